@@ -1,0 +1,50 @@
+# Everything runs in a virtual environment of its own, made on first use.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench docs clean
+
+help:
+	@echo "make demo    install and run the main job on shipped examples (pictures in demo-output/)"
+	@echo "make test    install, lint, type-check and run all tests"
+	@echo "make lint    ruff and mypy only"
+	@echo "make bench   measure speed and memory; writes benchmarks/results/*.json"
+	@echo "make docs    build the documentation into docs/_build/html"
+	@echo "make clean   remove the virtual environment and everything that was built"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit("cpcapp needs Python 3.11 or later, this is %d.%d; try make PYTHON=python3.12" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp for each set of dependencies: installed again when pyproject.toml changes.
+$(VENV)/.user: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot]"
+	@touch $@
+$(VENV)/.dev: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $@
+$(VENV)/.bench: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot,bench]"
+	@touch $@
+
+demo: $(VENV)/.user
+	$(BIN)/cpcapp demo -o demo-output
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/pytest
+
+bench: $(VENV)/.bench
+	$(BIN)/python benchmarks/estimators.py
+
+docs: $(VENV)/.dev
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+clean:
+	rm -rf $(VENV) demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,673 @@
+"""The one eigenproblem of this package: what varies in the target but not in the background.
+
+Notation of the paper: ``R_f`` and ``R_b`` are the covariances of target (foreground) and
+background, ``F`` the filters, ``W`` the dictionary atoms, ``K`` the number of components.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+from scipy.linalg import blas, cho_solve, eigh, eigvalsh, lapack
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+from cpcapp.moments import FloatArray, Moments, _centre_full_columns
+
+_EPS = float(np.finfo(np.float64).eps)
+
+SOLVERS = ("auto", "dense", "iterative", "dual")
+SCALINGS = ("background", "unit")
+LOADINGS = ("auto", "none", "diagonal")
+
+# Below this many features the dense solver is as fast as Lanczos and its certificate.
+_ITERATIVE_FROM = 1000
+# The paper's rho is "small": this fraction of the mean background variance.
+_DIAGONAL_LOADING = 1e-6
+# OAS fades with the sample count; exact copies of a feature stay singular however many there are.
+_LEAST_SHRINKAGE = 1e-9
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How the background covariance was made safe to divide by.
+
+    The loaded background is ``weight · R_b + diag(diagonal)``.
+
+    Attributes
+    ----------
+    weight : float
+        1 unless the rule shrinks (``"auto"``), then 1 minus the shrinkage.
+    diagonal : ndarray of shape (n_features,)
+    """
+
+    weight: float
+    diagonal: FloatArray
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """What `solve_contrast` found.
+
+    Attributes
+    ----------
+    filters : ndarray of shape (n_features, k)
+        ``F``, in columns.
+    atoms : ndarray of shape (n_features, k)
+        ``W = (loaded R_b) F`` up to the scaling of columns, with ``FᵀW = I``.
+    eigenvalues : ndarray of shape (k,)
+        Target power over (loaded) background power along each filter, descending. Without a
+        background the variances.
+    loading : Loading or None
+        None without a background.
+    output_covariance : ndarray of shape (k, k) or None
+        Covariance to expect of ``Fᵀx`` over background samples that were not in the training
+        set.
+    solver : {"dense", "iterative", "dual"}
+        The solver that gave the result.
+    """
+
+    filters: FloatArray
+    atoms: FloatArray
+    eigenvalues: FloatArray
+    loading: Loading | None
+    output_covariance: FloatArray | None
+    solver: str
+
+
+class SingularBackgroundError(ValueError):
+    """The background covariance can't be divided by as it is; ``rank`` says how far it is off."""
+
+    def __init__(self, rank: int, n_features: int, n_background: int) -> None:
+        self.rank = rank
+        super().__init__(
+            f"loading='none' needs a background covariance of full rank, but its rank is {rank} "
+            f"of {n_features} features (from {n_background} samples); use loading='auto', or drop "
+            "constant and duplicate features"
+        )
+
+
+def solve_contrast(
+    target: Moments | ArrayLike,
+    background: Moments | ArrayLike | None,
+    k: int,
+    *,
+    loading: str | float = "auto",
+    solver: str = "auto",
+    scaling: str = "background",
+    overwrite: bool = False,
+) -> Contrast:
+    """Find the ``k`` filters with the largest ratio of target to background power.
+
+    Solves ``R_f v = λ (loaded R_b) v`` for the largest λ. This is Algorithm 1 of the paper
+    (the right eigenvectors of ``Q = R_b⁻¹R_f``) as a symmetric-definite problem: real,
+    orthogonal, and without an inverse.
+
+    Parameters
+    ----------
+    target : Moments, or array-like of shape (n_target, n_features)
+    background : Moments, array-like of shape (n_background, n_features), or None
+        Without a background the filters are the principal components of the target.
+    k : int
+        Number of components, at most the rank of the target covariance.
+    loading : {"auto", "none", "diagonal"} or float, default="auto"
+        How to keep the background covariance safe to divide by.
+
+        - ``"auto"``: oracle approximating shrinkage (OAS) towards a scaled identity, in units
+          where each feature has background variance 1. It needs nothing but the moments, does
+          not depend on the features' units, and vanishes as samples become plenty.
+        - ``"none"``: an error if the background covariance is singular.
+        - ``"diagonal"``: the paper's: nothing if the background covariance is positive
+          definite, else ``ρI`` with ρ a millionth of the mean background variance.
+        - a float: this fraction of the mean eigenvalue of ``R_b`` is added to its diagonal.
+    solver : {"auto", "dense", "iterative", "dual"}, default="auto"
+        ``"dense"``: Cholesky and LAPACK's top-k ``syevr``. ``"iterative"``: Cholesky and
+        Lanczos, with a certificate that nothing larger was missed. ``"dual"``: for fewer
+        samples than features, from inner products of samples; never forms an
+        (n_features, n_features) matrix. ``"auto"`` takes the fastest; all are exact.
+    scaling : {"background", "unit"}, default="background"
+        ``"background"``: ``Fᵀ (loaded R_b) F = I``. ``"unit"``: filters of length 1, as in the
+        paper.
+    overwrite : bool, default=False
+        Use the matrices of the moments as workspace, which leaves the moments empty.
+
+    Returns
+    -------
+    Contrast
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cpcapp import solve_contrast
+    >>> rng = np.random.default_rng(0)
+    >>> B = rng.normal(size=(500, 4)) * [9, 3, 1, 1]
+    >>> X = rng.normal(size=(500, 4)) * [9, 3, 4, 1]
+    >>> found = solve_contrast(X, B, k=1)
+    >>> np.abs(found.filters[:, 0]).argmax()
+    np.int64(2)
+    """
+    target = _as_moments(target, "target")
+    background = None if background is None else _as_moments(background, "background")
+    _check_options(loading, solver, scaling)
+    _check_sizes(target, background)
+    k = check_n_components(k, target, name="k")
+    chosen = _choose_solver(solver, target, background, k)
+    if chosen == "dual":
+        solution = _solve_dual(target, background, k, loading)
+    else:
+        fall_back = solver == "auto"
+        solution = _solve_primal(target, background, k, loading, chosen, fall_back, overwrite)
+    return _finish(solution, scaling)
+
+
+def solve_difference(
+    target: Moments, background: Moments, k: int, alphas: ArrayLike
+) -> tuple[FloatArray, FloatArray]:
+    """Solve cPCA's ``(R_f - α R_b) v = λ v`` for the ``k`` largest λ at each α.
+
+    Parameters
+    ----------
+    target, background : Moments
+    k : int
+    alphas : array-like of shape (n_alphas,)
+
+    Returns
+    -------
+    eigenvalues : ndarray of shape (n_alphas, k)
+    filters : ndarray of shape (n_alphas, n_features, k)
+        Orthonormal columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cpcapp import Moments
+    >>> from cpcapp.contrast import solve_difference
+    >>> f, b = (Moments.from_covariance(np.diag(d), 100) for d in ([9.0, 4.0], [8.0, 1.0]))
+    >>> _, filters = solve_difference(f, b, 1, alphas=[0, 1])
+    >>> np.abs(filters[:, :, 0])
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    _check_sizes(target, background)
+    k = check_n_components(k, target, name="k")
+    alphas = np.atleast_1d(np.asarray(alphas, dtype=np.float64))
+    basis = None
+    if target.is_thin and background.is_thin and _n_rows(target, background) < _width(target):
+        # Rows beyond the span of all samples have eigenvalue 0: rotate into that span first.
+        a_f, a_b = target.centred_rows(), background.centred_rows()
+        basis, r = np.linalg.qr(np.concatenate([a_f, a_b]).T)
+        c_f, c_b = r[:, : len(a_f)], r[:, len(a_f) :]
+        r_f, r_b = c_f @ c_f.T / len(a_f), c_b @ c_b.T / len(a_b)
+    else:
+        r_f, r_b = target.covariance(), background.covariance()
+    values = np.empty((len(alphas), k))
+    filters = np.empty((len(alphas), _width(target), k))
+    for i, alpha in enumerate(alphas):
+        values[i], vectors = _top_dense(r_f - alpha * r_b, k)
+        filters[i] = vectors if basis is None else basis @ vectors
+        filters[i] *= _signs(filters[i])
+    return values, filters
+
+
+def eigenvalues_above(target: Moments, background: Moments, threshold: float) -> FloatArray:
+    """Return the eigenvalues of the unloaded contrast above ``threshold``, descending.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cpcapp import Moments
+    >>> f, b = (Moments.from_covariance(np.diag(d), 100) for d in ([9.0, 4.0], [3.0, 4.0]))
+    >>> eigenvalues_above(f, b, 2.0)
+    array([3.])
+    """
+    _check_sizes(target, background)
+    r_b = _lower_covariance(background, overwrite=False)
+    lower, _ = _factor(r_b, "none", np.ones(len(r_b)), background.n_samples)
+    c, _ = lapack.dsygst(_lower_covariance(target, False), lower, lower=1, overwrite_a=1)
+    values = eigvalsh(c, lower=True, subset_by_value=(threshold, np.inf), overwrite_a=True)
+    return np.asarray(values[::-1])
+
+
+def check_n_components(k: Any, target: Moments, *, name: str) -> int:
+    """Return ``k`` as an int that this target can give, or raise ``ValueError``."""
+    if isinstance(k, bool) or not isinstance(k, Integral):
+        raise TypeError(f"{name}={k!r} must be a whole number")
+    k = int(k)
+    width = _width(target)
+    if not 1 <= k <= width:
+        raise ValueError(
+            f"{name}={k} must be between 1 and {width} (features of the target, n_features={width})"
+        )
+    if k > target.n_samples - 1:
+        raise ValueError(
+            f"{name}={k} must be at most {target.n_samples - 1} (the target has "
+            f"n_samples={target.n_samples}, and centring takes one)"
+        )
+    return int(k)
+
+
+# -- arguments -----------------------------------------------------------------------------
+
+
+def _as_moments(data: Any, name: str) -> Moments:
+    if isinstance(data, Moments):
+        return data
+    try:
+        return Moments.of(data)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+def _check_options(loading: Any, solver: str, scaling: str) -> None:
+    for name, value, allowed in (("solver", solver, SOLVERS), ("scaling", scaling, SCALINGS)):
+        if value not in allowed:
+            raise ValueError(f"{name}={value!r} must be one of {', '.join(map(repr, allowed))}")
+    if isinstance(loading, Real) and not isinstance(loading, bool | np.bool_):
+        if not (np.isfinite(float(loading)) and float(loading) >= 0.0):
+            raise ValueError(f"loading={loading} must be a finite number of at least 0")
+    elif loading not in LOADINGS:
+        names = ", ".join(map(repr, LOADINGS))
+        raise ValueError(f"loading={loading!r} must be one of {names}, or a number")
+
+
+def _check_sizes(target: Moments, background: Moments | None) -> None:
+    for name, moments in (("target", target), ("background", background)):
+        if moments is not None and moments.n_samples < 2:
+            raise ValueError(
+                f"the {name} has n_samples={moments.n_samples}; a covariance needs at least 2"
+            )
+    if background is not None and background.n_features != target.n_features:
+        raise ValueError(
+            f"background has {background.n_features} features, but the target has "
+            f"{target.n_features}"
+        )
+
+
+def _width(moments: Moments) -> int:
+    assert moments.n_features is not None
+    return moments.n_features
+
+
+def _n_rows(target: Moments, background: Moments | None) -> int:
+    return target.n_samples + (0 if background is None else background.n_samples)
+
+
+def _choose_solver(solver: str, target: Moments, background: Moments | None, k: int) -> str:
+    thin = target.is_thin and (background is None or background.is_thin)
+    if solver == "dual" and not thin:
+        raise ValueError(
+            "solver='dual' needs fewer samples than features on both sides; use solver='auto'"
+        )
+    if solver != "auto":
+        return solver
+    if thin and _n_rows(target, background) <= _width(target):
+        return "dual"
+    large = _width(target) >= _ITERATIVE_FROM and k <= _width(target) // 50
+    return "iterative" if large else "dense"
+
+
+# -- the loading rule ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """Loaded ``R_b = weight · R_b + ridge · diag(units)``."""
+
+    weight: float
+    ridge: float
+    units: FloatArray
+
+    def loading(self) -> Loading:
+        return Loading(self.weight, self.ridge * self.units)
+
+
+def _loading_units(loading: str | float, target: Moments, background: Moments) -> FloatArray:
+    """Return the squared unit of each feature in which the loading is a scaled identity."""
+    if loading != "auto":
+        return np.ones(_width(target))
+    units = background.variance()
+    constant = background.constant_features()
+    if constant.any():
+        # No unit to be had from the background: take the target's. A feature that is constant
+        # in both is never used by a filter, and any unit will do.
+        fallback = np.where(target.constant_features(), 1.0, target.variance())
+        units = np.where(constant, fallback, units)
+    return units
+
+
+def _shrink_or_load(
+    loading: str | float, units: FloatArray, n_background: int, trace: float, square: float
+) -> _Rule:
+    """Apply the loading rule; ``trace`` and ``square`` are those of ``R_b`` in ``units``."""
+    mean_eigenvalue = trace / len(units)
+    if loading == "auto":
+        rho = max(oas_shrinkage(trace, square, n_background, len(units)), _LEAST_SHRINKAGE)
+        return _Rule(1.0 - rho, rho * mean_eigenvalue, units)
+    fraction = _DIAGONAL_LOADING if loading == "diagonal" else float(loading)
+    return _Rule(1.0, fraction * mean_eigenvalue, units)
+
+
+def oas_shrinkage(trace: float, trace_of_square: float, n_samples: int, n_features: int) -> float:
+    """Return the oracle approximating shrinkage of a covariance towards a scaled identity.
+
+    Parameters
+    ----------
+    trace, trace_of_square : float
+        Traces of the sample covariance ``S`` and of ``S²``.
+    n_samples, n_features : int
+
+    Returns
+    -------
+    float
+        ρ in [0, 1]; the shrunk covariance is ``(1 - ρ) S + ρ (trace / n_features) I``.
+
+    References
+    ----------
+    Y. Chen, A. Wiesel, Y. C. Eldar, A. O. Hero, "Shrinkage algorithms for MMSE covariance
+    estimation", IEEE Transactions on Signal Processing 58(10), 2010, with the correction of
+    the numerator's sign known from its authors.
+
+    Examples
+    --------
+    >>> round(oas_shrinkage(trace=4.0, trace_of_square=10.0, n_samples=50, n_features=4), 3)
+    0.069
+    """
+    numerator = (1.0 - 2.0 / n_features) * trace_of_square + trace**2
+    spread = trace_of_square - trace**2 / n_features
+    denominator = (n_samples + 1.0 - 2.0 / n_features) * spread
+    if denominator <= 0.0 or numerator >= denominator:
+        return 1.0
+    return max(numerator / denominator, 0.0)
+
+
+def _traces(lower: FloatArray, units: FloatArray, block: int = 128) -> tuple[float, float]:
+    """Return the traces of ``S`` and ``S²``, ``S`` a lower triangle taken in ``units``."""
+    inverse = 1.0 / units
+    diagonal = lower.diagonal() * inverse
+    square: Any = 0.0
+    for start in range(0, len(units), block):
+        stop = start + block
+        # Σ S_ij² / (u_i u_j) over a strip of columns: the corner once below its diagonal ...
+        corner = np.tril(lower[start:stop, start:stop], -1)
+        square += inverse[start:stop] @ (corner * corner) @ inverse[start:stop]
+        # ... and everything under it.
+        below = lower[stop:, start:stop]
+        square += inverse[stop:] @ (below * below) @ inverse[start:stop]
+    return float(diagonal.sum()), float(2.0 * square + diagonal @ diagonal)
+
+
+# -- dense and iterative: n_features x n_features ------------------------------------------
+
+
+def _solve_primal(
+    target: Moments,
+    background: Moments | None,
+    k: int,
+    loading: str | float,
+    method: str,
+    fall_back: bool,
+    overwrite: bool,
+) -> Contrast:
+    if background is None:
+        r_f = _lower_covariance(target, overwrite)
+        values, vectors, method = _top(r_f, k, method, fall_back)
+        _check_rank(values, len(r_f), k)
+        return Contrast(vectors, vectors.copy(order="F"), values, None, None, method)
+    n_background = background.n_samples
+    units = _loading_units(loading, target, background)
+    r_b = _lower_covariance(background, overwrite)
+    lower, rule = _factor(r_b, loading, units, n_background)
+    del r_b
+    # C = L⁻¹ R_f L⁻ᵀ with LLᵀ the loaded background: R_f v = λ LLᵀ v becomes C u = λ u.
+    c, _ = lapack.dsygst(_lower_covariance(target, overwrite), lower, lower=1, overwrite_a=1)
+    values, u, method = _top(c, k, method, fall_back)
+    _check_rank(values, len(c), k)
+    filters, _ = lapack.dtrtrs(lower, u, lower=1, trans=1)  # F = L⁻ᵀ u
+    atoms = blas.dtrmm(1.0, lower, u, lower=1)  # W = LLᵀ F = L u
+    diagonal = rule.ridge * rule.units
+    freedom = float(len(c))
+    if rule.ridge > 0.0:
+        # tr(w R_b (LLᵀ)⁻¹) = M - tr(D (LLᵀ)⁻¹) = M - ‖L⁻¹ D^½‖²
+        inverse, _ = lapack.dtrtri(lower, lower=1, overwrite_c=1)
+        freedom -= float(np.einsum("ij,ij,j->", inverse, inverse, diagonal))
+    # Fᵀ (w R_b + D) F = I, so Fᵀ R_b F needs no second look at R_b.
+    inside = np.eye(k) - filters.T @ (diagonal[:, None] * filters)
+    inside = inside / rule.weight if rule.weight > _EPS**0.5 else np.eye(k)
+    outside = _out_of_sample(inside, freedom, n_background)
+    return Contrast(filters, atoms, values, rule.loading(), outside, method)
+
+
+def _lower_covariance(moments: Moments, overwrite: bool) -> FloatArray:
+    """Return the covariance in Fortran order, valid in its lower triangle, free to be changed."""
+    if overwrite:
+        return moments._take_covariance()
+    return np.asfortranarray(moments._lower() / moments.n_samples)
+
+
+def _factor(
+    r_b: FloatArray, loading: str | float, units: FloatArray, n_background: int
+) -> tuple[FloatArray, _Rule]:
+    """Return the Cholesky factor of the loaded background, and the loading. Uses up ``r_b``."""
+    if loading in ("none", "diagonal"):
+        lower = _cholesky(r_b.copy(order="F"))
+        if lower is not None:
+            return lower, _Rule(1.0, 0.0, units)
+        if loading == "none":
+            raise SingularBackgroundError(_rank(r_b), len(r_b), n_background)
+    trace, square = _traces(r_b, units)
+    if trace == 0.0:
+        raise ValueError("the background does not vary at all: there is nothing to contrast with")
+    rule = _shrink_or_load(loading, units, n_background, trace, square)
+    r_b *= rule.weight
+    r_b[np.diag_indices_from(r_b)] += rule.ridge * units
+    lower = _cholesky(r_b)
+    if lower is None:
+        raise ValueError(
+            f"loading={loading} is too small to make the background covariance positive definite; "
+            "raise it or use loading='auto'"
+        )
+    return lower, rule
+
+
+def _cholesky(a: FloatArray) -> FloatArray | None:
+    """Return the lower Cholesky factor, in place, or None if ``a`` is singular to rounding."""
+    diagonal = a.diagonal().copy()
+    lower, failed = lapack.dpotrf(a, lower=1, clean=1, overwrite_a=1)
+    if failed:
+        return None
+    # L_jj² / a_jj is the share of feature j that the features before it do not explain: a
+    # measure of rank that does not depend on the features' units.
+    pivots = lower.diagonal() ** 2
+    return None if (pivots <= 10.0 * len(a) * _EPS * diagonal).any() else lower
+
+
+def _rank(lower: FloatArray) -> int:
+    """Return the numerical rank of a covariance given by its lower triangle."""
+    diagonal = lower.diagonal()
+    scale = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    values = eigvalsh(lower / np.multiply.outer(scale, scale), lower=True)
+    return int((values > 10.0 * len(values) * _EPS * values[-1]).sum()) if values[-1] > 0 else 0
+
+
+def _check_rank(values: FloatArray, n_features: int, k: int) -> None:
+    rank = int((values > n_features * _EPS * values[0]).sum()) if values[0] > 0.0 else 0
+    if rank < k:
+        raise ValueError(f"k={k} must be at most {rank} (the rank of the target covariance)")
+
+
+def _top(c: FloatArray, k: int, method: str, fall_back: bool) -> tuple[FloatArray, FloatArray, str]:
+    """Return the ``k`` largest eigenpairs of a lower triangle, and how they were found."""
+    if method == "iterative" and k < len(c) - 1:
+        found = _top_lanczos(c, k, steps=max(len(c) // 8, 100) if fall_back else None)
+        if found is not None:
+            return *found, "iterative"
+        if not fall_back:
+            raise ValueError(
+                "solver='iterative' did not converge (the eigenvalues lie too close together); "
+                "use solver='dense'"
+            )
+    return *_top_dense(c, k), "dense"
+
+
+def _top_dense(c: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
+    m = len(c)
+    values, vectors = eigh(
+        c, lower=True, subset_by_index=(m - k, m - 1), overwrite_a=True, check_finite=False
+    )
+    return values[::-1], np.asfortranarray(vectors[:, ::-1])
+
+
+def _top_lanczos(c: FloatArray, k: int, steps: int | None) -> tuple[FloatArray, FloatArray] | None:
+    """Return the ``k`` largest eigenpairs of a lower triangle, or None if not within ``steps``."""
+    m = len(c)
+    ncv = min(m, max(2 * k + 1, 20))
+    operator = LinearOperator(
+        (m, m), matvec=lambda v: blas.dsymv(1.0, c, v, lower=1), dtype=c.dtype
+    )
+    start = np.random.default_rng(0).standard_normal(m)
+    limit = None if steps is None else max(steps // ncv, 2)
+    try:
+        values, vectors = eigsh(operator, k, which="LA", v0=start, ncv=ncv, tol=0, maxiter=limit)
+    except ArpackNoConvergence:
+        return None
+    order = np.argsort(values)[::-1]
+    values, vectors = values[order], np.asfortranarray(vectors[:, order])
+    # Lanczos can miss a copy of a repeated eigenvalue. If θI - (C - VΛVᵀ) is positive definite
+    # for θ just above the last value found, nothing larger was missed.
+    certificate = -c
+    certificate += (vectors * values) @ vectors.T
+    certificate[np.diag_indices(m)] += values[-1] + 1e-9 * values[0]
+    _, failed = lapack.dpotrf(certificate, lower=1, overwrite_a=1)
+    return None if failed else (values, vectors)
+
+
+# -- dual: only inner products of samples --------------------------------------------------
+
+
+class _SampleRows:
+    """Centred rows in given units, dense or sparse: ``(X - 1·meanᵀ) / √units``."""
+
+    def __init__(self, moments: Moments, units: FloatArray) -> None:
+        root = np.sqrt(units)
+        assert moments.mean is not None
+        if all(sp.issparse(block) for block in moments._rows):
+            stacked = sp.csr_array(sp.vstack(moments._rows, format="csr"))
+            shifted, shift = _centre_full_columns(stacked)
+            self.rows: Any = sp.csr_array(shifted.multiply(1.0 / root))
+            self.offset = (moments.mean - shift) / root
+        else:
+            self.rows = moments.centred_rows()
+            self.rows /= root
+            self.offset = np.zeros_like(root)
+
+    def gram(self, other: _SampleRows) -> FloatArray:
+        """Return all inner products, (n, n_other)."""
+        inner = self.rows @ other.rows.T
+        if not sp.issparse(inner):
+            return np.asarray(inner)
+        # (X - 1m'ᵀ)(Y - 1l'ᵀ)ᵀ = XYᵀ - (Xl')1ᵀ - 1(Ym')ᵀ + m'ᵀl'
+        dense: FloatArray = inner.toarray()
+        dense -= (self.rows @ other.offset)[:, None]
+        dense -= other.rows @ self.offset
+        dense += self.offset @ other.offset
+        return dense
+
+    def combine(self, weights: FloatArray) -> FloatArray:
+        """Return ``rowsᵀ weights``, (n_features, k)."""
+        total = np.asarray(self.rows.T @ weights)
+        if sp.issparse(self.rows):
+            total -= np.multiply.outer(self.offset, weights.sum(axis=0))
+        return total
+
+
+def _solve_dual(
+    target: Moments, background: Moments | None, k: int, loading: str | float
+) -> Contrast:
+    n_f = target.n_samples
+    if background is None:
+        a_f = _SampleRows(target, np.ones(_width(target)))
+        values, a = _top_dense(a_f.gram(a_f), k)
+        _check_rank(values, _width(target), k)
+        filters = np.asfortranarray(a_f.combine(a / np.sqrt(values)))
+        return Contrast(filters, filters.copy(order="F"), values / n_f, None, None, "dual")
+    n_b = background.n_samples
+    units = _loading_units(loading, target, background)
+    a_b = _SampleRows(background, units)
+    g_bb = a_b.gram(a_b)
+    trace, square = float(g_bb.trace()) / n_b, float(np.vdot(g_bb, g_bb)) / n_b**2
+    if loading == "none":
+        raise SingularBackgroundError(_rank(g_bb), _width(target), n_b)
+    if trace == 0.0:
+        raise ValueError("the background does not vary at all: there is nothing to contrast with")
+    rule = _shrink_or_load(loading, units, n_b, trace, square)
+    w, r = rule.weight, rule.ridge
+    if r <= _EPS * trace:
+        raise ValueError(
+            f"loading={loading} is too small: with fewer background samples than "
+            "features it must be positive; use loading='auto'"
+        )
+    a_f = _SampleRows(target, units)
+    g_bf, g_ff = a_b.gram(a_f), a_f.gram(a_f)
+    # With A the rows and Σ = w AbᵀAb/n_b + rI, Woodbury gives
+    #   r Σ⁻¹ = I - w Abᵀ (n_b r I + w AbAbᵀ)⁻¹ Ab,
+    # so K = Af Σ⁻¹ Afᵀ takes inner products only; K a = κ a with λ = κ/n_f, F = Σ⁻¹Afᵀa/√κ.
+    inner = w * g_bb
+    inner[np.diag_indices(n_b)] += n_b * r
+    factor = np.linalg.cholesky(inner)
+    solved = cho_solve((factor, True), g_bf)
+    kernel = (g_ff - w * (g_bf.T @ solved)) / r
+    values, a = _top_dense(np.asfortranarray(kernel), k)
+    _check_rank(values, _width(target), k)
+    a /= np.sqrt(values)
+    b = -w * (solved @ a)
+    root = np.sqrt(units)[:, None]
+    filters = (a_f.combine(a) + a_b.combine(b)) / (r * root)
+    atoms = a_f.combine(a) * root  # W = ΣF
+    outputs = (g_bf @ a + g_bb @ b) / r  # Ab F, the outputs of the background samples
+    inside = outputs.T @ outputs / n_b
+    inverse, _ = lapack.dtrtri(factor, lower=1)
+    freedom = n_b - n_b * r * float(np.vdot(inverse, inverse))  # tr(w AbAbᵀ (n_b r I + w AbAbᵀ)⁻¹)
+    outside = _out_of_sample(inside, freedom, n_b)
+    return Contrast(filters, atoms, values / n_f, rule.loading(), outside, "dual")
+
+
+# -- after the eigenproblem ----------------------------------------------------------------
+
+
+def _out_of_sample(inside: FloatArray, freedom: float, n_background: int) -> FloatArray:
+    """Return the output covariance to expect of new background samples.
+
+    The filters were chosen with the very samples that ``inside`` is measured on. For a ridge
+    filter the bias of that is known: it is the factor of generalized cross-validation,
+    ``(1 - df/n)⁻²``, with ``df`` the effective number of parameters.
+    """
+    left = max(1.0 - freedom / (n_background - 1), 1.0 / n_background)
+    return inside / left**2
+
+
+def _signs(filters: FloatArray) -> FloatArray:
+    """Return the signs that make the largest coefficient of each column positive."""
+    largest = np.abs(filters).argmax(axis=0)
+    return np.where(filters[largest, np.arange(filters.shape[1])] < 0.0, -1.0, 1.0)
+
+
+def _finish(solution: Contrast, scaling: str) -> Contrast:
+    """Fix the signs, and the lengths if they are to be 1."""
+    factor = _signs(solution.filters)
+    if scaling == "unit":
+        factor = factor / np.linalg.norm(solution.filters, axis=0)
+    output = solution.output_covariance
+    if output is not None:
+        output = output * np.multiply.outer(factor, factor)
+    return Contrast(
+        filters=np.asfortranarray(solution.filters * factor),
+        atoms=np.asfortranarray(solution.atoms / factor),
+        eigenvalues=solution.eigenvalues,
+        loading=solution.loading,
+        output_covariance=output,
+        solver=solution.solver,
+    )

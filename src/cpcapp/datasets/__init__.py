@@ -1,0 +1,5 @@
+"""Data sets to try the methods on."""
+
+from cpcapp.datasets._generated import ContrastData, mice_like, needle, synthetic
+
+__all__ = ["ContrastData", "mice_like", "needle", "synthetic"]

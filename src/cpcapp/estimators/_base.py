@@ -1,0 +1,212 @@
+"""What the estimators share: reading target and background, and linear maps there and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import _get_feature_names, check_array, check_is_fitted, validate_data
+
+from cpcapp.estimators._callers import refuse_traps
+from cpcapp.moments import FloatArray, Moments, NonFiniteError
+
+_BLOCK = 4096
+
+
+class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of linear transformers that are fitted to a target and a background."""
+
+    # Given by the subclass once fitted.
+    components_: FloatArray
+    atoms_: FloatArray
+    mean_: FloatArray
+    background_mean_: FloatArray | None
+
+    def _read_both(
+        self, X: Any, y: Any, background: Any, is_background: Any
+    ) -> tuple[Moments, Moments | None]:
+        """Return the moments of target and background, whichever way they were given."""
+        X = self._check_target(X, reset=True)
+        _refuse_background_as_y(X, y)
+        if is_background is None:
+            target = self._moments(X, "X")
+            return target, self._read_background(background, X.shape[0])
+        if background is not None:
+            raise ValueError("give either background or is_background, not both")
+        mask = _check_mask(is_background, X.shape[0])
+        target = self._moments(_selected(X, ~mask), "X")
+        return target, self._moments(_selected(X, mask), "X")
+
+    def _check_target(self, X: Any, *, reset: bool, min_samples: int = 2) -> Any:
+        return validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype="numeric",
+            ensure_all_finite=False,
+            ensure_min_samples=min_samples,
+        )
+
+    def _read_background(
+        self, background: Any, n_target: int, *, min_samples: int = 2
+    ) -> Moments | None:
+        if background is None:
+            return None
+        if isinstance(background, Moments):
+            refuse_traps(self, n_target, background)
+            if background.n_features != self.n_features_in_:
+                raise _other_features(background.n_features, self.n_features_in_)
+            return background.copy()
+        names = _get_feature_names(background)
+        background = check_array(
+            background,
+            accept_sparse="csr",
+            dtype="numeric",
+            ensure_all_finite=False,
+            ensure_min_samples=min_samples,
+            estimator=self,
+            input_name="background",
+        )
+        if background.shape[1] != self.n_features_in_:
+            raise _other_features(background.shape[1], self.n_features_in_)
+        own = getattr(self, "feature_names_in_", None)
+        if names is not None and own is not None and not np.array_equal(names, own):
+            first = np.flatnonzero(np.asarray(names) != np.asarray(own))[0]
+            raise ValueError(
+                f"background and X must have the same feature names in the same order; column "
+                f"{first} is {names[first]!r} in background and {own[first]!r} in X"
+            )
+        refuse_traps(self, n_target, background)
+        return self._moments(background, "background")
+
+    def _moments(self, data: Any, name: str) -> Moments:
+        try:
+            return Moments.of(data)
+        except NonFiniteError as error:
+            names = getattr(self, "feature_names_in_", None)
+            raise NonFiniteError(error.columns, names, source=name) from None
+
+    # -- linear maps -----------------------------------------------------------------------
+
+    def _project(self, X: Any, mean: FloatArray) -> FloatArray:
+        """Return ``(X - mean) F``, centred before it is multiplied to keep small deviations."""
+        filters = self.components_.T
+        if sp.issparse(X):
+            return np.asarray(X @ filters) - mean @ filters
+        out = np.empty((X.shape[0], filters.shape[1]))
+        for start in range(0, len(X), _BLOCK):
+            block = X[start : start + _BLOCK]
+            np.matmul(block - mean, filters, out=out[start : start + len(block)])
+        return out
+
+    def _check_new(self, X: Any) -> Any:
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, reset=False, accept_sparse="csr", dtype="numeric", ensure_all_finite=True
+        )
+        return X
+
+    def transform(self, X: Any) -> NDArray[Any]:
+        """Reduce samples to their components, ``Fᵀ(x - mean_)``.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            float32 for float32 input, else float64.
+        """
+        X = self._check_new(X)
+        reduced = self._project(X, self.mean_)
+        return reduced.astype(np.float32) if X.dtype == np.float32 else reduced
+
+    def inverse_transform(self, Y: Any) -> NDArray[Any]:
+        """Return the samples that the atoms make of given components, ``mean_ + W y``.
+
+        Parameters
+        ----------
+        Y : array-like of shape (n_samples, n_components)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        Y = check_array(
+            Y, dtype=[np.float64, np.float32], ensure_min_features=0, estimator=self, input_name="Y"
+        )
+        if Y.shape[1] != len(self.atoms_):
+            raise ValueError(
+                f"Y has {Y.shape[1]} components, but {type(self).__name__} has {len(self.atoms_)}"
+            )
+        return np.asarray(Y @ self.atoms_ + self.mean_, dtype=Y.dtype)
+
+    def denoise(self, X: Any) -> NDArray[Any]:
+        """Keep of each sample only what its components explain, ``mean_ + W Fᵀ(x - mean_)``.
+
+        Appendix B of the paper; the same as ``inverse_transform(transform(X))``.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        X = self._check_new(X)
+        denoised = self._project(X, self.mean_) @ self.atoms_ + self.mean_
+        return denoised.astype(np.float32) if X.dtype == np.float32 else denoised
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _refuse_background_as_y(X: Any, y: Any) -> None:
+    if getattr(y, "ndim", 1) == 2 and y.shape[1] == X.shape[1] > 1:
+        raise ValueError(
+            "y is ignored, but it looks like a background; call fit(X, background=...)"
+        )
+
+
+def _other_features(given: int | None, expected: int) -> ValueError:
+    return ValueError(
+        f"background has {given} features, but X has {expected}; both must have the same"
+    )
+
+
+def _check_mask(is_background: Any, n_rows: int) -> NDArray[np.bool_]:
+    mask = np.asarray(is_background)
+    if mask.shape != (n_rows,):
+        raise ValueError(f"is_background has shape {mask.shape}; it must be ({n_rows},), as X")
+    if mask.dtype != bool:
+        if not np.isin(mask, (0, 1)).all():
+            raise ValueError("is_background must be True/False (or 1/0) for each row of X")
+        mask = mask.astype(bool)
+    for name, count in (("background", int(mask.sum())), ("target", int((~mask).sum()))):
+        if count < 2:
+            raise ValueError(f"is_background leaves {count} {name} samples; at least 2 are needed")
+    return mask
+
+
+def _selected(X: Any, mask: NDArray[np.bool_]) -> Iterator[Any]:
+    """Yield the rows of a mask block by block, so that a memory map is never read whole."""
+    for start in range(0, X.shape[0], _BLOCK):
+        chosen = mask[start : start + _BLOCK]
+        if chosen.any():
+            yield X[start : start + _BLOCK][chosen]

@@ -1,0 +1,579 @@
+"""Mean and scatter that add up: the only thing this package ever learns from data."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import blas
+
+FloatArray = NDArray[np.float64]
+
+# A block of this many rows is tall enough for syrk to run at full speed; its centred copy is
+# the only one ever made.
+_DENSE_BLOCK = 1024
+# Where no centring is needed nothing is copied, and blocks may be larger.
+_RAW_BLOCK = 8192
+_SNIFF = 64
+# The cancellation left in a sparse block is at most its row count times the rounding unit.
+_SPARSE_BLOCK = 65_536
+# Deviations below this fraction of the mean are rounding, not variation.
+_CONSTANT = 1e3 * np.finfo(np.float64).eps
+
+_FORMAT = "cpcapp-moments-1"
+_FORMS = ("auto", "scatter")
+
+
+class NonFiniteError(ValueError):
+    """Data holds NaN or infinity; ``columns`` lists the indices of the features concerned."""
+
+    def __init__(
+        self,
+        columns: NDArray[np.intp],
+        names: ArrayLike | None = None,
+        *,
+        source: str = "input",
+    ) -> None:
+        self.columns = columns
+        shown = [str(c) if names is None else repr(str(np.asarray(names)[c])) for c in columns[:5]]
+        more = f" and {len(columns) - 5} more" if len(columns) > 5 else ""
+        super().__init__(
+            f"{source} contains NaN or infinity in column {', '.join(shown)}{more}; "
+            "remove those rows or fill them in (for example with sklearn.impute.SimpleImputer)"
+        )
+
+
+class Moments:
+    """Sample count, mean and scatter of a data set that arrives in pieces.
+
+    The scatter is the sum of ``(x - mean)(x - mean)ᵀ`` over the samples. Pieces may have any
+    size and come in any order; the result is that of one pass over all the data, without the
+    cancellation of ``Σxxᵀ - n·mean·meanᵀ``.
+
+    While there are fewer samples than features the rows themselves are the smallest exact form
+    of the scatter, and they are what is kept (``is_thin``), so that 300 samples of 20,000
+    features never become a 20,000 x 20,000 matrix. From then on only the scatter is kept.
+
+    Parameters
+    ----------
+    form : {"auto", "scatter"}, default="auto"
+        ``"scatter"`` goes to the ``(n_features, n_features)`` matrix at once. Choose it if the
+        moments are handed on (``save``) and single rows must not be.
+
+    Attributes
+    ----------
+    n_samples : int
+    n_features : int or None
+        None before the first chunk.
+    mean : ndarray of shape (n_features,) or None
+    is_thin : bool
+
+    Notes
+    -----
+    float32 chunks are multiplied in float32, block by block, and added up in float64; everything
+    else is computed in float64. Sparse chunks are never made dense.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cpcapp import Moments
+    >>> X = np.random.default_rng(0).normal(loc=1e6, size=(1000, 3))
+    >>> a = Moments().update(X[:100]).update(X[100:450])
+    >>> b = Moments().update(X[450:])
+    >>> bool(np.allclose((a + b).covariance(), np.cov(X.T, ddof=0), rtol=1e-10))
+    True
+    """
+
+    def __init__(self, *, form: str = "auto") -> None:
+        if form not in _FORMS:
+            raise ValueError(f"form={form!r} must be one of {', '.join(map(repr, _FORMS))}")
+        self.form = form
+        self.n_samples = 0
+        self.mean: FloatArray | None = None
+        self._rows: list[Any] = []
+        self._scatter: FloatArray | None = None  # lower triangle, Fortran order: what syrk fills
+
+    @classmethod
+    def of(cls, data: Any, *, form: str = "auto") -> Self:
+        """Return the moments of an array, a sparse matrix, a memory map or an iterable of those.
+
+        Unlike ``update`` this reads the data once only: there is nothing to lose if a bad value
+        turns up half way.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> Moments.of(np.arange(10.0).reshape(5, 2) for _ in range(3)).n_samples
+        15
+        """
+        self = cls(form=form)
+        for chunk in _chunks(data):
+            with _quiet():
+                self._absorb(self._check(chunk))
+        return self
+
+    @classmethod
+    def from_covariance(cls, covariance: ArrayLike, n_samples: int, mean: ArrayLike = 0.0) -> Self:
+        """Return moments with a given covariance (``ddof=0``), for example a population's.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> Moments.from_covariance(np.diag([2.0, 3.0]), n_samples=100).variance()
+        array([2., 3.])
+        """
+        cov = np.asarray(covariance, dtype=np.float64)
+        if cov.ndim != 2 or cov.shape[0] != cov.shape[1] or cov.shape[0] == 0:
+            raise ValueError(f"covariance has shape {cov.shape}; it must be square")
+        if not np.isfinite(cov).all() or not np.allclose(cov, cov.T, rtol=1e-8, atol=0):
+            raise ValueError("covariance must be finite and symmetric")
+        if n_samples < 1:
+            raise ValueError(f"n_samples={n_samples} must be at least 1")
+        self = cls(form="scatter")
+        self.n_samples = int(n_samples)
+        self.mean = np.broadcast_to(np.asarray(mean, dtype=np.float64), cov.shape[0]).copy()
+        self._scatter = np.asfortranarray(cov * n_samples)
+        return self
+
+    @property
+    def n_features(self) -> int | None:
+        """Number of features, or None before the first chunk."""
+        return None if self.mean is None else int(self.mean.shape[0])
+
+    @property
+    def is_thin(self) -> bool:
+        """Whether the rows are still kept in place of the scatter matrix."""
+        return self._scatter is None
+
+    def __repr__(self) -> str:
+        kept = "rows" if self.is_thin else "scatter"
+        return f"Moments(n_samples={self.n_samples}, n_features={self.n_features}, kept={kept})"
+
+    # -- reading data ----------------------------------------------------------------------
+
+    def update(self, chunk: Any) -> Self:
+        """Add samples.
+
+        Parameters
+        ----------
+        chunk : array-like or sparse matrix of shape (n, n_features), or an iterable of those
+            A chunk with NaN, infinity or another number of features raises ``ValueError`` and
+            leaves the moments as they were.
+
+        Returns
+        -------
+        Moments
+            itself.
+        """
+        for piece in _chunks(chunk):
+            rows = self._check(piece)
+            with _quiet():
+                _require_finite(rows)
+                self._absorb(rows)
+        return self
+
+    def _check(self, chunk: Any) -> Any:
+        rows = _as_rows(chunk)
+        if self.mean is not None and rows.shape[1] != self.mean.shape[0]:
+            raise ValueError(
+                f"chunk has {rows.shape[1]} features, but the moments have {self.mean.shape[0]}"
+            )
+        return rows
+
+    def _absorb(self, rows: Any) -> None:
+        n, m = rows.shape
+        if n == 0:
+            return
+        if self.mean is None:
+            self.mean = np.zeros(m)
+        if self.form == "auto" and self._scatter is None and self.n_samples + n < m:
+            kept = rows.copy() if sp.issparse(rows) else np.array(rows, dtype=np.float64)
+            mean = np.asarray(kept.mean(axis=0)).ravel()
+            _raise_if_not_finite(mean)
+            self._rows.append(kept)
+            self._move_mean(n, mean)
+            return
+        self._fold()
+        self._add(rows)
+
+    def _fold(self) -> None:
+        """Turn the rows kept so far into a scatter matrix."""
+        if self._scatter is not None or self.mean is None:
+            return
+        m = self.mean.shape[0]
+        rows, self._rows = self._rows, []
+        self.n_samples, self.mean = 0, np.zeros(m)
+        self._scatter = np.zeros((m, m), order="F")
+        for block in rows:
+            self._add(block)
+
+    def _add(self, rows: Any) -> None:
+        n, m = rows.shape
+        if sp.issparse(rows):
+            for start in range(0, n, _SPARSE_BLOCK):
+                self._add_sparse(rows[start : start + _SPARSE_BLOCK])
+            return
+        # One workspace for all blocks: fresh pages would cost as much as the products.
+        dtype = np.float32 if rows.dtype == np.float32 else np.float64
+        work = np.empty((min(n, _DENSE_BLOCK) + 1, m), dtype=dtype)
+        for start in range(0, n, _RAW_BLOCK):
+            large = rows[start : start + _RAW_BLOCK]
+            if large.dtype == np.float64 and large.flags.c_contiguous and len(large) > _SNIFF:
+                mean = large.mean(axis=0)
+                if _needs_no_centring(large, mean):
+                    self._add_raw(large, mean)
+                    continue
+            for first in range(0, len(large), _DENSE_BLOCK):
+                block = np.asarray(large[first : first + _DENSE_BLOCK], dtype=dtype)
+                self._add_centred(block, work[: len(block) + 1])
+
+    def _add_raw(self, block: NDArray[Any], mean: FloatArray) -> None:
+        """Add rows as they are, without a centred copy."""
+        self._scatter = blas.dsyrk(1.0, block.T, beta=1.0, c=self._scatter, lower=1, overwrite_c=1)
+        self._merge_uncentred(len(block), mean, mean)
+
+    def _add_centred(self, block: NDArray[Any], work: NDArray[Any]) -> None:
+        n = len(block)
+        # Not ones @ block: NumPy's and SciPy's BLAS have threads of their own, and alternating
+        # between the two lets one spin while the other works.
+        shift = block.mean(axis=0)
+        _raise_if_not_finite(shift)
+        np.subtract(block, shift, out=work[:n])
+        mean = shift.astype(np.float64)
+        if block.dtype == np.float32:
+            # The float32 mean is off by its rounding; what is left is small and exact enough.
+            rest = work[:n].mean(axis=0)
+            work[:n] -= rest
+            mean += rest
+        # S_ab = S_a + S_b + (n_a n_b / n_ab) δδᵀ: the last term rides along as one more row.
+        np.multiply(self._mean_step(mean), np.sqrt(self._merge_weight(n)), out=work[n])
+        if block.dtype == np.float32:
+            self._scatter += blas.ssyrk(1.0, work.T, lower=1)
+        else:
+            self._scatter = blas.dsyrk(
+                1.0, work.T, beta=1.0, c=self._scatter, lower=1, overwrite_c=1
+            )
+        self._move_mean(n, mean)
+
+    def _merge_uncentred(self, n: int, mean: FloatArray, offset: FloatArray) -> None:
+        """Finish adding a block whose products were added about ``mean - offset``."""
+        _raise_if_not_finite(mean)
+        assert self._scatter is not None
+        _rank_one(self._scatter, offset, -float(n))
+        _rank_one(self._scatter, self._mean_step(mean), self._merge_weight(n))
+        self._move_mean(n, mean)
+
+    def _add_sparse(self, block: Any) -> None:
+        n = block.shape[0]
+        shifted, shift = _centre_full_columns(block)
+        offset = np.asarray(shifted.sum(axis=0)).ravel() / n
+        mean = shift + offset
+        gram = (shifted.T @ shifted).toarray()
+        assert self._scatter is not None
+        self._scatter += gram.T
+        self._merge_uncentred(n, mean, offset)
+
+    def _merge_weight(self, n: int) -> float:
+        return self.n_samples * n / (self.n_samples + n)
+
+    def _mean_step(self, mean: FloatArray) -> FloatArray:
+        assert self.mean is not None
+        return mean - self.mean
+
+    def _move_mean(self, n: int, mean: FloatArray) -> None:
+        assert self.mean is not None
+        self.n_samples += n
+        self.mean = self.mean + (mean - self.mean) * (n / self.n_samples)
+
+    # -- adding up -------------------------------------------------------------------------
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        new = type(self)(form=self.form)
+        new.n_samples = self.n_samples
+        new.mean = None if self.mean is None else self.mean.copy()
+        new._rows = list(self._rows)  # blocks are never changed in place
+        new._scatter = None if self._scatter is None else self._scatter.copy(order="F")
+        return new
+
+    def __add__(self, other: Moments) -> Self:
+        if not isinstance(other, Moments):
+            return NotImplemented
+        return self.copy().__iadd__(other)
+
+    def __radd__(self, other: object) -> Self:
+        return self if other == 0 else NotImplemented  # so that sum() works
+
+    def __iadd__(self, other: Moments) -> Self:
+        if not isinstance(other, Moments):
+            return NotImplemented
+        if other.mean is None:
+            return self
+        if self.mean is not None and self.mean.shape != other.mean.shape:
+            raise ValueError(
+                f"can't add moments of {self.n_features} and of {other.n_features} features"
+            )
+        if other.is_thin:
+            for block in list(other._rows):
+                self._absorb(block)
+            return self
+        if self.mean is None:
+            self.mean = np.zeros_like(other.mean)
+        self._fold()
+        assert self._scatter is not None and other._scatter is not None
+        self._scatter += other._scatter
+        n = other.n_samples
+        _rank_one(self._scatter, self._mean_step(other.mean), self._merge_weight(n))
+        self._move_mean(n, other.mean)
+        return self
+
+    # -- results ---------------------------------------------------------------------------
+
+    def scatter(self) -> FloatArray:
+        """Return the scatter, ``(n_features, n_features)``, as a new symmetric matrix."""
+        self._require_samples()
+        whole = self._lower().copy(order="F")
+        _mirror(whole)
+        return whole
+
+    def covariance(self, *, ddof: int = 0) -> FloatArray:
+        """Return the covariance, ``scatter / (n_samples - ddof)``.
+
+        The default is the paper's ``R = ZZᵀ/N``.
+        """
+        self._require_samples()
+        if self.n_samples <= ddof:
+            raise ValueError(f"ddof={ddof} must be below n_samples={self.n_samples}")
+        whole = self.scatter()
+        whole /= self.n_samples - ddof
+        return whole
+
+    def variance(self) -> FloatArray:
+        """Return the variance (``ddof=0``) of each feature, ``(n_features,)``."""
+        self._require_samples()
+        if self._scatter is not None:
+            return self._scatter.diagonal() / self.n_samples
+        assert self.mean is not None
+        total = np.zeros_like(self.mean)
+        for block in self._rows:
+            if sp.issparse(block):
+                shifted, shift = _centre_full_columns(block)
+                rest = self.mean - shift  # Σ(x-m)² = Σx² - 2mΣx + n·m², x and m both shifted
+                sums = np.asarray(shifted.sum(axis=0)).ravel()
+                squares = np.asarray(shifted.multiply(shifted).sum(axis=0)).ravel()
+                total += squares - 2 * rest * sums + block.shape[0] * rest**2
+            else:
+                total += ((block - self.mean) ** 2).sum(axis=0)
+        return np.maximum(total, 0.0) / self.n_samples
+
+    def constant_features(self) -> NDArray[np.bool_]:
+        """Return which features do not vary beyond rounding, ``(n_features,)``."""
+        variance = self.variance()
+        assert self.mean is not None
+        return variance <= (_CONSTANT * np.abs(self.mean)) ** 2
+
+    def centred_rows(self) -> FloatArray:
+        """Return ``A`` of shape (n_samples, n_features) with ``AᵀA`` the scatter.
+
+        Only while ``is_thin``, and dense.
+        """
+        if not self.is_thin or self.mean is None:
+            raise ValueError("the rows are no longer kept: the moments hold the scatter only")
+        blocks = [b.toarray() if sp.issparse(b) else b for b in self._rows]
+        return np.concatenate(blocks) - self.mean
+
+    def _lower(self) -> FloatArray:
+        """Return the scatter, valid in its lower triangle; not a copy unless thin."""
+        if self._scatter is not None:
+            return self._scatter
+        whole = self.copy()
+        whole._fold()
+        assert whole._scatter is not None
+        return whole._scatter
+
+    def _take_covariance(self) -> FloatArray:
+        """Hand over the covariance (lower triangle) without a copy; the moments are empty then."""
+        self._fold()
+        assert self._scatter is not None
+        taken = self._scatter
+        taken /= self.n_samples
+        self.n_samples, self.mean, self._scatter = 0, None, None
+        return taken
+
+    def _require_samples(self) -> None:
+        if self.n_samples == 0:
+            raise ValueError("the moments hold no samples yet; call update first")
+
+    # -- files -----------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the moments to ``path``, a NumPy ``.npz`` archive without pickles.
+
+        While ``is_thin`` this includes the rows; see ``form`` to prevent that.
+
+        Examples
+        --------
+        >>> import numpy as np, tempfile, pathlib
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> Moments.of(np.eye(3)).save(folder / "eye.npz")
+        >>> Moments.load(folder / "eye.npz").n_samples
+        3
+        """
+        self._require_samples()
+        assert self.mean is not None
+        content: dict[str, Any] = {
+            "format": np.array(_FORMAT),
+            "form": np.array(self.form),
+            "n_samples": np.array(self.n_samples),
+            "mean": self.mean,
+        }
+        if self._scatter is not None:
+            content["scatter"] = self._scatter
+        elif any(sp.issparse(b) for b in self._rows):
+            rows = sp.vstack([sp.csr_array(b) for b in self._rows], format="csr")
+            content |= {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
+        else:
+            content["rows"] = np.concatenate(self._rows)
+        path = Path(path)
+        # Written beside its place and moved there: a crash leaves the old file whole.
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez(file, **content)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read moments that ``save`` wrote."""
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                if str(archive["format"]) != _FORMAT:
+                    raise ValueError(f"its format is {archive['format']}, not {_FORMAT}")
+                self = cls(form=str(archive["form"]))
+                self.n_samples = int(archive["n_samples"])
+                self.mean = archive["mean"]
+                if "scatter" in archive:
+                    self._scatter = np.asfortranarray(archive["scatter"])
+                elif "rows" in archive:
+                    self._rows = [archive["rows"]]
+                else:
+                    csr = (archive["data"], archive["indices"], archive["indptr"])
+                    self._rows = [sp.csr_array(csr, shape=(self.n_samples, len(self.mean)))]
+                self._check_loaded()
+        except FileNotFoundError:
+            raise
+        except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, OSError) as error:
+            raise ValueError(f"{path} is not a whole file of moments: {error}") from error
+        return self
+
+    def _check_loaded(self) -> None:
+        kept = self._scatter if self._scatter is not None else self._rows[0]
+        assert self.mean is not None
+        if self.mean.ndim != 1 or kept.ndim != 2 or self.n_samples < 1:
+            raise ValueError("its arrays have the wrong number of dimensions")
+        m = self.mean.shape[0]
+        if kept.shape != ((m, m) if self._scatter is not None else (self.n_samples, m)):
+            raise ValueError(f"its arrays do not fit together: {kept.shape}, {self.mean.shape}")
+        values = kept.data if sp.issparse(kept) else kept
+        if not (np.isfinite(values).all() and np.isfinite(self.mean).all()):
+            raise ValueError("it holds NaN or infinity")
+
+
+def _quiet() -> np.errstate:
+    """Leave it to the check for NaN and infinity to speak of them."""
+    return np.errstate(invalid="ignore", over="ignore")
+
+
+def _chunks(data: Any) -> Iterator[Any]:
+    if isinstance(data, Moments):
+        raise TypeError("data is Moments already; add moments with +")
+    whole = hasattr(data, "shape") or hasattr(data, "__array__") or isinstance(data, (list, tuple))
+    if whole or not isinstance(data, Iterable):
+        yield data
+    else:
+        yield from data
+
+
+def _as_rows(chunk: Any) -> Any:
+    if sp.issparse(chunk):
+        rows = sp.csr_array(chunk)
+        if not rows.has_canonical_format:
+            rows = rows.copy()
+            rows.sum_duplicates()
+    else:
+        rows = np.asanyarray(chunk)
+    if rows.ndim != 2:
+        raise ValueError(f"chunk has shape {rows.shape}; it must be (n_samples, n_features)")
+    if rows.dtype.kind not in "biuf":
+        raise ValueError(f"chunk has dtype {rows.dtype}; it must be real numbers")
+    if sp.issparse(rows):
+        return rows if rows.dtype == np.float64 else rows.astype(np.float64)
+    return rows
+
+
+def _require_finite(rows: Any) -> None:
+    if rows.dtype.kind != "f" or rows.shape[0] == 0:
+        return
+    sums = rows.sum(axis=0) if sp.issparse(rows) else np.ones(len(rows), rows.dtype) @ rows
+    _raise_if_not_finite(np.asarray(sums).ravel())
+
+
+def _raise_if_not_finite(column_values: NDArray[Any]) -> None:
+    finite = np.isfinite(column_values)
+    if not finite.all():
+        raise NonFiniteError(np.flatnonzero(~finite))
+
+
+def _needs_no_centring(block: NDArray[Any], mean: FloatArray) -> bool:
+    """Return whether ``Σxxᵀ - n·mean·meanᵀ`` keeps its precision for these rows.
+
+    A sample of s rows shows the variance of a column to be at least s/n of what it has itself,
+    so a mean within four deviations of the sample loses a factor of at most 16 n/s: three
+    digits in the worst case, one as a rule.
+    """
+    sample = block[:: len(block) // _SNIFF][:_SNIFF]
+    return bool((mean * mean <= 16.0 * sample.var(axis=0)).all())
+
+
+def _centre_full_columns(block: Any) -> tuple[Any, FloatArray]:
+    """Return the block with every column that is stored in all rows centred, and the shifts.
+
+    ``Σx² - n·mean²`` loses at most a factor ``1/(1 - filling)`` of precision in a column with
+    zeros in it, but all of it in a full column of large mean; those can be centred and stay as
+    sparse as they were.
+    """
+    n, m = block.shape
+    full = np.bincount(block.indices, minlength=m) == n
+    shift = np.zeros(m)
+    if not full.any():
+        return block, shift
+    sums = np.asarray(block.sum(axis=0)).ravel()
+    shift[full] = sums[full] / n
+    centred = sp.csr_array((block.data - shift[block.indices], block.indices, block.indptr), (n, m))
+    return centred, shift
+
+
+def _rank_one(lower: FloatArray, vector: FloatArray, weight: float) -> None:
+    """Add ``weight · vector vectorᵀ`` to a lower triangle in place."""
+    if weight != 0.0:
+        blas.dsyr(weight, vector, lower=1, a=lower, overwrite_a=1)
+
+
+def _mirror(lower: FloatArray, block: int = 256) -> None:
+    """Copy the lower triangle of a square matrix onto its upper one, in place."""
+    m = lower.shape[0]
+    for start in range(0, m, block):
+        stop = min(start + block, m)
+        corner = lower[start:stop, start:stop]
+        corner[...] = np.tril(corner) + np.tril(corner, -1).T
+        lower[start:stop, stop:] = lower[stop:, start:stop].T

@@ -1,0 +1,154 @@
+"""Pictures of a contrast. Needs matplotlib (``pip install 'cpcapp[plot]'``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+# Okabe and Ito's colours, told apart by people with any common kind of colour vision; the
+# marker says the same once more.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
+MARKERS = "osD^vPX*"
+
+
+def scatter(
+    ax: Axes,
+    scores: ArrayLike,
+    labels: ArrayLike | None = None,
+    *,
+    eigenvalues: ArrayLike | None = None,
+    title: str = "",
+) -> None:
+    """Draw samples by their first two components.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    scores : array-like of shape (n_samples, n_components)
+        What ``transform`` returns, with at least one component.
+    labels : array-like of shape (n_samples,), optional
+        Classes, shown by colour and marker.
+    eigenvalues : array-like of shape (n_components,), optional
+        Written beside the axes.
+    title : str, optional
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> ax = Figure().add_subplot()
+    >>> scatter(ax, [[0, 1], [2, 3]], ["a", "b"])
+    """
+    points = np.asarray(scores, dtype=np.float64)
+    if points.ndim != 2 or points.shape[1] < 1:
+        raise ValueError(f"scores has shape {points.shape}; it must be (n_samples, n_components)")
+    x, y = points[:, 0], points[:, 1] if points.shape[1] > 1 else np.zeros(len(points))
+    classes = np.zeros(len(points), dtype=int) if labels is None else np.asarray(labels)
+    if classes.shape != (len(points),):
+        raise ValueError(f"labels has shape {classes.shape}; it must be ({len(points)},)")
+    for i, name in enumerate(np.unique(classes)):
+        chosen = classes == name
+        ax.scatter(
+            x[chosen],
+            y[chosen],
+            s=9,
+            alpha=0.7,
+            linewidths=0,
+            color=PALETTE[i % len(PALETTE)],
+            marker=MARKERS[i % len(MARKERS)],
+            label=str(name),
+        )
+    values = [] if eigenvalues is None else [f" (λ = {v:.3g})" for v in np.asarray(eigenvalues)]
+    for axis, name, i in ((ax.xaxis, "component 1", 0), (ax.yaxis, "component 2", 1)):
+        axis.set_label_text(name + (values[i] if i < len(values) else ""))
+    ax.tick_params(labelsize=7)
+    ax.set_title(title, fontsize=10)
+
+
+def scatter_grid(rows: Sequence[tuple[str, Any, Sequence[tuple[str, Any]]]]) -> Figure:
+    """Draw a grid of scatter plots: a row for each data set, a column for each method.
+
+    Parameters
+    ----------
+    rows : sequence of (name, labels, views)
+        With views a sequence of (title, scores).
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> scatter_grid([("data", [0, 1], [("PCA", [[0, 1], [2, 3]])])]).axes[0].get_title()
+    'PCA'
+    """
+    columns = max(len(views) for _, _, views in rows)
+    figure = Figure(figsize=(3.4 * columns, 3.2 * len(rows)), layout="constrained")
+    grid = figure.subplots(len(rows), columns, squeeze=False)
+    for axes, (name, labels, views) in zip(grid, rows, strict=True):
+        for ax in axes[len(views) :]:
+            ax.set_visible(False)
+        for ax, (title, scores) in zip(axes, views, strict=False):
+            scatter(ax, scores, labels, title=title)
+        axes[0].set_ylabel(f"{name}\ncomponent 2")
+    return figure
+
+
+def spectrum(ax: Axes, eigenvalues: ArrayLike, *, threshold: float | None = None) -> None:
+    """Draw eigenvalues, and the height that noise alone reaches.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    eigenvalues : array-like of shape (n_components,)
+    threshold : float, optional
+        For example of :func:`cpcapp.noise_threshold`.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> spectrum(Figure().add_subplot(), [30.3, 23.5, 1.9], threshold=2.2)
+    """
+    values = np.asarray(eigenvalues, dtype=np.float64)
+    ax.plot(np.arange(1, len(values) + 1), values, "o-", color=PALETTE[0], markersize=4)
+    if threshold is not None:
+        ax.axhline(threshold, color=PALETTE[1], linestyle="--", linewidth=1, label="noise")
+        ax.legend(fontsize=8)
+    ax.set_yscale("log")
+    ax.set_xlabel("component")
+    ax.set_ylabel("target power / background power")
+
+
+def loadings(
+    ax: Axes, weights: ArrayLike, feature_names: Sequence[str] | None = None, *, top: int = 15
+) -> None:
+    """Draw the features with the largest weights of one component, largest on top.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    weights : array-like of shape (n_features,)
+        A row of ``components_`` or of ``atoms_``.
+    feature_names : sequence of str, optional
+    top : int, default=15
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> loadings(Figure().add_subplot(), [0.1, -2.0, 0.5], ["a", "b", "c"], top=2)
+    """
+    values = np.asarray(weights, dtype=np.float64)
+    if values.ndim != 1:
+        raise ValueError(f"weights has shape {values.shape}; give one row of components_")
+    names = [str(i) for i in range(len(values))] if feature_names is None else list(feature_names)
+    if len(names) != len(values):
+        raise ValueError(f"feature_names has {len(names)} names for {len(values)} weights")
+    order = np.argsort(-np.abs(values), kind="stable")[:top][::-1]
+    colours = [PALETTE[0] if v >= 0 else PALETTE[1] for v in values[order]]
+    ax.barh([names[i] for i in order], values[order], color=colours)
+    ax.axvline(0.0, color="black", linewidth=0.8)
+    ax.tick_params(labelsize=8)
