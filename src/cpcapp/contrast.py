@@ -91,6 +91,14 @@ class SingularBackgroundError(ValueError):
         )
 
 
+class InsufficientRankError(ValueError):
+    """More components were asked for than the target covariance has; ``rank`` is what it has."""
+
+    def __init__(self, rank: int, asked: str) -> None:
+        self.rank = rank
+        super().__init__(f"{asked} must be at most {rank} (the rank of the target covariance)")
+
+
 def solve_contrast(
     target: Moments | ArrayLike,
     background: Moments | ArrayLike | None,
@@ -285,6 +293,8 @@ def _check_sizes(target: Moments, background: Moments | None) -> None:
             f"background has {background.n_features} features, but the target has "
             f"{target.n_features}"
         )
+    if background is not None and background.constant_features().all():
+        raise ValueError("the background does not vary at all: there is nothing to contrast with")
 
 
 def _width(moments: Moments) -> int:
@@ -368,20 +378,17 @@ def oas_shrinkage(trace: float, trace_of_square: float, n_samples: int, n_featur
     References
     ----------
     Y. Chen, A. Wiesel, Y. C. Eldar, A. O. Hero, "Shrinkage algorithms for MMSE covariance
-    estimation", IEEE Transactions on Signal Processing 58(10), 2010, with the correction of
-    the numerator's sign known from its authors.
+    estimation", IEEE Transactions on Signal Processing 58(10), 2010. As in scikit-learn, its
+    terms in ``2 / n_features`` are left out.
 
     Examples
     --------
     >>> round(oas_shrinkage(trace=4.0, trace_of_square=10.0, n_samples=50, n_features=4), 3)
-    0.069
+    0.085
     """
-    numerator = (1.0 - 2.0 / n_features) * trace_of_square + trace**2
-    spread = trace_of_square - trace**2 / n_features
-    denominator = (n_samples + 1.0 - 2.0 / n_features) * spread
-    if denominator <= 0.0 or numerator >= denominator:
-        return 1.0
-    return max(numerator / denominator, 0.0)
+    numerator = trace_of_square + trace**2
+    denominator = (n_samples + 1.0) * (trace_of_square - trace**2 / n_features)
+    return 1.0 if numerator >= denominator else numerator / denominator
 
 
 def _traces(lower: FloatArray, units: FloatArray, block: int = 128) -> tuple[float, float]:
@@ -443,9 +450,15 @@ def _solve_primal(
 
 def _lower_covariance(moments: Moments, overwrite: bool) -> FloatArray:
     """Return the covariance in Fortran order, valid in its lower triangle, free to be changed."""
+    constant = moments.constant_features()
     if overwrite:
-        return moments._take_covariance()
-    return np.asfortranarray(moments._lower() / moments.n_samples)
+        covariance = moments._take_covariance()
+    else:
+        covariance = np.asfortranarray(moments._lower() / moments.n_samples)
+    if constant.any():
+        covariance[constant, :] = 0.0  # what is there is rounding
+        covariance[:, constant] = 0.0
+    return covariance
 
 
 def _factor(
@@ -459,8 +472,6 @@ def _factor(
         if loading == "none":
             raise SingularBackgroundError(_rank(r_b), len(r_b), n_background)
     trace, square = _traces(r_b, units)
-    if trace == 0.0:
-        raise ValueError("the background does not vary at all: there is nothing to contrast with")
     rule = _shrink_or_load(loading, units, n_background, trace, square)
     r_b *= rule.weight
     r_b[np.diag_indices_from(r_b)] += rule.ridge * units
@@ -496,7 +507,7 @@ def _rank(lower: FloatArray) -> int:
 def _check_rank(values: FloatArray, n_features: int, k: int) -> None:
     rank = int((values > n_features * _EPS * values[0]).sum()) if values[0] > 0.0 else 0
     if rank < k:
-        raise ValueError(f"k={k} must be at most {rank} (the rank of the target covariance)")
+        raise InsufficientRankError(rank, f"k={k}")
 
 
 def _top(c: FloatArray, k: int, method: str, fall_back: bool) -> tuple[FloatArray, FloatArray, str]:
@@ -601,8 +612,6 @@ def _solve_dual(
     trace, square = float(g_bb.trace()) / n_b, float(np.vdot(g_bb, g_bb)) / n_b**2
     if loading == "none":
         raise SingularBackgroundError(_rank(g_bb), _width(target), n_b)
-    if trace == 0.0:
-        raise ValueError("the background does not vary at all: there is nothing to contrast with")
     rule = _shrink_or_load(loading, units, n_b, trace, square)
     w, r = rule.weight, rule.ridge
     if r <= _EPS * trace:

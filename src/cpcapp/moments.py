@@ -456,7 +456,8 @@ class Moments:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read moments that ``save`` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as archive:
+            # Opened here and not by np.load, which leaves damaged files open.
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 if str(archive["format"]) != _FORMAT:
                     raise ValueError(f"its format is {archive['format']}, not {_FORMAT}")
                 self = cls(form=str(archive["form"]))

@@ -10,7 +10,13 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
-from cpcapp.contrast import Contrast, SingularBackgroundError, check_n_components, solve_contrast
+from cpcapp.contrast import (
+    Contrast,
+    InsufficientRankError,
+    SingularBackgroundError,
+    check_n_components,
+    solve_contrast,
+)
 from cpcapp.detection import count_components, permutation_threshold, power_p_value
 from cpcapp.estimators._base import ContrastiveTransformer
 from cpcapp.moments import FloatArray, Moments
@@ -265,7 +271,13 @@ class CPCAPlusPlus(ContrastiveTransformer):
         most = min(target.n_samples - 1, target.n_features)
         k = min(8, most)
         while True:
-            found = solve_contrast(target, background, k, loading=self.loading).eigenvalues
+            try:
+                found = solve_contrast(target, background, k, loading=self.loading).eigenvalues
+            except InsufficientRankError as error:
+                if error.rank == 0:
+                    return 0
+                k = most = error.rank
+                continue
             above = int((found > threshold).sum())
             if above < k or k == most:
                 return above
@@ -278,15 +290,18 @@ class CPCAPlusPlus(ContrastiveTransformer):
         self._mean = target.mean
         self._background_mean = None if background is None else background.mean
         self._counts = (target.n_samples, 0 if background is None else background.n_samples)
-        contrast = solve_contrast(
-            target,
-            background,
-            max(k, 1),
-            loading=self.loading,
-            solver=self.solver,
-            scaling=self.scaling,
-            overwrite=overwrite,
-        )
+        try:
+            contrast = solve_contrast(
+                target,
+                background,
+                max(k, 1),
+                loading=self.loading,
+                solver=self.solver,
+                scaling=self.scaling,
+                overwrite=overwrite,
+            )
+        except InsufficientRankError as error:
+            raise InsufficientRankError(error.rank, f"n_components={k}") from None
         self._contrast = contrast if k else _first(contrast, 0)
         return self
 

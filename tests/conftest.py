@@ -1,0 +1,33 @@
+"""Fixtures shared by all tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Examples are the same on every run, and a slow machine is not a failure.
+settings.register_profile(
+    "cpcapp", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("cpcapp")
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20190121)
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder with the real data sets, named by CPCAPP_DATA."""
+    name = os.environ.get("CPCAPP_DATA", "")
+    if name and Path(name).is_dir():
+        return Path(name)
+    problem = f"the real data are not here: CPCAPP_DATA={name!r} is not a folder"
+    if os.environ.get("CPCAPP_REQUIRE_DATA") == "1":
+        pytest.fail(problem)
+    pytest.skip(problem)

@@ -1,0 +1,370 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg as sl
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.covariance import OAS
+from sklearn.decomposition import PCA
+
+from cpcapp import Moments, solve_contrast
+from cpcapp.contrast import (
+    SingularBackgroundError,
+    eigenvalues_above,
+    oas_shrinkage,
+    solve_difference,
+)
+from helpers import correlated, peak_bytes, random_covariance, subspace_angle
+
+LOADINGS = ["auto", "none", "diagonal", 0.1]
+
+
+def loaded(background, found):
+    return found.loading.weight * background.covariance() + np.diag(found.loading.diagonal)
+
+
+def pair(rng, n_target=300, n_background=400, n_features=20):
+    mixing = rng.standard_normal((n_features, n_features))
+    target = correlated(rng, n_target, mixing)
+    target += rng.standard_normal((n_target, 2)) @ rng.standard_normal((2, n_features)) * 5
+    return Moments.of(target), Moments.of(correlated(rng, n_background, mixing))
+
+
+class TestAgainstScipy:
+    @pytest.mark.parametrize("loading", LOADINGS)
+    @pytest.mark.parametrize("solver", ["auto", "dense", "iterative"])
+    def test_eigenvalues_filters_and_atoms(self, rng, loading, solver):
+        target, background = pair(rng)
+        found = solve_contrast(target, background, 4, loading=loading, solver=solver)
+        b = loaded(background, found)
+        values, vectors = sl.eigh(target.covariance(), b, subset_by_index=(16, 19))
+        np.testing.assert_allclose(found.eigenvalues, values[::-1], rtol=1e-10)
+        for mine, other in zip(found.filters.T, vectors.T[::-1], strict=True):
+            np.testing.assert_allclose(mine, other * np.sign(mine @ other), rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(found.atoms, b @ found.filters, rtol=1e-8, atol=1e-10)
+
+    @given(
+        n_features=st.integers(2, 15),
+        k=st.integers(1, 5),
+        seed=st.integers(0, 500),
+        loading=st.sampled_from(LOADINGS),
+        scaling=st.sampled_from(["background", "unit"]),
+    )
+    def test_contract(self, n_features, k, seed, loading, scaling):
+        rng = np.random.default_rng(seed)
+        target, background = pair(rng, 40, 50, n_features)
+        k = min(k, n_features)
+        found = solve_contrast(target, background, k, loading=loading, scaling=scaling)
+        F, W = found.filters, found.atoms
+        assert F.shape == W.shape == (n_features, k)
+        assert (np.diff(found.eigenvalues) <= 0).all()
+        assert (found.eigenvalues >= 0).all()
+        np.testing.assert_allclose(F.T @ W, np.eye(k), atol=1e-8)
+        gram = F.T @ loaded(background, found) @ F
+        np.testing.assert_allclose(
+            gram / gram.diagonal().mean(),
+            np.diag(np.diag(gram)) / gram.diagonal().mean(),
+            atol=1e-8,
+        )
+        if scaling == "background":
+            np.testing.assert_allclose(gram, np.eye(k), atol=1e-7)
+        else:
+            np.testing.assert_allclose(np.linalg.norm(F, axis=0), 1.0, rtol=1e-12)
+        largest = np.abs(F).argmax(axis=0)
+        assert (F[largest, np.arange(k)] > 0).all()
+
+    def test_arrays_and_moments_are_the_same(self, rng):
+        X, B = rng.normal(size=(50, 5)), rng.normal(size=(60, 5))
+        a = solve_contrast(X, B, 2)
+        b = solve_contrast(Moments.of(X), Moments.of(B), 2)
+        np.testing.assert_array_equal(a.filters, b.filters)
+
+
+class TestPCA:
+    @pytest.mark.parametrize("shape", [(200, 10), (8, 50)])
+    @pytest.mark.parametrize("solver", ["auto", "dense", "iterative"])
+    def test_without_a_background(self, rng, shape, solver):
+        X = rng.normal(size=shape) * np.linspace(1, 3, shape[1])
+        found = solve_contrast(X, None, 3, solver=solver)
+        reference = PCA(3).fit(X)
+        assert subspace_angle(found.filters, reference.components_.T) < 1e-7
+        scale = shape[0] / (shape[0] - 1)
+        np.testing.assert_allclose(found.eigenvalues * scale, reference.explained_variance_)
+        assert found.loading is None
+        np.testing.assert_allclose(found.filters.T @ found.filters, np.eye(3), atol=1e-10)
+
+
+class TestIterative:
+    @pytest.mark.parametrize("copies", [2, 3, 5])
+    def test_repeated_eigenvalues_are_not_missed(self, copies):
+        m = 60
+        values = np.ones(m)
+        values[:copies] = 5.0
+        values[copies] = 3.0
+        target = Moments.from_covariance(np.diag(values), 1000)
+        background = Moments.from_covariance(np.eye(m), 1000)
+        k = copies
+        found = solve_contrast(target, background, k, loading="none")
+        np.testing.assert_allclose(found.eigenvalues, 5.0)
+        try:
+            iterative = solve_contrast(target, background, k, loading="none", solver="iterative")
+        except ValueError as error:
+            assert "did not converge" in str(error)  # loud, not wrong
+        else:
+            np.testing.assert_allclose(iterative.eigenvalues, 5.0)
+
+    def test_auto_uses_it_for_many_features_and_is_exact(self, rng):
+        m = 1200
+        target_values = np.ones(m)
+        target_values[:2] = [9.0, 6.0]
+        target = Moments.from_covariance(np.diag(target_values[::-1]), 10_000)
+        background = Moments.from_covariance(np.eye(m), 10_000)
+        found = solve_contrast(target, background, 2, loading="none")
+        assert found.solver == "iterative"
+        np.testing.assert_allclose(found.eigenvalues, [9.0, 6.0], rtol=1e-12)
+
+    def test_auto_falls_back_where_it_converges_too_slowly(self, rng):
+        m = 1000
+        values = 1.0 + 1e-7 * rng.random(m)
+        target = Moments.from_covariance(np.diag(values), 10_000)
+        found = solve_contrast(target, Moments.from_covariance(np.eye(m), 10_000), 2, loading=0.1)
+        assert found.solver == "dense"
+        np.testing.assert_allclose(found.eigenvalues, np.sort(values)[:-3:-1] / 1.1, rtol=1e-12)
+
+    def test_is_repeatable(self, rng):
+        target, background = pair(rng)
+        a, b = (solve_contrast(target, background, 3, solver="iterative") for _ in range(2))
+        np.testing.assert_array_equal(a.filters, b.filters)
+
+
+class TestDual:
+    @pytest.mark.parametrize("loading", ["auto", 0.1, 1e-3])
+    @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+    def test_equals_dense(self, rng, loading, make):
+        X = (rng.normal(size=(30, 200)) + 2) * (rng.random((30, 200)) < 0.7)
+        B = rng.normal(size=(50, 200)) * (rng.random((50, 200)) < 0.7)
+        dual = solve_contrast(make(X), make(B), 4, loading=loading, solver="dual")
+        dense = solve_contrast(make(X), make(B), 4, loading=loading, solver="dense")
+        np.testing.assert_allclose(dual.eigenvalues, dense.eigenvalues, rtol=1e-9)
+        np.testing.assert_allclose(dual.filters, dense.filters, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(dual.atoms, dense.atoms, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(
+            dual.output_covariance, dense.output_covariance, rtol=1e-6, atol=1e-9
+        )
+        np.testing.assert_allclose(dual.loading.diagonal, dense.loading.diagonal, rtol=1e-10)
+
+    def test_auto_takes_it_for_few_samples(self, rng):
+        X, B = rng.normal(size=(30, 200)), rng.normal(size=(50, 200))
+        assert solve_contrast(X, B, 2).solver == "dual"
+        assert solve_contrast(X, None, 2).solver == "dual"
+
+    def test_never_forms_a_square_matrix(self, rng):
+        m = 5000
+        X, B = rng.normal(size=(60, m)), rng.normal(size=(60, m))
+        assert peak_bytes(lambda: solve_contrast(X, B, 2)) < m * m * 8 / 10
+
+    def test_sparse_rows_stay_sparse(self, rng):
+        X, B = (sp.random_array((200, 20_000), density=0.001, format="csr", rng=rng) for _ in "fb")
+        assert peak_bytes(lambda: solve_contrast(X, B, 2)) < 200 * 20_000 * 8 / 4
+
+    def test_needs_thin_data(self, rng):
+        with pytest.raises(ValueError, match="solver='dual' needs fewer samples than features"):
+            solve_contrast(rng.normal(size=(50, 5)), rng.normal(size=(50, 5)), 1, solver="dual")
+
+    def test_no_loading_is_an_error_that_names_the_rank(self, rng):
+        with pytest.raises(SingularBackgroundError, match="rank is 11 of 100 features") as caught:
+            solve_contrast(rng.normal(size=(9, 100)), rng.normal(size=(12, 100)), 1, loading="none")
+        assert caught.value.rank == 11
+        with pytest.raises(ValueError, match="too small"):
+            solve_contrast(rng.normal(size=(9, 100)), rng.normal(size=(12, 100)), 1, loading=0.0)
+
+
+class TestLoading:
+    def test_oas_is_that_of_scikit_learn(self, rng):
+        X = rng.normal(size=(40, 15)) @ random_covariance(rng, 15)
+        S = Moments.of(X).covariance()
+        mine = oas_shrinkage(np.trace(S), (S**2).sum(), 40, 15)
+        assert mine == pytest.approx(OAS().fit(X).shrinkage_, rel=1e-10)
+
+    def test_auto_is_oas_in_units_of_the_background(self, rng):
+        B = rng.normal(size=(40, 15)) @ random_covariance(rng, 15, 2.0)
+        X = rng.normal(size=(50, 15))
+        scale = B.std(axis=0)
+        shrunk = OAS().fit(B / scale).covariance_ * np.outer(scale, scale)
+        found = solve_contrast(X, B, 2)
+        np.testing.assert_allclose(loaded(Moments.of(B), found), shrunk, rtol=1e-8, atol=1e-10)
+
+    def test_auto_fades_with_samples(self, rng):
+        mixing = random_covariance(rng, 10, 2.0)
+        weights = [
+            1
+            - solve_contrast(
+                rng.normal(size=(50, 10)), correlated(rng, n, mixing), 1
+            ).loading.weight
+            for n in (20, 200, 20_000)
+        ]
+        assert weights[0] > weights[1] > weights[2]
+        assert weights[2] < 1e-2
+
+    def test_a_number_is_a_fraction_of_the_mean_eigenvalue(self, rng):
+        X, B = rng.normal(size=(50, 5)), rng.normal(size=(50, 5)) * [1, 2, 3, 4, 5]
+        found = solve_contrast(X, B, 1, loading=0.3)
+        mean_eigenvalue = np.linalg.eigvalsh(np.cov(B.T, ddof=0)).mean()
+        np.testing.assert_allclose(found.loading.diagonal, 0.3 * mean_eigenvalue)
+        assert found.loading.weight == 1.0
+
+    def test_diagonal_loads_only_if_needed(self, rng):
+        X, B = rng.normal(size=(50, 5)), rng.normal(size=(50, 5))
+        assert (solve_contrast(X, B, 1, loading="diagonal").loading.diagonal == 0).all()
+        B[:, 4] = B[:, 3]
+        found = solve_contrast(X, B, 1, loading="diagonal")
+        np.testing.assert_allclose(found.loading.diagonal, 1e-6 * B.var(axis=0).mean())
+
+    @pytest.mark.parametrize("spoil", ["copy", "constant", "sum"])
+    def test_none_names_the_rank(self, rng, spoil):
+        X, B = rng.normal(size=(50, 6)), rng.normal(size=(50, 6)) + 3
+        B[:, 5] = {"copy": B[:, 0] * 7, "constant": 0.1, "sum": B[:, :5].sum(axis=1)}[spoil]
+        with pytest.raises(SingularBackgroundError, match="its rank is 5 of 6 features"):
+            solve_contrast(X, B, 1, loading="none")
+
+    def test_too_little_loading(self, rng):
+        X, B = rng.normal(size=(50, 6)), rng.normal(size=(50, 6))
+        B[:, 5] = B[:, 0]
+        with pytest.raises(ValueError, match=r"loading=1e-18 is too small"):
+            solve_contrast(X, B, 1, loading=1e-18)
+
+    def test_a_constant_background_is_an_error(self, rng):
+        for loading in ("auto", 0.1, "diagonal"):
+            with pytest.raises(ValueError, match="does not vary at all"):
+                solve_contrast(rng.normal(size=(50, 6)), np.full((50, 6), 0.1), 1, loading=loading)
+
+    def test_a_feature_that_only_the_target_has_wins(self, rng):
+        X, B = rng.normal(size=(100, 6)), rng.normal(size=(100, 6))
+        B[:, 2] = 7.0
+        found = solve_contrast(X, B, 1)
+        assert np.abs(found.filters[:, 0]).argmax() == 2
+        assert np.isfinite(found.filters).all()
+
+    def test_a_feature_that_is_constant_in_both_is_not_used(self, rng):
+        X, B = rng.normal(size=(100, 6)), rng.normal(size=(100, 6))
+        X[:, 2] = B[:, 2] = 0.1
+        found = solve_contrast(X, B, 3)
+        assert np.abs(found.filters[2]).max() < 1e-10
+
+    @pytest.mark.parametrize("loading", ["auto", "none"])
+    def test_features_1e16_apart_in_scale(self, rng, loading):
+        mixing = random_covariance(rng, 8)
+        X = correlated(rng, 400, mixing)
+        X += rng.standard_normal((400, 2)) @ rng.standard_normal((2, 8)) * 3
+        B = correlated(rng, 500, mixing)
+        units = 10.0 ** np.linspace(-8, 8, 8)
+        plain = solve_contrast(X, B, 2, loading=loading)
+        scaled = solve_contrast(X * units, B * units, 2, loading=loading)
+        np.testing.assert_allclose(scaled.eigenvalues, plain.eigenvalues, rtol=1e-8)
+        assert subspace_angle(scaled.filters * units[:, None], plain.filters) < 1e-7
+
+
+@given(seed=st.integers(0, 1000), m=st.integers(2, 10))
+def test_eigenvalues_do_not_change_under_invertible_maps(seed, m):
+    rng = np.random.default_rng(seed)
+    target, background = (random_covariance(rng, m) for _ in "fb")
+    A = random_covariance(rng, m) @ np.linalg.qr(rng.standard_normal((m, m))).Q
+    plain = solve_contrast(
+        Moments.from_covariance(target, 100),
+        Moments.from_covariance(background, 100),
+        1,
+        loading="none",
+    )
+    mapped = [Moments.from_covariance((c := A @ r @ A.T) + c.T, 100) for r in (target, background)]
+    np.testing.assert_allclose(
+        solve_contrast(*mapped, 1, loading="none").eigenvalues, plain.eigenvalues, rtol=1e-8
+    )
+
+
+def test_a_background_that_is_the_target_gives_eigenvalues_of_one(rng):
+    X = rng.normal(size=(300, 8)) @ rng.normal(size=(8, 8))
+    np.testing.assert_allclose(solve_contrast(X, X, 8, loading="none").eigenvalues, 1.0)
+
+
+class TestDifference:
+    def test_against_numpy(self, rng):
+        target, background = pair(rng)
+        values, filters = solve_difference(target, background, 3, [0.0, 1.5])
+        for i, alpha in enumerate([0.0, 1.5]):
+            w, v = np.linalg.eigh(target.covariance() - alpha * background.covariance())
+            np.testing.assert_allclose(values[i], w[:-4:-1], rtol=1e-10)
+            assert subspace_angle(filters[i], v[:, -3:]) < 1e-7
+
+    def test_few_samples(self, rng):
+        X, B = rng.normal(size=(20, 90)), rng.normal(size=(30, 90))
+        thin = solve_difference(Moments.of(X), Moments.of(B), 3, [0.5])
+        full = solve_difference(
+            Moments.of(X, form="scatter"), Moments.of(B, form="scatter"), 3, [0.5]
+        )
+        np.testing.assert_allclose(thin[0], full[0], rtol=1e-9)
+        np.testing.assert_allclose(thin[1], full[1], atol=1e-8)
+
+
+def test_eigenvalues_above(rng):
+    target, background = pair(rng)
+    every = sl.eigh(target.covariance(), background.covariance(), eigvals_only=True)[::-1]
+    threshold = every[:2].mean()
+    np.testing.assert_allclose(eigenvalues_above(target, background, threshold), every[:1])
+
+
+class TestOverwrite:
+    def test_gives_the_same_and_empties_the_moments(self, rng):
+        target, background = pair(rng)
+        kept = solve_contrast(target, background, 2)
+        assert target.n_samples == 300
+        used = solve_contrast(target, background, 2, overwrite=True)
+        np.testing.assert_array_equal(used.filters, kept.filters)
+        assert target.n_samples == background.n_samples == 0
+
+    def test_needs_no_more_than_two_matrices_and_a_half(self, rng):
+        target, background = pair(rng, 900, 900, 400)
+        peak = peak_bytes(lambda: solve_contrast(target, background, 2, overwrite=True))
+        assert peak < 0.5 * 400 * 400 * 8
+
+
+class TestBadArguments:
+    @pytest.mark.parametrize(
+        ("options", "error", "message"),
+        [
+            ({"k": 0}, ValueError, "k=0 must be between 1 and 4"),
+            ({"k": 9}, ValueError, "k=9 must be between 1 and 4"),
+            ({"k": 1.5}, TypeError, "k=1.5 must be a whole number"),
+            ({"k": True}, TypeError, "k=True must be a whole number"),
+            ({"loading": "much"}, ValueError, "loading='much' must be one of 'auto', 'none'"),
+            ({"loading": -1.0}, ValueError, "loading=-1.0 must be a finite number"),
+            ({"loading": np.nan}, ValueError, "loading=nan must be a finite number"),
+            ({"loading": None}, ValueError, "loading=None must be one of"),
+            ({"solver": "fast"}, ValueError, "solver='fast' must be one of 'auto', 'dense'"),
+            ({"scaling": "big"}, ValueError, "scaling='big' must be one of 'background', 'unit'"),
+        ],
+    )
+    def test_options(self, rng, options, error, message):
+        X, B = rng.normal(size=(50, 4)), rng.normal(size=(50, 4))
+        with pytest.raises(error, match=message):
+            solve_contrast(X, B, **({"k": 1} | options))
+
+    def test_sizes(self, rng):
+        X = rng.normal(size=(50, 4))
+        with pytest.raises(ValueError, match="background has 5 features, but the target has 4"):
+            solve_contrast(X, rng.normal(size=(50, 5)), 1)
+        with pytest.raises(ValueError, match="the background has n_samples=1"):
+            solve_contrast(X, X[:1], 1)
+        with pytest.raises(ValueError, match="the target has n_samples=1"):
+            solve_contrast(X[:1], X, 1)
+        with pytest.raises(ValueError, match=r"k=3 must be at most 2 \(the target has n_samples=3"):
+            solve_contrast(X[:3], X, 3)
+        with pytest.raises(ValueError, match="background: input contains NaN"):
+            solve_contrast(X, np.full((5, 4), np.nan), 1)
+
+    def test_more_components_than_the_target_has_rank(self, rng):
+        X = rng.normal(size=(50, 2)) @ rng.normal(size=(2, 6))
+        for background in (rng.normal(size=(50, 6)), None):
+            with pytest.raises(ValueError, match="must be at most 2"):
+                solve_contrast(X, background, 3)

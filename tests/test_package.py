@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import cpcapp
+
+ROOT = Path(__file__).parents[1]
+PUBLIC_MODULES = ["cpcapp", "cpcapp.datasets", "cpcapp.plotting", "cpcapp.contrast"]
+
+
+def test_public_names():
+    assert cpcapp.__all__ == sorted(cpcapp.__all__, key=lambda n: (n.lower() == n, n))
+    assert cpcapp.__all__ == [
+        "CPCA",
+        "CPCAPlusPlus",
+        "Contrast",
+        "Loading",
+        "Moments",
+        "count_components",
+        "glrt_detects",
+        "log_glrt",
+        "noise_threshold",
+        "permutation_threshold",
+        "power_p_value",
+        "solve_contrast",
+        "wachter_edge",
+    ]
+    for name in cpcapp.__all__:
+        assert hasattr(cpcapp, name)
+
+
+def test_version_is_that_of_the_installed_package():
+    assert version("cpcapp") == cpcapp.__version__
+
+
+@pytest.mark.parametrize("name", PUBLIC_MODULES)
+def test_public_functions_are_documented_with_an_example(name):
+    module = importlib.import_module(name)
+    for label, member in inspect.getmembers(module):
+        if label.startswith("_") or not inspect.isfunction(member):
+            continue
+        if not member.__module__.startswith("cpcapp") or label == "check_n_components":
+            continue
+        assert ">>>" in (member.__doc__ or ""), f"{name}.{label} has no example"
+        positional = [
+            p
+            for p in inspect.signature(member).parameters.values()
+            if p.kind is p.POSITIONAL_OR_KEYWORD
+        ]
+        assert len(positional) <= 4, f"{name}.{label} takes too many positional arguments"
+
+
+def test_the_core_needs_no_extra():
+    code = (
+        "import sys, cpcapp, cpcapp.datasets, cpcapp.cli\n"
+        "extras = {'matplotlib', 'cv2', 'PIL', 'torch', 'dask', 'starlette'}\n"
+        "loaded = extras & set(sys.modules)\n"
+        "assert not loaded, loaded\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_dependencies_point_one_way():
+    """moments ← contrast ← detection ← estimators ← datasets, plotting ← cli."""
+    order = ["moments", "contrast", "detection", "estimators", "datasets", "plotting", "cli"]
+    for module in pkgutil.walk_packages(cpcapp.__path__, "cpcapp."):
+        room = module.name.split(".")[1]
+        if room not in order:
+            continue
+        source = inspect.getsource(importlib.import_module(module.name))
+        imports = [line for line in source.splitlines() if line.startswith(("from ", "import "))]
+        for later in order[order.index(room) + 1 :]:
+            assert not [line for line in imports if f"cpcapp.{later}" in line], module.name
+
+
+def test_the_wheel_is_typed_and_licensed():
+    assert (Path(cpcapp.__file__).parent / "py.typed").exists()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["license"] == "BSD-3-Clause"
+    wanted = {"splicing", "web", "plot", "dask", "torch", "all", "test", "dev"}
+    assert wanted <= set(project["optional-dependencies"])
+    assert "torch" not in project["optional-dependencies"]["all"][0]
