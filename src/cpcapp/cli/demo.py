@@ -81,7 +81,8 @@ def _views(data: ContrastData) -> list[tuple[str, FloatArray]]:
         seconds = time.perf_counter() - start
         ari = _agreement(scores, data.labels)
         print(f"  {name:7} adjusted Rand index {ari:5.2f}   {1e3 * seconds:7.1f} ms")
-        views.append((f"{name}   ARI {ari:.2f}", scores))
+        chosen = f" (α = {method.alpha_:.3g})" if isinstance(method, CPCA) else ""
+        views.append((f"{name}{chosen}   ARI {ari:.2f}", scores))
     count = CPCAPlusPlus("auto").fit(data.target, background=data.background).n_components_
     print(f"  components above sampling noise: {count}")
     return views
