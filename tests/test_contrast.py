@@ -155,6 +155,15 @@ class TestDual:
         )
         np.testing.assert_allclose(dual.loading.diagonal, dense.loading.diagonal, rtol=1e-10)
 
+    def test_one_side_sparse_and_the_other_dense(self, rng):
+        X, B = rng.poisson(1.0, size=(20, 100)).astype(float), rng.poisson(1.0, size=(30, 100))
+        dense = solve_contrast(X, B, 2)
+        for pair in ((sp.csr_array(X), B), (X, sp.csr_array(B))):
+            mixed = solve_contrast(*pair, 2)
+            assert mixed.solver == "dual"
+            np.testing.assert_allclose(mixed.eigenvalues, dense.eigenvalues, rtol=1e-10)
+            np.testing.assert_allclose(mixed.filters, dense.filters, atol=1e-10)
+
     def test_auto_takes_it_for_few_samples(self, rng):
         X, B = rng.normal(size=(30, 200)), rng.normal(size=(50, 200))
         assert solve_contrast(X, B, 2).solver == "dual"

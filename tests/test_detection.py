@@ -158,6 +158,8 @@ class TestNoise:
             assert count_components(target, background) == 2
 
     def test_bad_input(self):
+        with pytest.raises(ValueError, match="target must be Moments with samples"):
+            count_components(Moments(), Moments())
         with pytest.raises(ValueError, match="needs more than 31 background samples"):
             noise_threshold(100, 31, 30)
         with pytest.raises(ValueError, match="false_alarm_rate=0 must be between 0 and 1"):

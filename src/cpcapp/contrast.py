@@ -577,15 +577,14 @@ class _SampleRows:
 
     def gram(self, other: _SampleRows) -> FloatArray:
         """Return all inner products, (n, n_other)."""
-        inner = self.rows @ other.rows.T
-        if not sp.issparse(inner):
-            return np.asarray(inner)
-        # (X - 1m'ᵀ)(Y - 1l'ᵀ)ᵀ = XYᵀ - (Xl')1ᵀ - 1(Ym')ᵀ + m'ᵀl'
-        dense: FloatArray = inner.toarray()
-        dense -= (self.rows @ other.offset)[:, None]
-        dense -= other.rows @ self.offset
-        dense += self.offset @ other.offset
-        return dense
+        product = self.rows @ other.rows.T
+        inner: FloatArray = product.toarray() if sp.issparse(product) else np.asarray(product)
+        if sp.issparse(self.rows) or sp.issparse(other.rows):
+            # (X - 1m'ᵀ)(Y - 1l'ᵀ)ᵀ = XYᵀ - (Xl')1ᵀ - 1(Ym')ᵀ + m'ᵀl', with 0 for a dense side.
+            inner -= (self.rows @ other.offset)[:, None]
+            inner -= other.rows @ self.offset
+            inner += self.offset @ other.offset
+        return inner
 
     def combine(self, weights: FloatArray) -> FloatArray:
         """Return ``rowsᵀ weights``, (n_features, k)."""

@@ -250,6 +250,9 @@ def count_components(
     >>> count_components(Moments.of(X), Moments.of(B))
     1
     """
+    for name, moments in (("target", target), ("background", background)):
+        if not isinstance(moments, Moments) or moments.n_features is None:
+            raise ValueError(f"{name} must be Moments with samples, not {moments!r}")
     assert target.n_features is not None
     threshold = noise_threshold(
         target.n_samples,
@@ -277,6 +280,8 @@ def permutation_threshold(
     Parameters
     ----------
     X, background : array-like or sparse matrix of shape (n, n_features)
+        Dense sets are centred, each on its own mean, before they are pooled; sparse ones are
+        not, so a difference of their means is part of what is shuffled.
     false_alarm_rate : float, default=0.05
     n_permutations : int, default=99
         At least ``1/false_alarm_rate - 1``.
@@ -305,6 +310,7 @@ def permutation_threshold(
             f"false_alarm_rate={false_alarm_rate}"
         )
     rng = np.random.default_rng(random_state)
+    X, background = (a if sp.issparse(a) else np.asarray(a) for a in (X, background))
     pooled = _pool(X, background)
     n_target = X.shape[0]
     largest = np.empty(n_permutations)

@@ -84,6 +84,10 @@ class TestFit:
         np.testing.assert_array_equal(est.components_, fitted.components_)
         assert target.n_samples == 400
         assert est.transform(data.target).shape == (400, 2)
+        with pytest.raises(TypeError, match="target must be Moments, not ndarray; use fit"):
+            CPCAPlusPlus().fit_moments(data.target, background)
+        with pytest.raises(ValueError, match="background holds no samples yet"):
+            CPCAPlusPlus().fit_moments(target, Moments())
 
     def test_again_forgets_the_first(self, data, fitted, rng):
         fitted.fit(rng.normal(size=(50, 4)), background=rng.normal(size=(60, 4)))
@@ -425,7 +429,7 @@ class TestBadInput:
             CPCAPlusPlus().fit(X, background=Moments.of(B[:, 1:]))
         with pytest.raises(ValueError, match="0 sample"):
             CPCAPlusPlus().fit(X, background=B[:0])
-        with pytest.raises(ValueError, match="minimum of 2 is required"):
+        with pytest.raises(ValueError, match=r"background: .*minimum of 2 is required"):
             CPCAPlusPlus().fit(X, background=B[:1])
         with pytest.raises(ValueError, match="background does not vary at all"):
             CPCAPlusPlus().fit(X, background=np.ones((50, 30)))

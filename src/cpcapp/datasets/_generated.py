@@ -48,7 +48,7 @@ def synthetic(
     noise_variance : float, default=10.0
         Variance of the last ten features. At the paper's 10 the two directions that make the
         classes also have the largest variance (91 and 23.5, by the covariance in its Appendix
-        A), so PCA finds them as well; from about 23.5 on PCA fails, as the paper's figure shows.
+        A), so PCA finds them as well; from about 20 on PCA fails, as the paper's figure shows.
     random_state : int, Generator or None
 
     Returns

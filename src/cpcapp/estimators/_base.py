@@ -64,15 +64,18 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
                 raise _other_features(background.n_features, self.n_features_in_)
             return background.copy()
         names = _get_feature_names(background)
-        background = check_array(
-            background,
-            accept_sparse="csr",
-            dtype="numeric",
-            ensure_all_finite=False,
-            ensure_min_samples=min_samples,
-            estimator=self,
-            input_name="background",
-        )
+        try:
+            background = check_array(
+                background,
+                accept_sparse="csr",
+                dtype="numeric",
+                ensure_all_finite=False,
+                ensure_min_samples=min_samples,
+                estimator=self,
+                input_name="background",
+            )
+        except ValueError as error:
+            raise ValueError(f"background: {error}") from error
         if background.shape[1] != self.n_features_in_:
             raise _other_features(background.shape[1], self.n_features_in_)
         own = getattr(self, "feature_names_in_", None)

@@ -54,6 +54,11 @@ class CPCA(ContrastiveTransformer):
         The medoids of the clusters, ascending.
     mean_, background_mean_ : ndarray of shape (n_features,)
 
+    Notes
+    -----
+    Sparse data stay sparse while their moments are added up. With fewer samples than features
+    the eigenproblems are solved in the span of the rows, which are made dense for it.
+
     References
     ----------
     A. Abid, M. J. Zhang, V. K. Bagaria, J. Zou, "Exploring patterns enriched in a dataset with

@@ -168,8 +168,14 @@ class CPCAPlusPlus(ContrastiveTransformer):
         (200, 0)
         """
         self._forget()
-        if target.n_features is None:
-            raise ValueError("target holds no samples yet")
+        for name, given in (("target", target), ("background", background)):
+            if given is None and name == "background":
+                continue
+            if not isinstance(given, Moments):
+                raise TypeError(f"{name} must be Moments, not {type(given).__name__}; use fit")
+            if given.n_features is None:
+                raise ValueError(f"{name} holds no samples yet")
+        assert target.n_features is not None
         self.n_features_in_ = target.n_features
         return self._solve(target, background, self._count(target, background, None))
 
@@ -403,8 +409,10 @@ class CPCAPlusPlus(ContrastiveTransformer):
         """Return for each sample how likely background is to have a power as high.
 
         Assumes a Gaussian background; allows for the loading and for the filters having been
-        chosen with the help of the background's samples (by the factor of generalized
-        cross-validation).
+        made with the help of the background's samples (by the factor of generalized
+        cross-validation). That factor holds for directions that the target has: for components
+        that are noise themselves, or with fewer background samples than features, the values
+        come out too small. ``n_components="auto"`` keeps to the real ones.
 
         Parameters
         ----------
