@@ -332,10 +332,10 @@ class TestOverwrite:
         np.testing.assert_array_equal(used.filters, kept.filters)
         assert target.n_samples == background.n_samples == 0
 
-    def test_needs_no_more_than_two_matrices_and_a_half(self, rng):
+    def test_needs_no_more_than_one_matrix_besides(self, rng):
         target, background = pair(rng, 900, 900, 400)
         peak = peak_bytes(lambda: solve_contrast(target, background, 2, overwrite=True))
-        assert peak < 0.5 * 400 * 400 * 8
+        assert peak < 1.3 * 400 * 400 * 8
 
 
 class TestBadArguments:

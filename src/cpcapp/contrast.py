@@ -25,7 +25,7 @@ SCALINGS = ("background", "unit")
 LOADINGS = ("auto", "none", "diagonal")
 
 # Below this many features the dense solver is as fast as Lanczos and its certificate.
-_ITERATIVE_FROM = 1000
+_ITERATIVE_FROM = 400
 # The paper's rho is "small": this fraction of the mean background variance.
 _DIAGONAL_LOADING = 1e-6
 # OAS fades with the sample count; exact copies of a feature stay singular however many there are.
@@ -550,7 +550,8 @@ def _top_lanczos(c: FloatArray, k: int, steps: int | None) -> tuple[FloatArray, 
     # Lanczos can miss a copy of a repeated eigenvalue. If θI - (C - VΛVᵀ) is positive definite
     # for θ just above the last value found, nothing larger was missed.
     certificate = -c
-    certificate += (vectors * values) @ vectors.T
+    for value, vector in zip(values, vectors.T, strict=True):
+        blas.dsyr(value, vector, lower=1, a=certificate, overwrite_a=1)
     certificate[np.diag_indices(m)] += values[-1] + 1e-9 * values[0]
     _, failed = lapack.dpotrf(certificate, lower=1, overwrite_a=1)
     return None if failed else (values, vectors)
