@@ -11,6 +11,8 @@ import scipy
 import sklearn
 from threadpoolctl import threadpool_info
 
+import cpcapp
+
 
 def describe_machine() -> dict[str, object]:
     """Return processor, versions, BLAS and load, without names or paths of the machine."""
@@ -18,6 +20,7 @@ def describe_machine() -> dict[str, object]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "system": platform.system(),
+        "cpcapp": cpcapp.__version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
