@@ -4,13 +4,14 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench docs clean
+.PHONY: help demo test lint bench bench-edges train-edges docs clean
 
 help:
 	@echo "make demo    install and run the main job on shipped examples (pictures in demo-output/)"
 	@echo "make test    install, lint, type-check and run all tests"
 	@echo "make lint    ruff and mypy only"
 	@echo "make bench   measure speed and memory; writes benchmarks/results/*.json"
+	@echo "make train-edges, make bench-edges    make the edge forest again, score it (CPCAPP_DATA)"
 	@echo "make docs    build the documentation into docs/_build/html"
 	@echo "make clean   remove the virtual environment and everything that was built"
 
@@ -42,6 +43,12 @@ test: lint
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/estimators.py
+
+# Needs the folder bsds500 in CPCAPP_DATA: the first makes the shipped forest again.
+train-edges: $(VENV)/.bench
+	$(BIN)/cpcapp train-edges "$(CPCAPP_DATA)/bsds500" -o src/cpcapp/splicing/edges/forest.yml.gz
+bench-edges: $(VENV)/.bench
+	$(BIN)/python benchmarks/edges.py
 
 docs: $(VENV)/.dev
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

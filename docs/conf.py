@@ -32,7 +32,7 @@ default_role = "py:obj"
 html_theme = "furo"
 html_title = f"cpcapp {release}"
 
-RESULTS = Path(__file__).parent.parent / "benchmarks" / "results" / "estimators.md"
+RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
 
 
 def keep_only_own_methods(
@@ -55,7 +55,8 @@ def escape_fitted_names(
 
 def explain_missing_results(app: Any, docname: str, source: list[str]) -> None:
     """Put a line in the place of benchmark results that have not been measured yet."""
-    if docname == "benchmarks" and not RESULTS.exists():
+    name = {"benchmarks": "estimators.md", "edges": "edges.md"}.get(docname)
+    if name is not None and not (RESULTS / name).exists():
         head, _, rest = source[0].partition("```{include}")
         source[0] = head + "*Not measured in this copy yet.*" + rest.partition("```")[2]
 

@@ -1,0 +1,54 @@
+"""A line that says how far a long job is: on a terminal only."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Self, TextIO
+
+
+class ProgressLine:
+    """Call it with the share done, from 0 to 1; it redraws at most ten times a second.
+
+    Parameters
+    ----------
+    title : str
+    stream : text file, optional
+        Standard error by default. Nothing is written unless it is a terminal.
+    """
+
+    def __init__(self, title: str, stream: TextIO | None = None) -> None:
+        self.title = title
+        self.stream = sys.stderr if stream is None else stream
+        self.shown = self.stream.isatty()
+        self.start = time.monotonic()
+        self.last = 0.0
+
+    def __call__(self, share: float) -> None:
+        now = time.monotonic()
+        if not self.shown or (now - self.last < 0.1 and share < 1.0):
+            return
+        self.last = now
+        passed = now - self.start
+        left = f"{_clock(passed / share - passed)} left" if share > 0.01 else ""
+        bar = "#" * round(30 * share)
+        self.stream.write(f"\r{self.title} [{bar:<30}] {100 * share:3.0f} %  {left:12}")
+        self.stream.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.shown:
+            self.stream.write("\n")
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}"

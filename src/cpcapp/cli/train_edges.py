@@ -1,0 +1,77 @@
+"""``cpcapp train-edges``: train a structured edge forest on human segmentations."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from cpcapp.cli._errors import UserError, require
+from cpcapp.cli._progress import ProgressLine
+
+
+def add_parser(commands: Any) -> None:
+    """Add this command to ``cpcapp``."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "train-edges",
+        help="train an edge detector on BSDS500",
+        description="Train a structured edge forest on the training and validation photos of "
+        "BSDS500 and write it in OpenCV's format (YAML, compressed if the name ends in .gz). The "
+        "result depends on the data and the seed only.",
+    )
+    parser.add_argument(
+        "folder", type=Path, metavar="BSDS_FOLDER", help="with images/, groundTruth/"
+    )
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOREST")
+    parser.add_argument("--trees", type=int, default=8, help="trees (default: %(default)s)")
+    parser.add_argument(
+        "--samples",
+        type=int,
+        default=1_000_000,
+        help="patches for each tree (default: %(default)s)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="trees grown at once, 2 GB each (default: %(default)s)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    require("cv2", "splicing")
+    require("numba", "splicing")
+    from cpcapp.splicing.edges.bsds import bsds_photos
+    from cpcapp.splicing.edges.features import EdgeOptions
+    from cpcapp.splicing.edges.trainer import TrainingOptions, train_forest
+
+    for name, lowest in (("trees", 1), ("samples", 100), ("seed", 0), ("jobs", 1)):
+        if getattr(arguments, name) < lowest:
+            raise UserError(f"--{name} {getattr(arguments, name)} must be at least {lowest}")
+    if not arguments.output.parent.is_dir():
+        raise UserError(f"there is no folder {arguments.output.parent} to write to")
+    try:
+        photos = bsds_photos(arguments.folder, ["train", "val"])
+        start = time.monotonic()
+        with ProgressLine("growing trees") as progress:
+            forest = train_forest(
+                photos,
+                EdgeOptions(
+                    numberOfTrees=arguments.trees,
+                    numberOfTreesToEvaluate=min(4, arguments.trees),
+                ),
+                TrainingOptions(
+                    n_samples=arguments.samples, seed=arguments.seed, n_jobs=arguments.jobs
+                ),
+                progress=progress,
+            )
+        forest.save(arguments.output)
+    except OSError as error:
+        raise UserError(str(error)) from error
+    leaves = int((forest.childs > 0).sum()) + arguments.trees  # one more than questions, each
+    print(
+        f"{arguments.output}: {arguments.trees} trees, {leaves} leaves, from {len(photos)} photos "
+        f"in {time.monotonic() - start:.0f} s"
+    )
+    return 0

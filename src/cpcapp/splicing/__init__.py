@@ -1,0 +1,1 @@
+"""Find the seam in a spliced photo."""

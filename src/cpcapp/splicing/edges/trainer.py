@@ -1,0 +1,343 @@
+"""Training a structured edge forest (Dollár and Zitnick 2013) on human segmentations."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp.splicing.edges._grow import gather_bins, gather_values, grow
+from cpcapp.splicing.edges.bsds import BSDSPhoto
+from cpcapp.splicing.edges.features import EdgeOptions, FeatureTable, feature_maps, feature_table
+from cpcapp.splicing.edges.forest import Forest
+
+_N_BINS = 256
+_SAMPLES_FOR_BINS = 20_000
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How to grow the trees; the defaults are those of the method's authors.
+
+    Attributes
+    ----------
+    n_samples : int
+        Patches for each tree, half of them on boundaries.
+    feature_share : float
+        Share of the features that a tree may use at all.
+    n_pairs : int
+        Pixel pairs that describe a segmentation patch at a node.
+    least_child : int
+        Fewest patches in a child.
+    most_depth : int
+    seed : int
+    n_jobs : int
+        Trees grown at the same time; each holds about 2 GB for a million patches.
+    """
+
+    n_samples: int = 1_000_000
+    feature_share: float = 0.25
+    n_pairs: int = 256
+    least_child: int = 8
+    most_depth: int = 64
+    seed: int = 0
+    n_jobs: int = 2
+
+
+@dataclass
+class _Photo:
+    """A training photo: its feature maps and what can be sampled from it."""
+
+    regular: NDArray[np.float32]
+    similar: NDArray[np.float32]
+    segmentations: list[NDArray[np.uint8]]
+    near: list[NDArray[np.bool_]]  # for each annotator, patch positions on a boundary
+
+
+def train_forest(
+    photos: Sequence[BSDSPhoto],
+    options: EdgeOptions | None = None,
+    training: TrainingOptions | None = None,
+    *,
+    progress: Callable[[float], None] | None = None,
+) -> Forest:
+    """Train a forest.
+
+    Parameters
+    ----------
+    photos : sequence of BSDSPhoto
+    options : EdgeOptions, optional
+    training : TrainingOptions, optional
+    progress : callable, optional
+        Called with the share done, from 0 to 1.
+
+    Returns
+    -------
+    Forest
+        The same for the same photos and seed, whatever ``n_jobs``.
+    """
+    options = options or EdgeOptions()
+    training = training or TrainingOptions()
+    report = _Progress(options.numberOfTrees, progress)
+    with ThreadPoolExecutor(training.n_jobs) as pool:
+        read = list(pool.map(lambda photo: _read(photo, options), photos))
+        jobs = [
+            pool.submit(_grow_tree, read, options, training, number, report)
+            for number in range(options.numberOfTrees)
+        ]
+        try:
+            trees = [job.result() for job in jobs]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return _plant(trees, options)
+
+
+class _Progress:
+    """Adds up the progress of trees that grow at the same time."""
+
+    def __init__(self, n_trees: int, callback: Callable[[float], None] | None) -> None:
+        self.shares = np.zeros(n_trees)
+        self.callback = callback
+        self.lock = threading.Lock()
+
+    def update(self, tree: int, share: float) -> None:
+        with self.lock:
+            self.shares[tree] = share
+            if self.callback is not None:
+                self.callback(float(self.shares.mean()))
+
+
+def _read(photo: BSDSPhoto, options: EdgeOptions) -> _Photo:
+    image = photo.image()
+    regular, similar = feature_maps(image, options)
+    inner, stride = options.patchInnerSize, options.stride
+    segmentations, near = [], []
+    for segments, boundary in zip(photo.segmentations(), photo.boundaries(), strict=True):
+        # Patches compare segments for equality only: the number modulo 256 will do.
+        segmentations.append((segments & 255).astype(np.uint8))
+        distance = cv2.distanceTransform((~boundary).astype(np.uint8), cv2.DIST_L2, 5)
+        centres = distance[inner // 2 :: stride, inner // 2 :: stride]
+        rows, cols = ((n - inner) // stride + 1 for n in boundary.shape)
+        near.append(centres[:rows, :cols] <= inner / 2)
+    return _Photo(regular, similar, segmentations, near)
+
+
+def _sample_positions(
+    photos: list[_Photo], n_samples: int, rng: np.random.Generator
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Return for each photo the annotator and patch position of its samples.
+
+    Half of the samples lie on a boundary, and every annotator of every photo has the same share.
+    """
+    share = n_samples / (2 * len(photos))
+    chosen = []
+    for photo in photos:
+        positions, annotators = [], []
+        for a, near in enumerate(photo.near):
+            for wanted in (True, False):
+                places = np.argwhere(near == wanted)
+                n = min(len(places), int(np.ceil(share / len(photo.near))))
+                positions.append(places[rng.permutation(len(places))[:n]])
+                annotators.append(np.full(n, a))
+        chosen.append((np.concatenate(annotators), np.concatenate(positions)))
+    return chosen
+
+
+def _grow_tree(
+    photos: list[_Photo],
+    options: EdgeOptions,
+    training: TrainingOptions,
+    number: int,
+    report: _Progress,
+) -> tuple[Any, ...]:
+    rng = np.random.default_rng([training.seed, number])
+    table = feature_table(options)
+    n_used = max(1, round(options.n_features * training.feature_share))
+    ids = np.sort(rng.permutation(options.n_features)[:n_used])
+    chosen = _sample_positions(photos, training.n_samples, rng)
+    edges = _bin_edges(photos, chosen, ids, table, options, rng)
+    n = sum(len(annotators) for annotators, _ in chosen)
+    binned = np.empty((len(ids), n), dtype=np.uint8)
+    labels = np.empty((n, options.patchInnerSize**2), dtype=np.uint8)
+    first = 0
+    for i, (photo, (annotators, positions)) in enumerate(zip(photos, chosen, strict=True)):
+        corner = positions * (options.stride // options.shrinkNumber)
+        gather_bins(
+            photo.regular,
+            photo.similar,
+            corner,
+            ids,
+            *_columns(table),
+            options.n_regular,
+            edges,
+            binned,
+            first,
+        )
+        _gather_labels(photo, annotators, positions, options, labels[first:])
+        first += len(annotators)
+        report.update(number, 0.4 * (i + 1) / len(photos))
+    feature, split, child, chosen_sample = _grow_reporting(
+        binned, labels, training, int(rng.integers(2**31)), number, report
+    )
+    order, child = _depth_first(child)
+    feature, split, chosen_sample = feature[order], split[order], chosen_sample[order]
+    leaf = child == 0
+    thresholds = np.where(leaf, 0.0, edges[feature, np.minimum(split, _N_BINS - 2)])
+    patches = labels[chosen_sample].reshape(-1, options.patchInnerSize, options.patchInnerSize)
+    bins = [
+        _edge_bins(p) if is_leaf else _NO_BINS for p, is_leaf in zip(patches, leaf, strict=True)
+    ]
+    return (
+        np.where(leaf, 0, child + 1).astype(np.int32),
+        np.where(leaf, 0, ids[feature]).astype(np.int32),
+        _rounded(thresholds),
+        bins,
+    )
+
+
+_NO_BINS = np.empty(0, dtype=np.int32)
+
+
+def _depth_first(child: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the nodes in depth-first order, children side by side, and the children then.
+
+    A walk from the root then stays in nearby memory, which is most of its speed.
+    """
+    order = np.zeros(len(child), dtype=np.int64)
+    moved = np.zeros(len(child), dtype=np.int32)
+    placed, waiting = 1, [0]
+    while waiting:
+        place = waiting.pop()
+        left = child[order[place]]
+        if left:
+            order[placed], order[placed + 1] = left, left + 1
+            moved[place] = placed
+            waiting += [placed + 1, placed]
+            placed += 2
+    return order, moved
+
+
+def _rounded(thresholds: NDArray[Any]) -> NDArray[np.float32]:
+    """Round to four digits: the file is a seventh smaller, the edges are the same."""
+    size = np.where(thresholds == 0.0, 1.0, np.abs(thresholds))
+    unit = 10.0 ** (np.floor(np.log10(size)) - 3)
+    return np.asarray(np.round(thresholds / unit) * unit, dtype=np.float32)
+
+
+def _grow_reporting(
+    binned: Any, labels: Any, training: TrainingOptions, seed: int, number: int, report: _Progress
+) -> Any:
+    """Grow the tree in compiled code while a second thread reports how far it is."""
+    done = np.zeros(1, dtype=np.int64)
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(1.0):
+            report.update(number, 0.4 + 0.6 * done[0] / labels.shape[0])
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        n_candidates = max(1, round(np.sqrt(binned.shape[0])))
+        return grow(
+            binned,
+            labels,
+            n_candidates,
+            training.n_pairs,
+            training.least_child,
+            training.most_depth,
+            seed,
+            done,
+        )
+    finally:
+        stop.set()
+        watcher.join()
+        report.update(number, 1.0)
+
+
+def _columns(table: FeatureTable) -> tuple[Any, ...]:
+    return table.rows1, table.cols1, table.channels, table.rows2, table.cols2
+
+
+def _bin_edges(
+    photos: list[_Photo],
+    chosen: list[Any],
+    ids: NDArray[np.int64],
+    table: FeatureTable,
+    options: EdgeOptions,
+    rng: np.random.Generator,
+) -> NDArray[np.float32]:
+    """Return for each feature 255 thresholds that split a sample of patches evenly."""
+    each = max(1, _SAMPLES_FOR_BINS // len(photos))
+    values = []
+    for photo, (_, positions) in zip(photos, chosen, strict=True):
+        some = positions[rng.permutation(len(positions))[:each]]
+        corner = some * (options.stride // options.shrinkNumber)
+        block = np.empty((len(corner), len(ids)), dtype=np.float32)
+        gather_values(
+            photo.regular, photo.similar, corner, ids, *_columns(table), options.n_regular, block
+        )
+        values.append(block)
+    levels = np.arange(1, _N_BINS) / _N_BINS
+    stacked = np.sort(np.concatenate(values), axis=0)
+    rows = np.round(levels * (len(stacked) - 1)).astype(int)
+    return np.ascontiguousarray(stacked[rows].T)
+
+
+def _gather_labels(
+    photo: _Photo, annotators: Any, positions: Any, options: EdgeOptions, out: NDArray[np.uint8]
+) -> None:
+    inner = options.patchInnerSize
+    for a, segments in enumerate(photo.segmentations):
+        windows = np.lib.stride_tricks.sliding_window_view(segments, (inner, inner))
+        mine = np.flatnonzero(annotators == a)
+        rows, cols = (positions[mine] * options.stride).T
+        out[mine] = windows[rows, cols].reshape(len(mine), -1)
+
+
+def _edge_bins(patch: NDArray[np.uint8]) -> NDArray[np.int32]:
+    """Return the pixels of a segmentation patch that lie beside another segment.
+
+    In OpenCV's order, which runs down the columns.
+    """
+    edge = np.zeros(patch.shape, dtype=bool)
+    for axis in (0, 1):
+        differs = np.diff(patch, axis=axis) != 0
+        before = [slice(None), slice(None)]
+        after = [slice(None), slice(None)]
+        before[axis], after[axis] = slice(None, -1), slice(1, None)
+        edge[tuple(before)] |= differs
+        edge[tuple(after)] |= differs
+    return np.flatnonzero(edge.T.ravel()).astype(np.int32)
+
+
+def _plant(trees: list[tuple[Any, ...]], options: EdgeOptions) -> Forest:
+    """Put trees of different size into one forest: the shorter ones get leaves never reached."""
+    n_nodes = max(len(child) for child, _, _, _ in trees)
+
+    def padded(column: int, dtype: Any) -> NDArray[Any]:
+        out = np.zeros((len(trees), n_nodes), dtype=dtype)
+        for row, tree in zip(out, trees, strict=True):
+            row[: len(tree[column])] = tree[column]
+        return out
+
+    counts = np.zeros((len(trees), n_nodes), dtype=np.int64)
+    for row, tree in zip(counts, trees, strict=True):
+        row[: len(tree[3])] = [len(b) for b in tree[3]]
+    bounds = np.concatenate([[0], np.cumsum(counts.ravel())]).astype(np.int32)
+    bins = np.concatenate([b for tree in trees for b in tree[3]])
+    return Forest(
+        replace(options, numberOfTrees=len(trees)),
+        padded(0, np.int32),
+        padded(1, np.int32),
+        padded(2, np.float32),
+        bounds,
+        bins,
+    )
