@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,6 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas
+
+from cpcapp._files import written_whole
 
 FloatArray = NDArray[np.float64]
 
@@ -441,16 +442,8 @@ class Moments:
             content |= {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
         else:
             content["rows"] = np.concatenate(self._rows)
-        path = Path(path)
-        # Written beside its place and moved there: a crash leaves the old file whole.
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez(file, **content)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with written_whole(path) as file:
+            np.savez(file, **content)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

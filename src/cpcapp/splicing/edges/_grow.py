@@ -63,7 +63,7 @@ def _two_classes(labels, samples, first, second, classes):
     """Map segmentation patches to two classes by the sign of their first principal component.
 
     The vector of a patch says for each sampled pair of pixels whether both lie in one segment.
-    Returns whether there are two classes at all, and the mean vector.
+    Returns whether there are two classes at all.
     """
     n, p = samples.shape[0], first.shape[0]
     m = min(n, _MOST_FOR_PCA)
@@ -83,7 +83,7 @@ def _two_classes(labels, samples, first, second, classes):
             vectors[i, j] -= mean[j]
             total += vectors[i, j] * vectors[i, j]
     if total < 1e-6:
-        return False, mean
+        return False
     direction = np.empty(p, dtype=np.float32)
     for j in range(p):
         direction[j] = np.random.random() - 0.5
@@ -101,7 +101,7 @@ def _two_classes(labels, samples, first, second, classes):
             norm += update[j] * update[j]
         norm = np.sqrt(norm)
         if norm < 1e-12:
-            return False, mean
+            return False
         for j in range(p):
             direction[j] = update[j] / norm
     offset = np.float32(0.0)
@@ -116,7 +116,7 @@ def _two_classes(labels, samples, first, second, classes):
                 dot += direction[j]
         classes[i] = dot > 0.0
         ones += classes[i]
-    return 0 < ones < n, mean
+    return 0 < ones < n
 
 
 @numba.njit(nogil=True, cache=True)
@@ -214,14 +214,13 @@ def grow(binned, labels, n_candidates, n_pairs, least_child, most_depth, seed, p
             while second[j] == first[j]:
                 second[j] = np.random.randint(n_pixels)
         found = -1
-        if size >= 2 * least_child and depth[node] < most_depth:
-            mixed, _ = _two_classes(labels, mine, first, second, classes[:size])
-            if mixed:
-                for j in range(n_candidates):  # the start of a shuffle: no feature twice
-                    other = j + np.random.randint(n_features - j)
-                    order[j], order[other] = order[other], order[j]
-                    candidates[j] = order[j]
-                found, where, _ = _best_split(binned, mine, classes[:size], candidates, least_child)
+        splits = size >= 2 * least_child and depth[node] < most_depth
+        if splits and _two_classes(labels, mine, first, second, classes[:size]):
+            for j in range(n_candidates):  # the start of a shuffle: no feature twice
+                other = j + np.random.randint(n_features - j)
+                order[j], order[other] = order[other], order[j]
+                candidates[j] = order[j]
+            found, where, _ = _best_split(binned, mine, classes[:size], candidates, least_child)
         if found < 0:
             chosen[node] = _representative(labels, mine, first, second)
             progress[0] += size

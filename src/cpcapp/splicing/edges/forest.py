@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import re
-import tempfile
 import zlib
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp._files import written_whole
 from cpcapp.splicing.edges.features import EdgeOptions
 
 # More than any real forest needs; a hostile file can't make us fill the memory.
@@ -66,14 +66,8 @@ class Forest:
         text = _to_yaml(self).encode()
         if path.suffix == ".gz":
             text = gzip.compress(text, compresslevel=9, mtime=0)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(text)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with written_whole(path) as file:
+            file.write(text)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Forest:
