@@ -193,7 +193,7 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 def _is_plain(data: Any, min_samples: int) -> bool:
     """Return whether scikit-learn's checks would hand this array back as it is.
 
-    On small data they take longer than the whole fit.
+    On small data they are a good part of the time of a fit.
     """
     return (
         type(data) is np.ndarray

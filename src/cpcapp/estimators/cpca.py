@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import SpectralClustering
-from sklearn.utils.validation import check_is_fitted
 
 from cpcapp.contrast import check_n_components, solve_difference
 from cpcapp.estimators._base import ContrastiveTransformer
@@ -143,7 +142,6 @@ class CPCA(ContrastiveTransformer):
         -------
         ndarray of shape (n_samples, n_components)
         """
-        check_is_fitted(self)
         X = self._check_new(X)
         filters = self.subspaces_[int(np.abs(self.alphas_ - alpha).argmin())]
         return np.asarray(X @ filters.T - filters @ self.mean_)
