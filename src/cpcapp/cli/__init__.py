@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from cpcapp import __version__
-from cpcapp.cli import demo, train_edges
+from cpcapp.cli import demo, make_splices, train_edges
 from cpcapp.cli._errors import UserError
 
 
@@ -20,6 +20,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"cpcapp {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     demo.add_parser(commands)
+    make_splices.add_parser(commands)
     train_edges.add_parser(commands)
     return parser
 

@@ -1,0 +1,394 @@
+"""What is cut out of a donor photo, how it is turned, and where it lands on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+INTERPOLATIONS = {
+    "nearest": cv2.INTER_NEAREST,
+    "linear": cv2.INTER_LINEAR,
+    "cubic": cv2.INTER_CUBIC,
+    "lanczos": cv2.INTER_LANCZOS4,
+}
+
+_NEIGHBOUR_SHARE = 0.35
+_MARGIN = 3
+
+
+def random_shape(kind: str, area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Return a random region of one of the kinds in `SHAPES`.
+
+    Parameters
+    ----------
+    kind : {"outline", "noise", "polygon", "ellipse", "rectangle"}
+        A wavy closed line, smooth noise above a threshold, straight cuts, or the plain forms.
+    area : float
+        Wanted number of pixels, met to within a few percent; a noise region can be smaller.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    ndarray of shape (height, width), bool
+        Every outer row and column has a pixel of the region.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> shape = random_shape("ellipse", 2000, np.random.default_rng(0))
+    >>> bool(1800 < shape.sum() < 2200)
+    True
+    """
+    if kind not in SHAPES:
+        raise ValueError(f"kind={kind!r} is not a shape; the shapes are {', '.join(SHAPES)}")
+    return SHAPES[kind](area, rng)
+
+
+def _outline(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    angle = np.linspace(0, 2 * np.pi, 240, endpoint=False)
+    order = np.arange(1, 9)
+    size = rng.normal(scale=0.35, size=len(order)) / order ** rng.uniform(0.8, 1.5)
+    waves = np.cos(order * angle[:, None] + rng.uniform(0, 2 * np.pi, len(order)))
+    radius = np.exp(waves @ size)
+    points = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+    return _filled(_turned(points, rng), area)
+
+
+def _polygon(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    n = int(rng.integers(4, 10))
+    # Even angles with a part of a step of noise: no two corners meet, and no side runs
+    # through the middle.
+    angle = (np.arange(n) + rng.uniform(0, 0.7, n)) * (2 * np.pi / n)
+    radius = rng.uniform(0.45, 1.0, n)
+    points = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+    return _filled(_turned(points, rng), area)
+
+
+def _ellipse(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    angle = np.linspace(0, 2 * np.pi, 240, endpoint=False)
+    return _filled(_turned(np.column_stack([np.cos(angle), np.sin(angle)]), rng), area)
+
+
+def _rectangle(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    aspect = np.exp(rng.uniform(-0.7, 0.7))
+    height = max(1, round(np.sqrt(area * aspect)))
+    return np.ones((height, max(1, round(area / height))), dtype=bool)
+
+
+def _noise(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    side = max(8, round(2.2 * np.sqrt(area)))
+    coarse = rng.normal(size=(int(rng.integers(5, 9)),) * 2).astype(np.float32)
+    field = cv2.resize(coarse, (side, side), interpolation=cv2.INTER_CUBIC)
+    across = np.linspace(-1, 1, side, dtype=np.float32)
+    # The bowl keeps the region in the middle of its box, so that it does not end in a
+    # straight line that nobody cut.
+    field -= np.float32(4.0) * (across**2 + across[:, None] ** 2)
+    wanted = min(round(area), field.size - 1)
+    level = np.partition(field, field.size - wanted, axis=None)[field.size - wanted]
+    return tight(largest_piece(field >= level))[0]
+
+
+SHAPES: dict[str, Callable[[float, np.random.Generator], NDArray[np.bool_]]] = {
+    "outline": _outline,
+    "noise": _noise,
+    "polygon": _polygon,
+    "ellipse": _ellipse,
+    "rectangle": _rectangle,
+}
+
+
+def _turned(points: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Stretch an outline along one axis and turn it."""
+    angle, stretch = rng.uniform(0, 2 * np.pi), np.exp(rng.uniform(-0.35, 0.35))
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    return np.asarray(points * [stretch, 1 / stretch] @ turn.T)
+
+
+def _filled(points: NDArray[np.float64], area: float) -> NDArray[np.bool_]:
+    """Return the inside of a closed line, scaled to an area."""
+    x, y = points.T
+    enclosed = 0.5 * abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1)))
+    points = points * np.sqrt(area / enclosed)
+    points -= points.min(axis=0) - 1
+    width, height = np.ceil(points.max(axis=0)).astype(int) + 2
+    canvas = np.zeros((height, width), dtype=np.uint8)
+    cv2.fillPoly(canvas, [np.rint(points * 16).astype(np.int32)], 1, shift=4)
+    return tight(canvas > 0)[0]
+
+
+def largest_piece(region: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the largest connected part of a region."""
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(region.astype(np.uint8))
+    if count <= 2:
+        return region
+    return np.asarray(labels == 1 + int(stats[1:, cv2.CC_STAT_AREA].argmax()))
+
+
+def tight(region: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], int, int]:
+    """Return the region without empty outer rows and columns, and its top and left."""
+    left, top, width, height = cv2.boundingRect(region.astype(np.uint8))
+    return region[top : top + height, left : left + width], top, left
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A thing in a donor photo.
+
+    Attributes
+    ----------
+    region : ndarray of shape (height, width), bool
+        Without empty outer rows and columns.
+    top, left : int
+        Where the region begins in the donor.
+    labels : tuple of int
+        The segments it is made of.
+    cut : frozenset of {"top", "bottom", "left", "right"}
+        The sides of the donor that cut the thing off.
+    """
+
+    region: NDArray[np.bool_]
+    top: int
+    left: int
+    labels: tuple[int, ...]
+    cut: frozenset[str]
+
+
+def draw_segment(
+    labels: NDArray[np.integer],
+    least: float,
+    most: float,
+    rng: np.random.Generator,
+) -> Segment | None:
+    """Draw a segment, or two that touch, from somebody's segmentation of a photo.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (height, width), int
+        The number of each pixel's segment.
+    least, most : float
+        Limits of the area in pixels.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    Segment or None
+        None if what was drawn is no thing: too small or large, thin, or cut off by
+        opposite sides of the photo. Draw again then.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> labels = np.ones((60, 80), dtype=np.uint16)
+    >>> labels[20:40, 30:60] = 7
+    >>> segment = draw_segment(labels, 300, 1000, np.random.default_rng(0))
+    >>> segment.labels, segment.region.shape, segment.top, segment.left
+    ((7,), (20, 30), 20, 30)
+    """
+    counts = np.bincount(labels.ravel())
+    # Two that touch may be large enough together, so half of the least will do for one.
+    wanted = np.flatnonzero((counts >= 0.5 * least) & (counts <= most))
+    if not len(wanted):
+        return None
+    weights = np.sqrt(counts[wanted])
+    chosen = [int(rng.choice(wanted, p=weights / weights.sum()))]
+    region = labels == chosen[0]
+    if rng.random() < _NEIGHBOUR_SHARE or counts[chosen[0]] < least:
+        grown = cv2.dilate(region.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
+        beside = np.unique(labels[grown & ~region])
+        beside = beside[counts[beside] <= most - counts[chosen[0]]]
+        if len(beside):
+            chosen.append(int(rng.choice(beside)))
+            region |= labels == chosen[1]
+    region, top, left = tight(_without_holes(largest_piece(region)))
+    if not least <= np.count_nonzero(region) <= most or _is_thin(region):
+        return None
+    (height, width), (rows, columns) = region.shape, labels.shape
+    ends = {
+        "top": top == 0,
+        "left": left == 0,
+        "bottom": top + height == rows,
+        "right": left + width == columns,
+    }
+    cut = frozenset(side for side, reached in ends.items() if reached)
+    if {"top", "bottom"} <= cut or {"left", "right"} <= cut:
+        return None
+    return Segment(region, top, left, tuple(chosen), cut)
+
+
+def _without_holes(region: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    # People often outline an eye or a window by itself; the face goes with its eyes.
+    outer, _ = cv2.findContours(region.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+    filled = cv2.drawContours(np.zeros(region.shape, np.uint8), outer, -1, 1, cv2.FILLED)
+    return np.asarray(filled > 0)
+
+
+def _is_thin(region: NDArray[np.bool_]) -> bool:
+    """Return whether most of a region is near its outline."""
+    radius = max(3, round(0.09 * np.sqrt(np.count_nonzero(region))))
+    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1,) * 2)
+    core = cv2.erode(region.astype(np.uint8), disc, borderType=cv2.BORDER_CONSTANT, borderValue=0)
+    return bool(np.count_nonzero(core) < 0.35 * np.count_nonzero(region))
+
+
+def place(
+    box: tuple[int, int],
+    host: tuple[int, int],
+    rng: np.random.Generator,
+    sides: Sequence[str] | None = None,
+    over: float = 0.0,
+) -> tuple[int, int] | None:
+    """Draw where a box lies on a host.
+
+    Parameters
+    ----------
+    box, host : tuple of int
+        Heights and widths.
+    rng : numpy.random.Generator
+    sides : sequence of {"top", "bottom", "left", "right"}, optional
+        Sides of the host that the box must reach. Without them it keeps clear of all sides.
+    over : float
+        Share of the box that hangs over each of those sides.
+
+    Returns
+    -------
+    tuple of int, or None
+        Top and left of the box; None if it does not fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> place((10, 20), (50, 60), np.random.default_rng(0), sides=["bottom", "left"])
+    (40, 0)
+    """
+    corner = []
+    for axis, (first, last) in enumerate((("top", "bottom"), ("left", "right"))):
+        length, room = box[axis], host[axis]
+        if sides and first in sides:
+            corner.append(-round(over * length))
+        elif sides and last in sides:
+            corner.append(room - length + round(over * length))
+        elif length + 2 * _MARGIN <= room:
+            corner.append(int(rng.integers(_MARGIN, room - length - _MARGIN + 1)))
+        else:
+            return None
+    return corner[0], corner[1]
+
+
+@dataclass(frozen=True)
+class Move:
+    """How a donor is mirrored, scaled and turned, in this order.
+
+    Attributes
+    ----------
+    flip : bool
+        Left to right.
+    scale : float
+    rotate : float
+        Degrees, clockwise as the picture is seen.
+    interpolation : str
+        A key of `INTERPOLATIONS`.
+    """
+
+    flip: bool = False
+    scale: float = 1.0
+    rotate: float = 0.0
+    interpolation: str = "nearest"
+
+    @property
+    def exact(self) -> bool:
+        """Whether pixels stay what they are."""
+        return self.scale == 1.0 and self.rotate == 0.0
+
+    @property
+    def matrix(self) -> NDArray[np.float64]:
+        """From steps (x, y) on the host to steps on the donor, (2, 2)."""
+        if self.exact:
+            turn = np.eye(2)
+        else:
+            c, s = np.cos(np.deg2rad(self.rotate)), np.sin(np.deg2rad(self.rotate))
+            turn = np.array([[c, s], [-s, c]]) / self.scale
+        return np.array([[-1.0 if self.flip else 1.0], [1.0]]) * turn
+
+    def donor_box(self, box: tuple[int, int]) -> tuple[float, float]:
+        """Return the height and width of donor that a box on the host takes its pixels from."""
+        width, height = np.abs(self.matrix) @ (box[1] - 1, box[0] - 1) + 1
+        return float(height), float(width)
+
+    def host_box(self, box: tuple[int, int]) -> tuple[int, int]:
+        """Return the height and width on the host that hold a box of the donor."""
+        width, height = np.ceil(np.abs(np.linalg.inv(self.matrix)) @ (box[1], box[0]))
+        return int(height), int(width)
+
+    def onto(self, box: tuple[int, int], centre: tuple[float, float]) -> NDArray[np.float64]:
+        """Return the map of a box's pixels to the donor's, its centre to ``centre`` (y, x).
+
+        Returns
+        -------
+        ndarray of shape (2, 3)
+            Applies to (x, y, 1).
+        """
+        middle = np.array([(box[1] - 1) / 2, (box[0] - 1) / 2])
+        return np.column_stack([self.matrix, (centre[1], centre[0]) - self.matrix @ middle])
+
+
+def shifted(affine: NDArray[np.float64], top: int, left: int) -> NDArray[np.float64]:
+    """Return the map for a box that begins at (top, left) of the one that ``affine`` is for."""
+    return np.column_stack([affine[:, :2], affine[:, 2] + affine[:, :2] @ (left, top)])
+
+
+def lift(
+    donor: NDArray[np.uint8],
+    affine: NDArray[np.float64],
+    box: tuple[int, int],
+    move: Move,
+    outside: int = cv2.BORDER_REFLECT_101,
+) -> NDArray[np.uint8]:
+    """Return the pixels of a donor that come to lie in a box on the host.
+
+    Parameters
+    ----------
+    donor : ndarray of shape (rows, columns) or (rows, columns, 3), uint8
+    affine : ndarray of shape (2, 3)
+        From the box's pixels (x, y, 1) to the donor's.
+    box : tuple of int
+        Height and width.
+    move : Move
+        Which ``affine`` was made from.
+    outside : int
+        OpenCV's border mode, for what the donor does not show.
+
+    Returns
+    -------
+    ndarray of shape (height, width) or (height, width, 3), uint8
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> donor = np.arange(12, dtype=np.uint8).reshape(3, 4)
+    >>> move = Move(flip=True)
+    >>> lift(donor, move.onto((2, 2), centre=(0.5, 1.5)), (2, 2), move)
+    array([[2, 1],
+           [6, 5]], dtype=uint8)
+    """
+    corners = np.array([[0, box[1] - 1, 0, box[1] - 1], [0, 0, box[0] - 1, box[0] - 1], [1] * 4])
+    reached = affine @ corners
+    # A wide margin, so that blurring and interpolating see the same neighbours as in the whole.
+    first = np.clip(np.floor(reached.min(axis=1)).astype(int) - 12, 0, None)
+    last = np.ceil(reached.max(axis=1)).astype(int) + 13
+    window = donor[first[1] : max(last[1], first[1] + 1), first[0] : max(last[0], first[0] + 1)]
+    if move.scale < 1.0:
+        # Without it, details finer than the new pixels would turn into patterns.
+        sigma = 0.5 * np.sqrt(1 / move.scale**2 - 1)
+        window = cv2.GaussianBlur(window, (0, 0), sigma, borderType=cv2.BORDER_REFLECT_101)
+    local = affine.copy()
+    local[:, 2] -= first
+    flags = INTERPOLATIONS[move.interpolation] | cv2.WARP_INVERSE_MAP
+    return np.asarray(
+        cv2.warpAffine(
+            np.ascontiguousarray(window), local, box[::-1], flags=flags, borderMode=outside
+        )
+    )
