@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
                 photos,
                 EdgeOptions(
                     numberOfTrees=arguments.trees,
-                    numberOfTreesToEvaluate=min(4, arguments.trees),
+                    numberOfTreesToEvaluate=min(3, arguments.trees),
                 ),
                 TrainingOptions(
                     n_samples=arguments.samples, seed=arguments.seed, n_jobs=arguments.jobs

@@ -183,7 +183,7 @@ def grow(binned, labels, n_candidates, n_pairs, least_child, most_depth, seed, p
     binned : (f, n) uint8; labels : (n, pixels) uint8; progress : (1,) int64, samples in leaves
 
     Returns feature (into the rows of ``binned``), bin, left child (0 for a leaf; the right one
-    follows it) and representative sample of each node.
+    follows it), representative sample and number of samples of each node.
     """
     np.random.seed(seed)
     n_features, n = binned.shape
@@ -244,4 +244,5 @@ def grow(binned, labels, n_candidates, n_pairs, least_child, most_depth, seed, p
                 depth[n_nodes] = depth[node] + 1
                 n_nodes += 1
         node += 1
-    return feature[:n_nodes], split[:n_nodes], child[:n_nodes], chosen[:n_nodes]
+    n_samples = stop[:n_nodes] - start[:n_nodes]
+    return feature[:n_nodes], split[:n_nodes], child[:n_nodes], chosen[:n_nodes], n_samples

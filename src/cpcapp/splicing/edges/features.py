@@ -30,7 +30,7 @@ class EdgeOptions:
     gradientNormalizationRadius: int = 4  # noqa: N815
     selfsimilarityGridSize: int = 5  # noqa: N815
     numberOfTrees: int = 8  # noqa: N815
-    numberOfTreesToEvaluate: int = 4  # noqa: N815
+    numberOfTreesToEvaluate: int = 3  # noqa: N815
 
     @property
     def n_channels(self) -> int:
