@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-edges train-edges docs clean
+.PHONY: help demo test lint bench bench-edges train-edges train-default docs clean
 
 help:
 	@echo "make demo    install and run the main job on shipped examples (pictures in demo-output/)"
@@ -20,8 +20,8 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # A stamp for each set of dependencies: installed again when pyproject.toml changes.
-$(VENV)/.user: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot]"
+$(VENV)/.user: $(BIN)/python pyproject.toml Makefile
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot,splicing]"
 	@touch $@
 $(VENV)/.dev: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
@@ -32,6 +32,8 @@ $(VENV)/.bench: $(BIN)/python pyproject.toml
 
 demo: $(VENV)/.user
 	$(BIN)/cpcapp demo -o demo-output
+	@echo
+	$(BIN)/cpcapp demo --contrast -o demo-output
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -44,9 +46,13 @@ test: lint
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/estimators.py
 
-# Needs the folder bsds500 in CPCAPP_DATA: the first makes the shipped forest again.
+# Need the folders bsds500 and ucid in CPCAPP_DATA: they make the shipped forest and the shipped
+# localizer again.
 train-edges: $(VENV)/.bench
 	$(BIN)/cpcapp train-edges "$(CPCAPP_DATA)/bsds500" -o src/cpcapp/splicing/edges/forest.yml.gz
+train-default: $(VENV)/.bench
+	$(BIN)/cpcapp train "$(CPCAPP_DATA)/bsds500" "$(CPCAPP_DATA)/ucid" --force \
+		-o src/cpcapp/splicing/models/default.safetensors
 bench-edges: $(VENV)/.bench
 	$(BIN)/python benchmarks/edges.py
 

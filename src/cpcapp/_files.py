@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +13,8 @@ from typing import IO
 @contextmanager
 def written_whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a file for writing that takes the place of ``path`` only once it is complete.
+
+    It has the permissions that any new file of the process gets.
 
     Examples
     --------
@@ -24,11 +26,14 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     b'all of it'
     """
     path = Path(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    # Not by the tempfile module, whose files nobody but their owner may read. The name is cut, as
+    # it could be too long with something added.
+    part = path.with_name(f"{path.name[:40]}.{secrets.token_hex(8)}.part")
+    file = part.open("xb")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with file:
             yield file
-        Path(name).replace(path)
+        part.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise

@@ -172,6 +172,35 @@ def solve_contrast(
     return _finish(solution, scaling)
 
 
+def subspace_overlap(target: Moments, background: Moments, k: int) -> float:
+    """Return how much of the target's main subspace lies in the background's.
+
+    ``‖P_{U_b}U_f‖²/‖U_f‖²`` of the paper's Section IV, with the ``k`` main principal components
+    of each: 1 if both span the same, ``k / n_features`` on average for unrelated data.
+
+    Parameters
+    ----------
+    target, background : Moments
+    k : int
+        Number of principal components, at most the rank of either covariance.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cpcapp import Moments
+    >>> f, b = (Moments.from_covariance(np.diag(d), 100) for d in ([9.0, 4, 1], [9.0, 1, 4]))
+    >>> round(subspace_overlap(f, b, 1), 6), round(subspace_overlap(f, b, 2), 6)
+    (1.0, 0.5)
+    """
+    ours, theirs = (solve_contrast(m, None, k).filters for m in (target, background))
+    return float(np.clip((blas.dgemm(1.0, theirs, ours, trans_a=True) ** 2).sum() / k, 0.0, 1.0))
+
+
 def solve_difference(
     target: Moments, background: Moments, k: int, alphas: ArrayLike
 ) -> tuple[FloatArray, FloatArray]:

@@ -34,7 +34,7 @@ def test_help_and_version():
 
 
 def test_demo_writes_a_picture_and_shows_that_cpca_plus_plus_separates(tmp_path):
-    result = run("demo", "-o", str(tmp_path / "new" / "folder"))
+    result = run("demo", "--contrast", "-o", str(tmp_path / "new" / "folder"))
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     indices = [float(v) for v in re.findall(r"cPCA\+\+ +adjusted Rand index +(\S+)", result.stdout)]
@@ -63,7 +63,7 @@ def test_mistakes_are_one_line_and_exit_2(tmp_path, arguments, message):
 
 def test_a_folder_that_can_not_be_made(tmp_path):
     (tmp_path / "file").write_text("")
-    result = run("demo", "-o", str(tmp_path / "file" / "x"))
+    result = run("demo", "--contrast", "-o", str(tmp_path / "file" / "x"))
     assert result.returncode == 2
     assert result.stderr.startswith("cpcapp demo: can't make the folder")
     assert len(result.stderr.splitlines()) == 1
@@ -72,7 +72,7 @@ def test_a_folder_that_can_not_be_made(tmp_path):
 def test_a_missing_extra_is_named_with_the_command_that_installs_it(tmp_path):
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
-        "from cpcapp.cli import main; sys.exit(main(['demo']))\n"
+        "from cpcapp.cli import main; sys.exit(main(['demo', '--contrast']))\n"
     )
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
@@ -85,7 +85,7 @@ def test_a_missing_extra_is_named_with_the_command_that_installs_it(tmp_path):
 
 def test_a_closed_pipe_is_not_an_error_message(tmp_path):
     result = subprocess.run(
-        f"'{COMMAND}' demo -o '{tmp_path}' | head -n 1",
+        f"'{COMMAND}' demo --contrast -o '{tmp_path}' | head -n 1",
         shell=True,
         capture_output=True,
         text=True,
@@ -101,7 +101,7 @@ def test_interrupting_leaves_one_line(tmp_path):
         "import os, signal, sys\n"
         "import cpcapp.cli.demo as demo\n"
         "demo._views = lambda data: os.kill(os.getpid(), signal.SIGINT)\n"
-        "from cpcapp.cli import main; sys.exit(main(['demo']))\n"
+        "from cpcapp.cli import main; sys.exit(main(['demo', '--contrast']))\n"
     )
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False

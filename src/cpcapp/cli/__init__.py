@@ -8,19 +8,24 @@ import sys
 from collections.abc import Sequence
 
 from cpcapp import __version__
-from cpcapp.cli import demo, make_splices, train_edges
+from cpcapp.cli import demo, evaluate, localize, make_splices, train, train_edges
 from cpcapp.cli._errors import UserError
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     parser = argparse.ArgumentParser(
-        prog="cpcapp", description="What is special about one data set against another (cPCA++)."
+        prog="cpcapp",
+        description="Find where a photo was spliced, and what is special about one data set "
+        "against another (cPCA++).",
     )
     parser.add_argument("--version", action="version", version=f"cpcapp {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     demo.add_parser(commands)
+    evaluate.add_parser(commands)
+    localize.add_parser(commands)
     make_splices.add_parser(commands)
+    train.add_parser(commands)
     train_edges.add_parser(commands)
     return parser
 

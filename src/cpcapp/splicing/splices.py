@@ -35,6 +35,7 @@ __all__ = [
     "photos_from",
     "readable",
     "recompress",
+    "training_splices",
 ]
 
 _LEAST_PIXELS = 16
@@ -546,6 +547,37 @@ class SpliceMaker:
         rng = np.random.default_rng([self.seed, index])
         host, donor = rng.choice(len(self.sources), 2, replace=False)
         return _Order(self.sources[host], self.sources[donor], self.options, self.seed, index)
+
+
+def training_splices(sources: Sequence[SourcePhoto], n: int, *, seed: int = 0) -> SampleSet:
+    """Return the mix of splices that the localizer of the package is trained on.
+
+    Of four, one is plain cut and paste, two are the same from simulated cameras, and one has a bit
+    of everything.
+
+    Parameters
+    ----------
+    sources : sequence of SourcePhoto
+    n : int
+    seed : int, default=0
+
+    Returns
+    -------
+    SampleSet
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> import numpy as np
+    >>> dark = SourcePhoto("dark", partial(np.full, (60, 80, 3), 30, np.uint8))
+    >>> light = SourcePhoto("light", partial(np.full, (70, 70, 3), 220, np.uint8))
+    >>> len(training_splices([dark, light], 10))
+    10
+    """
+    plain = SpliceOptions.hard()
+    taken = replace(plain, camera_share=1.0)
+    makers = [SpliceMaker(sources, o, seed) for o in (plain, taken, SpliceOptions.varied(), taken)]
+    return SampleSet("splices", tuple(makers[i % 4].sample(i) for i in range(n)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,50 @@
+"""A few photos that come with the package, most of them spliced; README.md says whose they are."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib.resources import files
+from pathlib import PurePath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp.splicing.images import SUFFIXES, read_image
+from cpcapp.splicing.samples import Sample, SampleSet
+
+__all__ = ["example_photos"]
+
+
+def example_photos() -> SampleSet:
+    """Return the example photos, with their true masks; the authentic one comes last.
+
+    Returns
+    -------
+    SampleSet
+
+    Examples
+    --------
+    >>> for photo in example_photos():
+    ...     print(photo.name, photo.image.shape, f"{photo.mask.mean():.0%} pasted")
+    cat-with-helmet.png (300, 451, 3) 24% pasted
+    cup-in-the-sky.png (427, 640, 3) 6% pasted
+    shuttle-on-table.jpg (400, 600, 3) 7% pasted
+    astronaut.jpg (512, 512, 3) 0% pasted
+    """
+    folder = files(__name__)
+    photos = []
+    for name in sorted(file.name for file in folder.iterdir()):
+        if PurePath(name).suffix in SUFFIXES:
+            mask = f"masks/{PurePath(name).stem}.png"
+            spliced = folder.joinpath(mask).is_file()
+            read_mask = partial(_mask, mask) if spliced else None
+            photos.append(Sample(name, not spliced, partial(_pixels, name), read_mask))
+    return SampleSet("examples", tuple(sorted(photos, key=lambda photo: photo.authentic)))
+
+
+def _pixels(name: str) -> NDArray[np.uint8] | NDArray[np.uint16]:
+    return read_image(files(__name__).joinpath(name).read_bytes()).pixels
+
+
+def _mask(name: str) -> NDArray[np.bool_]:
+    return np.asarray(_pixels(name)[..., 0] >= 128)

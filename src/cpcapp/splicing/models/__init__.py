@@ -1,0 +1,1 @@
+"""Localizers that come with the package."""

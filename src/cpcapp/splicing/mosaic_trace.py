@@ -1,0 +1,111 @@
+"""Do the two sides of an edge come from one camera? The trace of the colour mosaic tells.
+
+A sensor sees one colour at each pixel of a 2x2 lattice and the others are interpolated, so what a
+photo's colours deviate from their neighbours varies with the place in the lattice, in a way that
+depends on the camera and on the phase of the cut. Texture and light change this for all four
+places alike, which is taken out.
+"""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp.splicing.patches import FloatMap
+
+# In pixels of the lattice, that is of two pixels of the photo.
+_WINDOW = 24
+_DISTANCE = 14
+# Squares of grey levels: edges and texture say nothing of the mosaic; rounding is this large.
+_MOST_POWER = 36.0
+_ROUNDING = 0.3
+# Of pixels, which a window must have before it is believed.
+_PRIOR = 10.0
+_DARK, _BRIGHT = 3.0, 252.0
+
+_NEIGHBOURS = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]], dtype=np.float32) / 4.0
+
+
+def lattice_statistics(image: FloatMap) -> NDArray[np.float32]:
+    """Return the mosaic's trace around each place of the lattice.
+
+    Parameters
+    ----------
+    image : ndarray of shape (height, width, 3), float32 in [0, 1]
+        At least 2 x 2 pixels.
+
+    Returns
+    -------
+    ndarray of shape (12, height // 2, width // 2), float32
+        For each colour and each of the four places of a 2 x 2 block, the logarithm of the mean
+        squared deviation from the four neighbours over a window of 48 pixels; for each colour
+        the mean of the four is 0.
+    """
+    height, width = (n // 2 * 2 for n in image.shape[:2])
+    levels = image[:height, :width] * np.float32(255.0)
+    deviation = levels - cv2.filter2D(levels, -1, _NEIGHBOURS, borderType=cv2.BORDER_REFLECT_101)
+    power = np.minimum(deviation**2, np.float32(_MOST_POWER))
+    # Clipped colours carry no trace, nor do pixels on an edge.
+    told = (levels > _DARK) & (levels < _BRIGHT) & (deviation**2 < 4.0 * _MOST_POWER)
+    told = told.all(axis=2).astype(np.float32)
+    places = [(row, col) for row in (0, 1) for col in (0, 1)]
+    out = np.empty((3, 4, height // 2, width // 2), dtype=np.float32)
+    for number, (row, col) in enumerate(places):
+        seen = told[row::2, col::2]
+        count = _sum(seen) + np.float32(_PRIOR)
+        for colour in range(3):
+            total = _sum(power[row::2, col::2, colour] * seen)
+            out[colour, number] = np.log(total / count + np.float32(_ROUNDING))
+    out -= out.mean(axis=1, keepdims=True)
+    return out.reshape(12, height // 2, width // 2)
+
+
+def lattice_contrast(image: FloatMap) -> FloatMap:
+    """Return how differently the colour mosaic shows on both sides of each pixel.
+
+    Parameters
+    ----------
+    image : ndarray of shape (height, width, 3), float32 in [0, 1]
+
+    Returns
+    -------
+    ndarray of shape (height, width), float32
+        The largest squared distance of the statistics at two places 56 pixels apart, over four
+        directions. Near 0 inside one photo, and where no mosaic shows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cpcapp.splicing.cameras import Camera
+    >>> rng = np.random.default_rng(0)
+    >>> grey = np.full((160, 240, 3), 128, dtype=np.uint8)
+    >>> one, other = (Camera(phase, shot_noise=1e-3).shoot(grey, rng) for phase in ((0, 0), (1, 0)))
+    >>> spliced = np.where(np.arange(240)[:, None] < 120, one, other).astype(np.float32) / 255
+    >>> contrast = lattice_contrast(spliced)
+    >>> bool(contrast[:, 110:130].mean() > 20 * contrast[:, 20:40].mean())
+    True
+    """
+    height, width = image.shape[:2]
+    if min(height, width) < 2:
+        return np.zeros((height, width), dtype=np.float32)
+    statistics = lattice_statistics(image)
+    largest = np.zeros(statistics.shape[1:], dtype=np.float32)
+    slant = round(_DISTANCE / 2**0.5)
+    for down, right in ((0, _DISTANCE), (_DISTANCE, 0), (slant, slant), (slant, -slant)):
+        total = np.zeros_like(largest)
+        for values in statistics:
+            total += (_moved(values, down, right) - _moved(values, -down, -right)) ** 2
+        np.maximum(largest, total, out=largest)
+    return np.asarray(cv2.resize(largest, (width, height), interpolation=cv2.INTER_LINEAR))
+
+
+def _sum(values: FloatMap) -> FloatMap:
+    return np.asarray(cv2.boxFilter(values, -1, (_WINDOW, _WINDOW), normalize=False))
+
+
+def _moved(values: FloatMap, down: int, right: int) -> FloatMap:
+    """Shift a map; what comes in over the border repeats the border."""
+    rows = np.clip(np.arange(values.shape[0]) + down, 0, values.shape[0] - 1)
+    cols = np.clip(np.arange(values.shape[1]) + right, 0, values.shape[1] - 1)
+    return values[rows][:, cols]

@@ -1,0 +1,152 @@
+"""``cpcapp demo`` on the photos that come with the package."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+import stand_in
+from cpcapp.cli import main
+from cpcapp.splicing.examples import example_photos
+from cpcapp.splicing.masks import boundary_band
+
+NAMES = [photo.name.partition(".")[0] for photo in example_photos()]
+
+
+class Oracle(stand_in.StandIn):
+    """Knows the seams, or else marks a corner."""
+
+    def __init__(self, wrong=False, blind=False):
+        super().__init__("oracle")
+        self.wrong, self.blind = wrong, blind
+
+    def localize(self, image):
+        photo = next(p for p in example_photos() if np.array_equal(p.image, image))
+        boundary = np.zeros(photo.mask.shape, dtype=np.float32)
+        if not self.blind:
+            boundary[0, 0] = 0.9 if self.wrong or photo.authentic else 0.0
+            boundary[boundary_band(photo.mask, 1)] = 0.7
+        found = {**vars(super().localize(image)), "boundary": boundary}
+        return SimpleNamespace(**found)
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    def run(model, *arguments):
+        monkeypatch.setattr("cpcapp.splicing.load_model", lambda path=None: model, raising=False)
+        returncode = main(["demo", *map(str, arguments)])
+        captured = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, returncode, captured.out, captured.err)
+
+    return run
+
+
+def test_pictures_of_every_photo_and_one_of_all(run, tmp_path):
+    folder = tmp_path / "new" / "folder"
+    result = run(Oracle(), "-o", folder)
+    assert (result.returncode, result.stderr) == (0, "")
+    wanted = {f"{name}.{kind}.png" for name in NAMES for kind in ("overlay", "boundary")}
+    assert {path.name for path in folder.iterdir()} == wanted | {"demo.png"}
+    assert f"pictures in {folder}:" in result.stdout
+    for photo in example_photos():
+        picture = imread(folder / f"{photo.name.partition('.')[0]}.boundary.png")
+        assert picture.shape == photo.mask.shape
+        assert (picture > 0).any() or photo.authentic
+
+
+def test_the_picture_shows_photo_truth_edges_and_result(run, tmp_path):
+    run(Oracle(), "-o", tmp_path)
+    demo = np.rint(255 * imread(tmp_path / "demo.png")[..., :3]).astype(int)
+    white = (demo == 255).all(axis=2)
+    # Photos lie in rows, with white between them; the rows of text are above.
+    rows = np.flatnonzero(np.diff(white[:, 200].astype(int)))
+    assert len(rows[-8:]) == 8
+    columns = np.flatnonzero(np.diff(white[rows[-1] - 5].astype(int)))
+    assert len(columns) == 8
+    panels = [
+        [
+            demo[rows[-8 + 2 * i] + 1 : rows[-7 + 2 * i], columns[2 * j] + 1 : columns[2 * j + 1]]
+            for j in range(4)
+        ]
+        for i in range(4)
+    ]
+    for (photo, truth, edges, result), sample in zip(panels, example_photos(), strict=True):
+        height, width = sample.mask.shape
+        assert photo.shape[1] / photo.shape[0] == pytest.approx(width / height, rel=0.02)
+        assert np.abs(photo.mean(axis=(0, 1)) - sample.image.mean(axis=(0, 1))).max() < 3
+        pink = (truth[..., 0] - truth[..., 1] > 80) & (truth[..., 2] > truth[..., 1] + 40)
+        assert pink.mean() == pytest.approx(sample.mask.mean(), abs=0.01)
+        assert np.ptp(edges, axis=2).max() == 0
+        warm = (result[..., 0] - result[..., 2] > 90) & (result[..., 0] > 150)
+        assert warm.any() == (not sample.authentic)
+
+
+def test_words_tell_how_good_it_is(run, tmp_path):
+    def told(model):
+        lines = run(model, "-o", tmp_path).stdout.splitlines()
+        return [next(line for line in lines if f"{name}." in line) for name in NAMES]
+
+    assert [line.rpartition(": ")[2] for line in told(Oracle())] == [
+        *["on the seam"] * 3,
+        "a false alarm, as nothing was pasted",
+    ]
+    careful = Oracle()
+    careful.threshold_ = 0.95
+    assert told(careful)[3].endswith("below the threshold, rightly, as nothing was pasted")
+    for line in told(Oracle(wrong=True))[:3]:
+        assert re.search(r"row 0, column 0: \d{2,3} pixels from the seam", line)
+    assert all(line.endswith("nothing is marked") for line in told(Oracle(blind=True)))
+
+
+def test_a_second_demo_replaces_the_first(run, tmp_path):
+    run(Oracle(), "-o", tmp_path)
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    run(Oracle(wrong=True), "-o", tmp_path)
+    run(Oracle(), "-o", tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
+
+
+@pytest.mark.parametrize("module", ["cv2", "PIL"])
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(
+    run, tmp_path, monkeypatch, module
+):
+    monkeypatch.setitem(sys.modules, module, None)
+    result = run(Oracle(), "-o", tmp_path)
+    assert result.returncode == 2
+    assert result.stderr == (
+        f"cpcapp demo: needs {module}; install it with: pip install 'cpcapp[splicing]'\n"
+    )
+
+
+def test_a_folder_that_can_not_be_made(run, tmp_path):
+    (tmp_path / "file").touch()
+    result = run(Oracle(), "-o", tmp_path / "file")
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"cpcapp demo: can't make the folder {tmp_path}/file: ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_full_disk(run, tmp_path, monkeypatch):
+    def full(path, picture):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("cpcapp.cli.localize.write_png", full)
+    result = run(Oracle(), "-o", tmp_path)
+    assert result.returncode == 2
+    assert result.stderr == f"cpcapp demo: can't write to {tmp_path}: No space left on device\n"
+
+
+def test_the_shipped_model_marks_the_seams_more_than_the_rest(tmp_path, capsys):
+    assert main(["demo", "-o", str(tmp_path)]) == 0
+    assert capsys.readouterr().err == ""
+    assert (tmp_path / "demo.png").exists()
+    for photo in example_photos().spliced:
+        marked = imread(tmp_path / f"{photo.name.partition('.')[0]}.boundary.png")
+        band = boundary_band(photo.mask)
+        assert marked[band].mean() > 2 * marked[~band].mean()

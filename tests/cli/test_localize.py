@@ -1,0 +1,614 @@
+"""``cpcapp localize`` as a user runs it, with a localizer that is quick and known."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+import stand_in
+from cpcapp import __version__
+from cpcapp.cli import main
+from cpcapp.cli.localize import lightest_of, write_png
+from cpcapp.splicing.images import read_image
+from cpcapp.splicing.overlays import boundary_picture, overlay
+
+CODE = (
+    "import sys, stand_in; stand_in.install()\n"
+    "from cpcapp.cli import main; sys.exit(main(sys.argv[1:]))\n"
+)
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run the command in this process, which is as good and starts at once."""
+    monkeypatch.setattr("cpcapp.splicing.load_model", stand_in.load_model, raising=False)
+
+    def run(*arguments):
+        try:
+            returncode = main(["localize", *map(str, arguments)])
+        except SystemExit as error:
+            returncode = error.code
+        captured = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, returncode, captured.out, captured.err)
+
+    return run
+
+
+def command(*arguments, seconds="0"):
+    """Return what starts the command in a process of its own."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "STAND_IN_SECONDS": seconds,
+    }
+    call = [sys.executable, "-c", CODE, "localize", *map(str, arguments)]
+    return {"args": call, "env": environment}
+
+
+def picture(seed=0, shape=(40, 60)):
+    """Return a square on a slope of light."""
+    height, width = shape
+    pixels = np.empty((height, width, 3), dtype=np.uint8)
+    pixels[:] = np.linspace(60, 90, width)[:, None] + seed
+    pixels[height // 4 : height // 2, width // 4 : width // 2] = 220
+    return pixels
+
+
+def write_photo(path, seed=0, shape=(40, 60)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    cv2.imwrite(str(path), picture(seed, shape)[..., ::-1])
+    return path
+
+
+@pytest.fixture
+def photos(tmp_path):
+    for seed in (1, 2, 10):
+        write_photo(tmp_path / "photos" / f"{seed}.png", seed)
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out"
+
+
+def pixels(path):
+    with Image.open(path) as file:
+        return np.asarray(file)
+
+
+def entry(path):
+    return json.loads(path.read_bytes())
+
+
+def summary(folder):
+    with (folder / "summary.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def content(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+class TestResults:
+    def test_pictures_entry_and_summary(self, run, photos, out):
+        result = run(photos / "1.png", "-o", out)
+        assert result.returncode == 0, result.stderr
+        assert result.stderr == ""  # no progress bar in a pipe
+        assert set(content(out)) == {"1.overlay.png", "1.boundary.png", "1.json", "summary.csv"}
+        found = stand_in.StandIn().localize(picture(1))
+        np.testing.assert_array_equal(
+            pixels(out / "1.overlay.png"),
+            overlay(picture(1), found.boundary, 0.5, white=lightest_of(found.boundary, 0.5)),
+        )
+        np.testing.assert_array_equal(
+            pixels(out / "1.boundary.png"), boundary_picture(found.boundary)
+        )
+        told = entry(out / "1.json")
+        assert told["file"] == str(photos / "1.png")
+        assert told["sha256"] == hashlib.sha256((photos / "1.png").read_bytes()).hexdigest()
+        assert (told["width"], told["height"], told["format"]) == (60, 40, "PNG")
+        assert (told["model"]["name"], told["model"]["version"]) == ("stand-in", "7")
+        assert told["cpcapp"] == __version__
+        assert told["seconds"] == 0.25
+        assert (told["score"], told["p_value"], told["notes"]) == (None, None, [])
+        assert told["share_above_threshold"] == pytest.approx(
+            (found.boundary >= 0.5).mean(), rel=1e-5
+        )
+        # The square is 10 by 15; its steps are seen on both sides.
+        assert told["seam"]["strength"] == 1.0
+        assert found.boundary[told["seam"]["row"], told["seam"]["column"]] == 1.0
+        assert told["seam"]["box"] == [9, 14, 12, 17]
+        (row,) = summary(out)
+        assert row["file"] == str(photos / "1.png")
+        assert (row["width"], row["height"], row["score"]) == ("60", "40", "")
+        assert [row[f"box_{side}"] for side in ("top", "left", "height", "width")] == [
+            *("9", "14", "12", "17")
+        ]
+        assert (row["overlay"], row["error"]) == ("1.overlay.png", "")
+
+    def test_a_line_for_each_photo_in_the_order_in_which_people_count(self, run, photos, out):
+        result = run(photos, "-o", out)
+        lines = result.stdout.splitlines()
+        assert lines[:3] == [
+            f"{photos}/{name}.png -> {out}/{name}.overlay.png" for name in (1, 2, 10)
+        ]
+        assert lines[3].startswith("3 of 3 photos in ")
+        assert lines[3].endswith(f"-> {out}/summary.csv")
+        assert [row["overlay"] for row in summary(out)] == [
+            f"{name}.overlay.png" for name in (1, 2, 10)
+        ]
+
+    def test_the_default_folder(self, run, photos, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        assert run("photos/2.png").returncode == 0
+        assert (tmp_path / "cpcapp-output" / "2.overlay.png").exists()
+
+    def test_json_and_nothing_else(self, run, photos, out):
+        (photos / "3.png").write_bytes(b"no photo")
+        result = run(photos, "-o", out, "--json")
+        assert result.returncode == 1
+        told = json.loads(result.stdout)
+        assert [Path(photo["file"]).name for photo in told] == ["1.png", "2.png", "3.png", "10.png"]
+        assert told[0] == {
+            **entry(out / "1.json"),
+            "overlay": str(out / "1.overlay.png"),
+            "boundary": str(out / "1.boundary.png"),
+        }
+        assert set(told[2]) == {"file", "error"}
+        assert json.loads(run(photos / "1.png", "-o", out, "--force", "--json").stdout)
+
+    def test_jobs_change_nothing(self, run, tmp_path):
+        for seed in range(8):
+            # Large ones first, so that small ones are done before their turn.
+            write_photo(tmp_path / "photos" / f"{seed}.png", seed, (400 - 40 * seed, 300))
+        (tmp_path / "photos" / "broken.png").touch()
+        results = [
+            run(tmp_path / "photos", "-o", tmp_path / "out", "--force", "--jobs", jobs)
+            for jobs in (1, 4)
+        ]
+        assert len({result.stderr for result in results}) == 1
+        first, second = (result.stdout.splitlines()[:-1] for result in results)
+        assert first == second
+        assert len(first) == 8
+        run(tmp_path / "photos", "-o", tmp_path / "one", "--jobs", 1)
+        assert content(tmp_path / "one") == content(tmp_path / "out")
+
+    def test_maps_lie_on_the_photo_as_it_is_shown(self, run, tmp_path, out):
+        tags = Image.Exif()
+        tags[274] = 6  # to be turned clockwise
+        shown = picture()
+        stored = np.rot90(shown)
+        Image.fromarray(stored).save(tmp_path / "turned.png", exif=tags)
+        assert run(tmp_path / "turned.png", "-o", out).returncode == 0
+        told = entry(out / "turned.json")
+        assert (told["width"], told["height"]) == (60, 40)
+        assert told["notes"] == ["turned by the EXIF orientation"]
+        assert told["seam"]["box"] == [9, 14, 12, 17]
+        boundary = stand_in.StandIn().localize(shown).boundary
+        np.testing.assert_array_equal(
+            pixels(out / "turned.overlay.png"),
+            overlay(shown, boundary, 0.5, white=lightest_of(boundary, 0.5)),
+        )
+        with Image.open(out / "turned.overlay.png") as file:
+            assert 274 not in file.getexif()
+
+    def test_sixteen_bits_and_notes_of_the_localizer(self, run, tmp_path, out):
+        flat = np.full((20, 30, 3), 40000, dtype=np.uint16)
+        cv2.imwrite(str(tmp_path / "deep.png"), flat)
+        assert run(tmp_path / "deep.png", "-o", out).returncode == 0
+        told = entry(out / "deep.json")
+        assert told["notes"] == ["16 bits", "flat"]
+        assert told["seam"] is None
+        assert told["share_above_threshold"] == 0
+        assert not pixels(out / "deep.boundary.png").any()
+        (row,) = summary(out)
+        assert (row["notes"], row["row"], row["box_top"]) == ("16 bits; flat", "", "")
+
+    def test_low_maps_are_shown_too_and_those_below_the_threshold_less(
+        self, run, photos, tmp_path, monkeypatch
+    ):
+        whole = stand_in.StandIn.localize
+
+        def localize(self, image):
+            found = whole(self, image)
+            found.boundary *= np.float32(0.02)
+            return found
+
+        monkeypatch.setattr(stand_in.StandIn, "localize", localize)
+        for threshold, white in ((0.01, 0.02), (0.04, 0.04)):
+            out = tmp_path / str(threshold)
+            monkeypatch.setattr(stand_in.StandIn, "threshold_", threshold)
+            assert run(photos / "1.png", "-o", out).returncode == 0
+            told = entry(out / "1.json")
+            assert told["boundary_white"] == pytest.approx(white)
+            assert told["seam"]["strength"] == pytest.approx(0.02)
+            grey = pixels(out / "1.boundary.png")
+            assert grey.max() == round(255 * 0.02 / white)
+            boundary = stand_in.StandIn().localize(read_image(photos / "1.png")).boundary
+            assert np.abs(grey / 255 * white - boundary).max() <= 0.51 * white / 255
+            yellow = (pixels(out / "1.overlay.png") == (250, 250, 140)).all(axis=2)
+            assert yellow.any() == (threshold < 0.02)
+
+
+class TestNames:
+    def test_photos_of_one_name_do_not_collide(self, run, tmp_path, out):
+        for folder in "ab":
+            write_photo(tmp_path / folder / "x.png", seed=ord(folder) - 97)
+        write_photo(tmp_path / "a" / "X.bmp")
+        write_photo(tmp_path / "a" / "y.png")
+        result = run(tmp_path / "a", tmp_path / "b", "-o", out)
+        assert result.returncode == 0, result.stderr
+        names = {path.stem: entry(path)["file"] for path in out.glob("*.json")}
+        assert len(names) == 4
+        assert names.pop("y") == str(tmp_path / "a" / "y.png")
+        assert all(name.lower().startswith("x-") for name in names)
+        # The same in another order, and of the same photos given in another way.
+        run(tmp_path / "b", f"{tmp_path}/a/*", "-o", tmp_path / "again")
+        assert {p.name for p in out.iterdir()} == {p.name for p in (tmp_path / "again").iterdir()}
+        for name, file in names.items():
+            assert entry(tmp_path / "again" / f"{name}.json")["file"] == file
+
+    @pytest.mark.parametrize("name", ["n" * 240, "й" * 110, "a b", "naïve", "1.overlay"])
+    def test_unusual_names(self, run, tmp_path, out, name):
+        Image.fromarray(picture()).save(tmp_path / f"{name}.png")
+        result = run(tmp_path, "-o", out)
+        assert result.returncode == 0, result.stderr
+        assert len(content(out)) == 4
+        assert entry(next(out.glob("*.json")))["file"] == str(tmp_path / f"{name}.png")
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="names must be text elsewhere")
+    def test_names_that_are_no_text(self, run, tmp_path, out):
+        path = os.fsencode(tmp_path) + b"/caf\xe9\n.png"
+        Image.fromarray(picture()).save(tmp_path / "cafe.png")
+        os.rename(tmp_path / "cafe.png", path)  # noqa: PTH104
+        result = run(tmp_path, "-o", out, "--json")
+        assert result.returncode == 0, result.stderr
+        assert os.fsencode(json.loads(result.stdout)[0]["file"]) == path
+        result = run(tmp_path, "-o", out, "--force")
+        assert len(result.stdout.splitlines()) == 2
+        assert "\\udce9\\n" in result.stdout
+        assert len(summary(out)) == 1
+
+    def test_folders_in_folders_and_patterns(self, run, photos, tmp_path, out):
+        write_photo(photos / "deep" / "er" / "z.png")
+        assert run(photos, "-o", tmp_path / "flat").returncode == 0
+        assert not (tmp_path / "flat" / "z.json").exists()
+        assert run(photos, "-o", out, "--recursive").returncode == 0
+        assert (out / "z.json").exists()
+        assert run(f"{photos}/1*.png", "-o", tmp_path / "some").returncode == 0
+        assert {p.stem for p in (tmp_path / "some").glob("*.json")} == {"1", "10"}
+
+    def test_pictures_of_an_earlier_run_are_no_photos(self, run, photos):
+        assert run(photos, "-o", photos).returncode == 0
+        before = content(photos)
+        result = run(photos, "-o", photos, "--resume")
+        assert result.returncode == 0, result.stderr
+        assert content(photos) == before
+        result = run(photos / "1.overlay.png", "-o", photos)
+        assert result.returncode == 2
+        assert "1.overlay.png was made by this command; give photos" in result.stderr
+
+
+class TestEarlierResults:
+    def test_they_are_kept_unless_told_otherwise(self, run, photos, out):
+        run(photos, "-o", out)
+        before = content(out)
+        result = run(photos, "-o", out)
+        assert result.returncode == 2
+        assert result.stdout == ""
+        assert result.stderr == (
+            f"cpcapp localize: {out}/1.overlay.png is there already, with 8 more; --resume to go "
+            "on, --force to replace, or choose another -o\n"
+        )
+        assert content(out) == before
+
+    def test_force_replaces_them(self, run, photos, out):
+        run(photos, "-o", out)
+        before = content(out)
+        for name in ("1.json", "1.overlay.png", "summary.csv"):
+            (out / name).write_bytes(b"broken")
+        (out / "mine.txt").write_text("kept")
+        assert run(photos, "-o", out, "--force").returncode == 0
+        after = content(out)
+        assert after.pop("mine.txt") == b"kept"
+        assert after == before
+
+    def test_other_photos_go_beside_them(self, run, photos, out):
+        assert run(photos / "1.png", "-o", out).returncode == 0
+        assert run(photos / "2.png", "-o", out).returncode == 0
+        assert [Path(row["file"]).name for row in summary(out)] == ["1.png", "2.png"]
+
+    def test_going_on_leaves_out_what_is_done(self, run, photos, out):
+        run(photos, "-o", out)
+        whole = content(out)
+        marked = entry(out / "1.json") | {"seconds": 77}
+        (out / "1.json").write_text(json.dumps(marked))
+        for name in ("2.boundary.png", "10.json"):
+            (out / name).unlink()
+        result = run(photos, "-o", out, "--resume")
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.splitlines()[:3] == [
+            f"{photos}/1.png -> {out}/1.overlay.png (was there)",
+            f"{photos}/2.png -> {out}/2.overlay.png (made again: was not complete)",
+            f"{photos}/10.png -> {out}/10.overlay.png",
+        ]
+        assert entry(out / "1.json") == marked
+        assert [row["seconds"] for row in summary(out)] == ["77", "0.25", "0.25"]
+        for name in ("2.boundary.png", "2.overlay.png", "10.json"):
+            assert (out / name).read_bytes() == whole[name]
+        told = json.loads(run(photos, "-o", out, "--resume", "--json").stdout)
+        assert told[0]["seconds"] == 77
+
+    @pytest.mark.parametrize("name", ["1.overlay.png", "1.boundary.png"])
+    @pytest.mark.parametrize("damage", ["cut", "other size", "empty"])
+    def test_going_on_repairs_damaged_pictures(self, run, photos, out, name, damage):
+        run(photos / "1.png", "-o", out)
+        whole = content(out)
+        if damage == "other size":
+            cv2.imwrite(str(out / name), np.zeros((10, 10), np.uint8))
+        else:
+            (out / name).write_bytes(whole[name][: -5 if damage == "cut" else 0])
+        result = run(photos / "1.png", "-o", out, "--resume")
+        assert "made again: was not complete" in result.stdout
+        assert content(out) == whole
+
+    def test_going_on_with_a_changed_photo(self, run, photos, out):
+        run(photos, "-o", out)
+        write_photo(photos / "2.png", 99)
+        result = run(photos, "-o", out, "--resume")
+        assert result.returncode == 0
+        remarks = [line.partition(" (")[2] for line in result.stdout.splitlines()[:3]]
+        assert remarks == ["was there)", "made again: the photo has changed)", "was there)"]
+        digest = hashlib.sha256((photos / "2.png").read_bytes()).hexdigest()
+        assert entry(out / "2.json")["sha256"] == digest
+
+    def test_going_on_with_another_model(self, run, photos, tmp_path, out):
+        run(photos / "1.png", "-o", out)
+        call = [photos / "1.png", "-o", out, "--resume", "--model", tmp_path / "model"]
+        (tmp_path / "model").write_text("better")
+        assert "made again: by another model before" in run(*call).stdout
+        assert entry(out / "1.json")["model"]["name"] == "better"
+        assert "(was there)" in run(*call).stdout
+        # Trained once more, under the same name.
+        (tmp_path / "model").write_text("better\n")
+        assert "made again: by another model before" in run(*call).stdout
+
+    def test_going_on_does_not_replace_the_result_of_another_photo(self, run, tmp_path, out):
+        one = write_photo(tmp_path / "a" / "x.png", 1)
+        other = write_photo(tmp_path / "b" / "x.png", 2)
+        run(one, "-o", out)
+        before = content(out)
+        result = run(other, "-o", out, "--resume")
+        assert result.returncode == 1
+        assert result.stderr == (
+            f"cpcapp localize: {other}: {out}/x.json is of another photo, {one}; choose another "
+            "-o, or --force to replace it\n"
+        )
+        assert {**content(out), "summary.csv": b""} == {**before, "summary.csv": b""}
+        # A copy of the same photo is the same photo.
+        other.write_bytes(one.read_bytes())
+        assert "(was there)" in run(other, "-o", out, "--resume").stdout
+
+    def test_foreign_files_in_the_folder(self, run, photos, out):
+        out.mkdir()
+        (out / "summary.csv").write_text("my,own,table\n")
+        (out / "settings.json").write_text('{"mine": true}')
+        result = run(photos, "-o", out)
+        assert result.returncode == 2
+        assert "summary.csv is not of this command" in result.stderr
+        (out / "summary.csv").unlink()
+        assert run(photos, "-o", out).returncode == 0
+        assert len(summary(out)) == 3
+        assert (out / "settings.json").read_text() == '{"mine": true}'
+
+    def test_no_photo_is_ever_replaced(self, run, tmp_path):
+        write_photo(tmp_path / "x.png")
+        photo = write_photo(tmp_path / "x.overlay.png", 5).read_bytes()
+        result = run(tmp_path, "-o", tmp_path, "--force")
+        assert result.returncode == 2
+        assert "x.overlay.png is a photo and would be replaced" in result.stderr
+        assert (tmp_path / "x.overlay.png").read_bytes() == photo
+
+
+class TestProblems:
+    def test_bad_photos_are_named_at_the_end_and_the_others_done(self, run, photos, out):
+        (photos / "0.jpg").write_bytes(b"\xff\xd8\xff\xe0 no photo")
+        (photos / "3.png").touch()
+        cv2.imwrite(str(photos / "4.png"), np.zeros((5, 5, 3), np.uint8))
+        result = run(photos, "-o", out)
+        assert result.returncode == 1
+        lines = result.stderr.splitlines()
+        assert len(lines) == 3
+        assert lines[0].startswith(f"cpcapp localize: {photos}/0.jpg: ")
+        assert lines[1] == (f"cpcapp localize: {photos}/3.png: is empty; use a complete copy")
+        assert lines[2] == f"cpcapp localize: {photos}/4.png: image has 5 × 5 pixels; at least 8"
+        assert "3 of 6 photos" in result.stdout
+        assert {p.stem for p in out.glob("*.json")} == {"1", "2", "10"}
+        rows = summary(out)
+        assert [bool(row["error"]) for row in rows] == [True, False, False, True, True, False]
+        assert rows[3]["error"].endswith("3.png: is empty; use a complete copy")
+        assert rows[3]["overlay"] == ""
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
+    def test_files_that_are_no_regular_files(self, run, photos, tmp_path, out):
+        os.mkfifo(tmp_path / "pipe.png")
+        result = run(tmp_path / "pipe.png", photos / "1.png", "-o", out)
+        assert result.returncode == 1
+        assert "pipe.png: is not a regular file" in result.stderr
+        assert (out / "1.json").exists()
+
+    def test_too_little_memory_for_one_photo(self, run, photos, out, monkeypatch):
+        whole = stand_in.StandIn.localize
+
+        def localize(self, image):
+            if image.name == "2.png":
+                raise MemoryError
+            return whole(self, image)
+
+        monkeypatch.setattr(stand_in.StandIn, "localize", localize)
+        result = run(photos, "-o", out)
+        assert result.returncode == 1
+        assert result.stderr.startswith(f"cpcapp localize: {photos}/2.png: needs more memory")
+        assert (out / "10.json").exists()
+
+    def test_a_full_disk(self, run, photos, out, monkeypatch):
+        def full(path, picture):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("cpcapp.cli.localize.write_png", full)
+        result = run(photos / "1.png", "-o", out)
+        assert result.returncode == 1
+        assert result.stderr == (
+            f"cpcapp localize: {photos}/1.png: can't write its results to {out}: No space left on "
+            "device\n"
+        )
+        assert not (out / "1.json").exists()
+
+    def test_a_result_that_was_half_replaced_does_not_pass_for_whole(
+        self, run, photos, out, monkeypatch
+    ):
+        run(photos / "1.png", "-o", out)
+        write = write_png
+
+        def full(path, picture):
+            if "boundary" in path.name:
+                raise OSError(28, "No space left on device")
+            write(path, picture)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("cpcapp.cli.localize.write_png", full)
+            assert run(photos / "1.png", "-o", out, "--force").returncode == 1
+        result = run(photos / "1.png", "-o", out, "--resume")
+        assert result.returncode == 0
+        assert "was there" not in result.stdout
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (["nowhere.jpg"], "nowhere.jpg does not exist; give a file, a folder or a pattern"),
+            (["*.nothing"], "no image matches *.nothing"),
+            (["."], "folder . holds no image"),
+            (["photos", "--jobs", "0"], "--jobs 0 must be at least 1"),
+            (["photos", "--model", "none"], "can't use the model: "),
+            (["photos", "-o", "photos/1.png"], "can't make the folder photos/1.png: File exists"),
+            (["photos", "--force", "--resume"], "not allowed with"),
+            ([], "PHOTO"),
+        ],
+    )
+    def test_mistakes(self, run, photos, tmp_path, monkeypatch, options, message):
+        monkeypatch.chdir(tmp_path)
+        result = run(*options)
+        assert result.returncode == 2
+        assert result.stdout == ""
+        assert message in result.stderr
+        if "usage" not in result.stderr:
+            assert result.stderr.startswith("cpcapp localize: ")
+            assert len(result.stderr.splitlines()) == 1
+        assert set(os.listdir(tmp_path)) == {"photos"}  # noqa: PTH208
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals work differently on Windows")
+class TestOtherProcesses:
+    def test_interrupting_keeps_what_is_done(self, run, tmp_path, out):
+        photos = tmp_path / "photos"
+        for seed in range(30):
+            write_photo(photos / f"{seed}.png", seed)
+        call = command(photos, "-o", out, "--jobs", 2, seconds="0.2")
+        with subprocess.Popen(
+            **call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                first = process.stdout.readline()
+                process.send_signal(signal.SIGINT)
+                _, errors = process.communicate(timeout=60)
+            finally:
+                process.kill()
+        assert process.returncode == 128 + signal.SIGINT
+        assert errors == "cpcapp localize: stopped\n"
+        assert first.endswith("0.overlay.png\n")
+        done = {path.name.partition(".")[0] for path in out.glob("*.json")}
+        assert "0" in done
+        assert len(done) < 30
+        # Whole files, and all three of each.
+        assert len(content(out)) == 3 * len(done) + 1
+        assert {row["overlay"].partition(".")[0] for row in summary(out)} >= {"0"}
+        result = run(photos, "-o", out, "--resume")
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.count("(was there)") == len(done)
+        assert len(summary(out)) == 30
+
+    def test_a_closed_pipe_is_not_an_error_message(self, photos, out):
+        process = subprocess.Popen(
+            **command(photos, "-o", out, seconds="0.3"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout.readline().endswith("1.overlay.png\n")
+        process.stdout.close()
+        errors = process.stderr.read()
+        process.stderr.close()
+        assert process.wait(timeout=60) == 141
+        assert errors == ""
+        assert not list(out.glob("*.part"))
+
+    def test_progress_on_a_terminal_leaves_the_lines_readable(self, photos, out):
+        terminal, inside = os.openpty()
+        process = subprocess.Popen(**command(photos, "-o", out), stdout=inside, stderr=inside)
+        os.close(inside)
+        shown = b""
+        try:
+            while chunk := os.read(terminal, 4096):
+                shown += chunk
+        except OSError:
+            pass  # Linux's way to say that the other end was closed
+        finally:
+            os.close(terminal)
+        assert process.wait(timeout=60) == 0
+        text = shown.decode().replace("\r\n", "\n")
+        assert "localizing [" in text
+        # What stays on a line is what was written after the last return to its beginning.
+        stays = [line.rpartition("\r")[2] for line in text.split("\n")]
+        for name in (1, 2, 10):
+            assert f"{photos}/{name}.png -> {out}/{name}.overlay.png" in stays
+        assert "100 %" in text
+
+
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(run, photos, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    result = run(photos)
+    assert result.returncode == 2
+    assert result.stderr == (
+        "cpcapp localize: needs cv2; install it with: pip install 'cpcapp[splicing]'\n"
+    )
+
+
+def test_one_job_leaves_the_threads_alone_and_more_share_the_cores(run, photos, out, monkeypatch):
+    before, seen = cv2.getNumThreads(), []
+    whole = stand_in.StandIn.localize
+
+    def localize(self, image):
+        seen.append(cv2.getNumThreads())
+        return whole(self, image)
+
+    monkeypatch.setattr(stand_in.StandIn, "localize", localize)
+    run(photos / "1.png", "-o", out)
+    run(photos, "-o", out, "--force", "--jobs", 1000)
+    assert seen == [before, 1, 1, 1]
+    assert cv2.getNumThreads() == before

@@ -1,0 +1,302 @@
+"""``cpcapp train`` as a user runs it, also when it is killed on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.io import savemat
+
+from cpcapp.cli import main
+from cpcapp.splicing import load_model, training
+
+SHAPE = (48, 64)
+
+# The command, keeping its state after every four photos. HANG tells where it stops by itself, to
+# be killed there: once a state is kept, or in the middle of writing the second one.
+DRIVER = """
+import os, sys, time
+from pathlib import Path
+from cpcapp import Moments
+from cpcapp.cli import main
+from cpcapp.splicing import training
+
+training._PHOTOS_TOGETHER = 4
+training.Checkpoint.__init__.__defaults__ = (0.0,)
+hang, ready = os.environ["HANG"], Path(os.environ["READY"])
+save, save_moments, saved = training.Checkpoint.save, Moments.save, []
+
+def wait():
+    ready.touch()
+    time.sleep(600)
+
+def save_and_wait(self, state):
+    save(self, state)
+    saved.append(state)
+    if hang == "after":
+        wait()
+
+def save_moments_and_wait(self, path):
+    save_moments(self, path)
+    if hang == "within" and saved:
+        wait()
+
+training.Checkpoint.save = save_and_wait
+Moments.save = save_moments_and_wait
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture(autouse=True)
+def groups_of_four(monkeypatch):
+    monkeypatch.setattr(training, "_PHOTOS_TOGETHER", 4)
+
+
+@pytest.fixture
+def run(capsys):
+    """Run the command in this process, which is as good and starts at once."""
+
+    def run(*arguments):
+        try:
+            returncode = main(["train", *map(str, arguments)])
+        except SystemExit as error:
+            returncode = error.code
+        captured = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, returncode, captured.out, captured.err)
+
+    return run
+
+
+def picture(seed):
+    """Rough blocks, and a smoother part with its mask."""
+    rng = np.random.default_rng(seed)
+    pixels = rng.integers(0, 90, (*SHAPE, 3)) + rng.integers(0, 60, 3)
+    pixels[: rng.integers(15, 30), rng.integers(20, 40) :] += rng.integers(30, 90, 3)
+    mask = np.zeros(SHAPE, dtype=np.uint8)
+    mask[16:40, 12 + seed % 9 : 44 + seed % 9] = 255
+    smooth = rng.integers(60, 200, 3) + rng.integers(0, 9, pixels.shape)
+    return np.where(mask[..., None] > 0, smooth, pixels).clip(0, 255).astype(np.uint8), mask
+
+
+def save(path, pixels):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path)
+
+
+@pytest.fixture
+def spliced(tmp_path):
+    """Ten spliced photos with masks, and an authentic one."""
+    folder = tmp_path / "spliced"
+    for seed in range(10):
+        for part, pixels in zip(("images", "masks"), picture(seed), strict=True):
+            save(folder / part / f"{seed}.png", pixels)
+    save(folder / "authentic" / "other.png", picture(99)[0])
+    return folder
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Photos that are not spliced."""
+    for seed in range(6):
+        save(tmp_path / "photos" / f"{seed}.png", picture(seed)[0])
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def model(tmp_path):
+    return tmp_path / "model.safetensors"
+
+
+def assert_mistake(result, message):
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert result.stderr.startswith("cpcapp train: ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_trains_on_spliced_photos(run, spliced, model):
+    result = run(spliced, "-o", model, "--preset", "paper", "--seed", 5)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""  # no progress bar in a pipe
+    bank, last = result.stdout.splitlines()
+    found = load_model(model)
+    facts = found.facts
+    assert (found.name, facts["seed"], facts["data"]) == ("paper", 5, ["spliced"])
+    assert facts["photos"] == {"used": 11, "given": 11}
+    counts = facts["banks"][0]
+    assert bank.startswith(
+        f"rgb 16x16: {counts['target_patches']} seam and {counts['background_patches']} "
+        "background patches, the top 50 eigenvectors overlap by "
+    )
+    assert last.startswith(f"{model}: preset paper, 11 photos, ")
+    assert list(model.parent.glob("model*")) == [model]  # nothing is left of the checkpoint
+
+
+def test_trains_on_splices_of_plain_photos(run, photos, model):
+    result = run(photos, "-o", model, "--preset", "paper", "--splices", 9)
+    assert result.returncode == 0, result.stderr
+    assert load_model(model).facts["photos"] == {"used": 9, "given": 9}
+    assert load_model(model).facts["kind"] == "splices"
+
+
+def test_trains_on_bsds500(run, photos, model, tmp_path):
+    folder = tmp_path / "bsds"
+    for split, names in (("train", "012"), ("val", "34")):
+        for name in names:
+            pixels, mask = picture(int(name))
+            (folder / "images" / split).mkdir(parents=True, exist_ok=True)
+            (folder / "groundTruth" / split).mkdir(parents=True, exist_ok=True)
+            cv2.imwrite(str(folder / "images" / split / f"{name}.jpg"), pixels)
+            truth = np.empty((1, 1), dtype=object)
+            segments = (mask // 255 + 1).astype(np.uint16)
+            truth[0, 0] = {"Segmentation": segments, "Boundaries": mask // 255}
+            savemat(folder / "groundTruth" / split / f"{name}.mat", {"groundTruth": truth})
+    arguments = ("-o", model, "--preset", "paper", "--splices", 8)
+    result = run(folder, photos, *arguments)
+    assert result.returncode == 0, result.stderr
+    assert load_model(model).facts["data"] == ["bsds", "photos"]
+
+
+def test_the_same_command_makes_the_same_file(run, photos, model):
+    arguments = (photos, "-o", model, "--preset", "paper", "--splices", 8)
+    assert run(*arguments).returncode == 0
+    first = model.read_bytes()
+    assert run(*arguments, "--force", "--jobs", 1).returncode == 0
+    assert model.read_bytes() == first
+    assert run(*arguments, "--force", "--seed", 1).returncode == 0
+    assert model.read_bytes() != first
+
+
+def test_photos_that_can_not_be_read_are_named(run, spliced, model):
+    whole = (spliced / "images" / "3.png").read_bytes()
+    (spliced / "images" / "3.png").write_bytes(whole[:-40])
+    (spliced / "masks" / "7.png").unlink()
+    result = run(spliced, "-o", model, "--preset", "paper")
+    assert result.returncode == 1
+    left_out = [line for line in result.stdout.splitlines() if line.startswith("left out: ")]
+    assert len(left_out) == 2
+    assert left_out[0].startswith("left out: 7: ")
+    assert left_out[1].startswith("left out: 3: ")
+    assert "cut off" in left_out[1]
+    assert load_model(model).facts["photos"] == {"used": 9, "given": 10}
+
+
+def test_a_file_that_exists_is_kept(run, spliced, model):
+    model.write_text("mine")
+    result = run(spliced, "-o", model)
+    assert_mistake(result, f"{model} exists; choose another name, or --force to replace it")
+    assert model.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--splices", 0], "--splices 0 must be at least 1"),
+        (["--seed", -1], "--seed -1 must be at least 0"),
+        (["--jobs", 0], "--jobs 0 must be at least 1"),
+        (["-o", "nowhere/model"], "there is no folder nowhere to write to"),
+    ],
+)
+def test_options_out_of_range(run, photos, model, options, message):
+    assert_mistake(run(photos, "-o", model, *options), message)
+
+
+def test_wrong_places(run, spliced, photos, model, tmp_path):
+    assert_mistake(run(tmp_path / "none", "-o", model), "none is not a folder")
+    assert_mistake(run(spliced, photos, "-o", model), "either spliced photos with masks or plain")
+    (tmp_path / "empty").mkdir()
+    result = run(tmp_path / "empty", "-o", model)
+    assert result.returncode == 2
+    assert len(result.stderr.splitlines()) == 1
+    for file in (photos).iterdir():
+        Image.new("RGB", (64, 48)).save(file)
+    result = run(photos, "-o", model, "--preset", "paper", "--splices", 3)
+    assert_mistake(
+        result, "patches with an authentic edge were found, but 50 filters need at least"
+    )
+    assert not model.exists()
+
+
+def wait_for(path, process, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
+@pytest.mark.parametrize("hang", ["after", "within"])
+def test_a_killed_training_goes_on_and_ends_the_same(run, photos, tmp_path, hang):
+    arguments = (photos, "--preset", "paper", "--splices", 15, "--seed", 2)
+    assert run(*arguments, "-o", tmp_path / "whole").returncode == 0
+    model, ready = tmp_path / "model", tmp_path / "ready"
+    command = [sys.executable, "-c", DRIVER, "train", *map(str, arguments), "-o", str(model)]
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, "HANG": hang, "READY": str(ready)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        wait_for(ready, process)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert not model.exists()
+    checkpoint = tmp_path / "model.checkpoint"
+    kept = json.loads((checkpoint / "state.json").read_text())["next_photo"]
+    assert kept == 4
+    files = {file.name for file in checkpoint.glob("moments-*")}
+    assert len(files) == (2 if hang == "after" else 3)  # half of the next state is there as well
+
+    # Another training does not go on from there, and leaves everything as it is.
+    result = run(*arguments, "-o", model, "--seed", 3)
+    assert_mistake(result, "belongs to another training (other photos, preset, seed or version)")
+    assert "remove it to start anew" in result.stderr
+    assert {file.name for file in checkpoint.glob("moments-*")} == files
+
+    assert run(*arguments, "-o", model).returncode == 0
+    assert model.read_bytes() == (tmp_path / "whole").read_bytes()
+    assert not checkpoint.exists()
+
+
+def test_force_starts_anew(run, photos, model):
+    checkpoint = model.with_name("model.safetensors.checkpoint")
+    checkpoint.mkdir()
+    (checkpoint / "state.json").write_text("{}")
+    arguments = (photos, "-o", model, "--preset", "paper", "--splices", 6)
+    assert_mistake(run(*arguments), "model.safetensors.checkpoint can't be used")
+    assert run(*arguments, "--force").returncode == 0
+    assert not checkpoint.exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs SIGINT")
+def test_ctrl_c(photos, model, tmp_path):
+    command = [sys.executable, "-c", DRIVER, "train", str(photos), "-o", str(model)]
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, "HANG": "after", "READY": str(tmp_path / "ready")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_for(tmp_path / "ready", process)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130
+    assert errors == "cpcapp train: stopped\n"
+    assert (tmp_path / "model.safetensors.checkpoint" / "state.json").exists()
