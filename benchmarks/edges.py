@@ -127,40 +127,9 @@ def draw(scores: dict[str, Scores], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--forest", help="another forest than the one of the package")
-    parser.add_argument("--split", default="test", choices=("val", "test"))
-    parser.add_argument("--every", type=int, default=1, help="score every n-th photo only")
-    parser.add_argument("--output", type=Path, default=RESULTS / "edges.json")
-    arguments = parser.parse_args()
-    if "CPCAPP_DATA" not in os.environ:
-        parser.error("set CPCAPP_DATA to the folder that holds bsds500")
-    folder = Path(os.environ["CPCAPP_DATA"]) / "bsds500"
-    photos = bsds_photos(folder, [arguments.split])[:: arguments.every]
-    speed = measure_speed(photos, arguments.forest)
-    with ProcessPoolExecutor() as pool:
-        counts = list(pool.map(score_photo, [(p, arguments.forest) for p in photos], chunksize=4))
-    scores = {name: summarize(c[name] for c in counts) for name in METHODS}
-    rows = {
-        name: {
-            "ODS": round(s.ods, 4),
-            "threshold": s.ods_threshold,
-            "OIS": round(s.ois, 4),
-            "AP": round(s.ap, 4),
-        }
-        for name, s in scores.items()
-    }
-    result = {
-        "date": date.today().isoformat(),
-        "machine": describe_machine(),
-        "photos": f"{len(photos)} of BSDS500 {arguments.split}",
-        "scores": rows,
-        "megapixels_per_second_on_one_core": speed,
-        "targets": {"ODS": TARGET_ODS, "megapixels_per_second": TARGET_SPEED},
-    }
-    arguments.output.write_text(json.dumps(result, indent=2) + "\n")
-    table = [
+def as_markdown(result: dict[str, Any]) -> str:
+    speed = result["megapixels_per_second_on_one_core"]
+    lines = [
         "# Edges",
         "",
         f"{result['photos']}, {result['date']}.",
@@ -168,15 +137,64 @@ def main() -> None:
         "| | ODS | OIS | AP |",
         "|---|---|---|---|",
     ]
-    table += [f"| {n} | {r['ODS']:.3f} | {r['OIS']:.3f} | {r['AP']:.3f} |" for n, r in rows.items()]
-    table += [
+    lines += [
+        f"| {name} | {row['ODS']:.3f} | {row['OIS']:.3f} | {row['AP']:.3f} |"
+        for name, row in result["scores"].items()
+    ]
+    lines += [
         "",
         f"Speed on one core: {speed['BSDS photos']} megapixels/s (BSDS photos), "
         f"{speed['two megapixels']} (a photo of two megapixels).",
     ]
-    arguments.output.with_suffix(".md").write_text("\n".join(table) + "\n")
-    draw(scores, arguments.output.with_suffix(".png"))
-    print("\n".join(table))
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--forest", help="another forest than the one of the package")
+    parser.add_argument("--split", default="test", choices=("val", "test"))
+    parser.add_argument("--every", type=int, default=1, help="score every n-th photo only")
+    parser.add_argument("--output", type=Path, default=RESULTS / "edges.json")
+    parser.add_argument(
+        "--speed-only", action="store_true", help="measure the speed again, keep the scores"
+    )
+    arguments = parser.parse_args()
+    if "CPCAPP_DATA" not in os.environ:
+        parser.error("set CPCAPP_DATA to the folder that holds bsds500")
+    folder = Path(os.environ["CPCAPP_DATA"]) / "bsds500"
+    photos = bsds_photos(folder, [arguments.split])[:: arguments.every]
+    speed = measure_speed(photos, arguments.forest)
+    if arguments.speed_only:
+        result = json.loads(arguments.output.read_text())
+        result["megapixels_per_second_on_one_core"] = speed
+    else:
+        scores = score_all(photos, arguments.forest)
+        draw(scores, arguments.output.with_suffix(".png"))
+        result = {
+            "date": date.today().isoformat(),
+            "machine": describe_machine(),
+            "photos": f"{len(photos)} of BSDS500 {arguments.split}",
+            "scores": {
+                name: {
+                    "ODS": round(s.ods, 4),
+                    "threshold": s.ods_threshold,
+                    "OIS": round(s.ois, 4),
+                    "AP": round(s.ap, 4),
+                }
+                for name, s in scores.items()
+            },
+            "megapixels_per_second_on_one_core": speed,
+            "targets": {"ODS": TARGET_ODS, "megapixels_per_second": TARGET_SPEED},
+        }
+    arguments.output.write_text(json.dumps(result, indent=2) + "\n")
+    arguments.output.with_suffix(".md").write_text(as_markdown(result))
+    print(as_markdown(result), end="")
+
+
+def score_all(photos: list[BSDSPhoto], forest: str | None) -> dict[str, Scores]:
+    with ProcessPoolExecutor() as pool:
+        counts = list(pool.map(score_photo, [(p, forest) for p in photos], chunksize=4))
+    return {name: summarize(c[name] for c in counts) for name in METHODS}
 
 
 if __name__ == "__main__":
