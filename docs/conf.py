@@ -28,6 +28,7 @@ autosummary_generate = True
 autodoc_typehints = "none"  # the docstrings give the types, in words
 numpydoc_show_class_members = False  # the template does
 default_role = "py:obj"
+highlight_language = "text"  # folder trees and commands; Python says that it is Python
 
 html_theme = "furo"
 html_title = f"cpcapp {release}"
@@ -55,7 +56,8 @@ def escape_fitted_names(
 
 def explain_missing_results(app: Any, docname: str, source: list[str]) -> None:
     """Put a line in the place of benchmark results that have not been measured yet."""
-    name = {"benchmarks": "estimators.md", "edges": "edges.md"}.get(docname)
+    pages = {"benchmarks": "estimators.md", "edges": "edges.md", "splicing": "splicing.md"}
+    name = pages.get(docname)
     if name is not None and not (RESULTS / name).exists():
         head, _, rest = source[0].partition("```{include}")
         source[0] = head + "*Not measured in this copy yet.*" + rest.partition("```")[2]
