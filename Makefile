@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-edges train-edges train-default docs clean
+.PHONY: help demo test lint bench bench-edges bench-splicing train-edges train-default docs clean
 
 help:
 	@echo "make demo    install and run the main job on shipped examples (pictures in demo-output/)"
@@ -57,6 +57,8 @@ train-default: $(VENV)/.bench
 	mv new.safetensors src/cpcapp/splicing/models/default.safetensors
 bench-edges: $(VENV)/.bench
 	$(BIN)/python benchmarks/edges.py
+bench-splicing: $(VENV)/.bench
+	$(BIN)/python benchmarks/splicing.py
 
 docs: $(VENV)/.dev
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

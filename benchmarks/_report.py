@@ -14,7 +14,7 @@ _FLOOR = "floor"
 def as_markdown(results: Results) -> str:
     parts = [
         "# Speed and memory of the estimators",
-        _machine(results),
+        machine_line(results),
         "## Seconds to fit both sets and reduce the target to two components",
         _seconds(results["shapes"]),
         "## Times as long as CPCAPlusPlus (medians over rounds)",
@@ -27,17 +27,17 @@ def as_markdown(results: Results) -> str:
         "## Memory",
         _memory(results["memory"]),
         "## Targets",
-        _targets(results["targets"]),
+        targets_table(results["targets"]),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
@@ -47,7 +47,8 @@ def _megabytes(value: int | None) -> str:
     return "-" if value is None else f"{value / 1e6:,.1f} MB"
 
 
-def _machine(results: Results) -> str:
+def machine_line(results: Results) -> str:
+    """Return one paragraph on when and where figures were measured."""
     machine = results["machine"]
     pools = ", ".join(
         f"{p.get('prefix')} {p.get('version') or ''}".strip() + f" ({p['num_threads']} threads)"
@@ -73,10 +74,10 @@ def _per_shape(shapes: list[Results], key: str, *, first: list[str]) -> str:
     names = _methods(shapes, key)
     rows = []
     for shape in shapes:
-        cells = [shape["errors"].get(n) or _number(shape[key].get(n)) for n in names]
+        cells = [shape["errors"].get(n) or number(shape[key].get(n)) for n in names]
         given = {"set": shape["name"], "shape": shape["shape"], "data": shape["data"]}
         rows.append([*(given[f] for f in first), *cells])
-    return _table([*first, *names], rows)
+    return table([*first, *names], rows)
 
 
 def _seconds(shapes: list[Results]) -> str:
@@ -105,27 +106,27 @@ def _floor(results: Results) -> str:
             [
                 case["name"],
                 case["shape"],
-                _number(seconds[_FIT_ONLY]),
-                _number(seconds[_FLOOR]),
+                number(seconds[_FIT_ONLY]),
+                number(seconds[_FLOOR]),
                 f"{case['fit_over_floor']:.2f}",
                 f"{low:.2f} to {high:.2f}",
             ]
         )
-    return _table(["set", "shape", "fit, s", "floor, s", "ratio", "middle half"], rows)
+    return table(["set", "shape", "fit, s", "floor, s", "ratio", "middle half"], rows)
 
 
 def _wide(wide: Results) -> str:
     low, high = wide["fit_over_svds_quartiles"]
     names = list(wide["seconds"])
-    cells = [_number(wide["seconds"][n]) for n in names]
+    cells = [number(wide["seconds"][n]) for n in names]
     ratio = f"{wide['fit_over_svds']:.2f} ({low:.2f} to {high:.2f})"
-    table = _table(
+    found = table(
         ["shape", *(f"{n}, s" for n in names), "ratio", "rounds"],
         [[wide["shape"], *cells, ratio, str(wide["rounds"]["kept"])]],
     )
     memory = wide["memory"]
     return (
-        f"{table}\n\nPeak beyond the data: {_megabytes(memory['traced_peak_bytes'])}, that is "
+        f"{found}\n\nPeak beyond the data: {_megabytes(memory['traced_peak_bytes'])}, that is "
         f"{memory['times_data']:.2f} times the data and {100 * memory['share_of_matrix']:.1f} % of "
         f"one M x M matrix ({_megabytes(memory['matrix_bytes'])})."
     )
@@ -142,7 +143,7 @@ def _memory(memory: Results) -> str:
     )
 
 
-def _targets(found: list[Results]) -> str:
+def targets_table(found: list[Results]) -> str:
     words = {True: "reached", False: "not reached", None: "not measured"}
-    rows = [[t["name"], _number(t["value"]), t["limit"], words[t["reached"]]] for t in found]
-    return _table(["target", "value", "limit", ""], rows)
+    rows = [[t["name"], number(t["value"]), t["limit"], words[t["reached"]]] for t in found]
+    return table(["target", "value", "limit", ""], rows)

@@ -25,6 +25,7 @@ from _data import MNIST_OVER_GRASS, FloatArray, Pair, correlated, table_one
 from _machine import describe_machine, load_average
 from _memory import memory_map_fit, wide_fit
 from _report import as_markdown
+from _targets import at_least, at_most
 from _timing import Call, Race, race, timed
 from cpcapp import CPCA, CPCAPlusPlus
 from cpcapp.datasets import synthetic
@@ -273,37 +274,27 @@ def warm_up_peers(plan: Plan) -> None:
 def targets(results: Results) -> list[Results]:
     shapes = results["shapes"]
     found = [
-        _at_most(f"fit over floor, {s['name']}", s["fit_over_floor"], 1.2)
+        at_most(f"fit over floor, {s['name']}", s["fit_over_floor"], 1.2)
         for s in shapes
         if s["n_features"] >= LARGE
     ]
     speed_ups = {s["name"]: s["times_ours"].get("contrastive") for s in shapes}
     known = [value for value in speed_ups.values() if value is not None]
     average = float(np.mean(known)) if len(known) == len(shapes) else None
-    found.append(_at_least("contrastive over ours, average of five", average, 51.0))
+    found.append(at_least("contrastive over ours, average of five", average, 51.0))
     grass = speed_ups.get(MNIST_OVER_GRASS)
-    found.append(_at_least(f"contrastive over ours, {MNIST_OVER_GRASS}", grass, 60.0))
+    found.append(at_least(f"contrastive over ours, {MNIST_OVER_GRASS}", grass, 60.0))
     found += [
-        _at_least(f"{PCA_EACH} over ours, {s['name']}", s["times_ours"][PCA_EACH], 1.0)
+        at_least(f"{PCA_EACH} over ours, {s['name']}", s["times_ours"][PCA_EACH], 1.0)
         for s in shapes
     ]
     memory, wide = results["memory"], results["wide"]
     matrices = memory["matrices_beyond_chunk"]
-    found.append(_at_most("memory map: matrices beyond one chunk", matrices, 3.0))
-    found.append(_at_most("p >> n: fit over two thin SVDs", wide["fit_over_svds"], 3.0))
+    found.append(at_most("memory map: matrices beyond one chunk", matrices, 3.0))
+    found.append(at_most("p >> n: fit over two thin SVDs", wide["fit_over_svds"], 3.0))
     share = wide["memory"]["share_of_matrix"]
-    found.append(_at_most("p >> n: peak as a share of one M x M matrix", share, 0.1))
+    found.append(at_most("p >> n: peak as a share of one M x M matrix", share, 0.1))
     return found
-
-
-def _at_most(name: str, value: float | None, limit: float) -> Results:
-    reached = None if value is None else value <= limit
-    return {"name": name, "value": value, "limit": f"at most {limit:g}", "reached": reached}
-
-
-def _at_least(name: str, value: float | None, limit: float) -> Results:
-    reached = None if value is None else value >= limit
-    return {"name": name, "value": value, "limit": f"at least {limit:g}", "reached": reached}
 
 
 # -- all together -----------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from cpcapp.contrast import (
     eigenvalues_above,
     oas_shrinkage,
     solve_difference,
+    subspace_overlap,
 )
 from helpers import correlated, peak_bytes, random_covariance, subspace_angle
 
@@ -377,3 +378,46 @@ class TestBadArguments:
         for background in (rng.normal(size=(50, 6)), None):
             with pytest.raises(ValueError, match="must be at most 2"):
                 solve_contrast(X, background, 3)
+
+
+class TestSubspaceOverlap:
+    @given(n_features=st.integers(1, 12), k=st.integers(1, 12), seed=st.integers(0, 500))
+    def test_is_the_mean_of_squared_cosines(self, n_features, k, seed):
+        rng = np.random.default_rng(seed)
+        k = min(k, n_features)
+        covariances = [random_covariance(rng, n_features, spread=2.0) for _ in range(2)]
+        target, background = (Moments.from_covariance(c, 100) for c in covariances)
+        u_f, u_b = (np.linalg.eigh(c).eigenvectors[:, -k:] for c in covariances)
+        expected = np.mean(np.cos(sl.subspace_angles(u_f, u_b)) ** 2)
+        found = subspace_overlap(target, background, k)
+        assert 0.0 <= found <= 1.0
+        assert found == pytest.approx(expected, abs=1e-9)
+        # As the paper writes it: the share of the power of U_f that P = U_b U_bᵀ leaves.
+        share = np.linalg.norm(u_b @ u_b.T @ u_f) ** 2 / np.linalg.norm(u_f) ** 2
+        assert found == pytest.approx(share, abs=1e-9)
+        assert subspace_overlap(background, target, k) == pytest.approx(found, abs=1e-9)
+
+    def test_orthogonal_and_equal(self):
+        first, second = (
+            Moments.from_covariance(np.diag(d), 100) for d in ([9.0, 8, 2, 1], [1.0, 2, 8, 9])
+        )
+        assert subspace_overlap(first, second, 2) == pytest.approx(0.0, abs=1e-12)
+        assert subspace_overlap(first, second, 3) == pytest.approx(2 / 3)
+        assert subspace_overlap(first, second, 4) == pytest.approx(1.0)
+        for k in (1, 2, 3):
+            assert subspace_overlap(first, first, k) == pytest.approx(1.0)
+
+    def test_of_data(self, rng):
+        X, B = rng.normal(size=(300, 8)) * np.arange(1, 9), rng.normal(size=(200, 8))
+        u_f, u_b = (PCA(3).fit(rows).components_.T for rows in (X, B))
+        expected = np.mean(np.cos(sl.subspace_angles(u_f, u_b)) ** 2)
+        assert subspace_overlap(Moments.of(X), Moments.of(B), 3) == pytest.approx(expected)
+
+    def test_more_dimensions_than_there_are(self, rng):
+        thin = Moments.of(rng.normal(size=(50, 2)) @ rng.normal(size=(2, 6)), form="scatter")
+        whole = Moments.of(rng.normal(size=(50, 6)))
+        for pair in ((thin, whole), (whole, thin)):
+            with pytest.raises(ValueError, match="must be at most 2"):
+                subspace_overlap(*pair, 3)
+        with pytest.raises(ValueError, match="between 1 and 6"):
+            subspace_overlap(whole, whole, 7)

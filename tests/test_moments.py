@@ -311,6 +311,27 @@ class TestFiles:
             with pytest.raises(ValueError, match="not a whole file of moments"):
                 Moments.load(tmp_path / "bad.npz")
 
+    def test_a_flipped_byte_does_no_worse_than_an_error(self, rng, tmp_path):
+        """Some bytes of an archive say nothing; the numbers are under a checksum."""
+        path = tmp_path / "m.npz"
+        moments = Moments.of(rng.normal(size=(20, 3)), form="scatter")
+        moments.save(path)
+        whole = path.read_bytes()
+        refused = 0
+        for place in range(0, len(whole), 4):
+            damaged = bytearray(whole)
+            damaged[place] ^= int(rng.integers(1, 256))
+            path.write_bytes(damaged)
+            try:
+                found = Moments.load(path)
+            except ValueError as error:
+                refused += 1
+                assert "not a whole file of moments" in str(error)
+            else:
+                np.testing.assert_array_equal(found.scatter(), moments.scatter())
+                np.testing.assert_array_equal(found.mean, moments.mean)
+        assert refused > len(whole) // 8
+
     def test_a_failed_save_leaves_the_old_file(self, rng, tmp_path, monkeypatch):
         path = tmp_path / "m.npz"
         moments = Moments.of(rng.normal(size=(50, 20)))

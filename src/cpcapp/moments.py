@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -466,7 +467,17 @@ class Moments:
                 self._check_loaded()
         except FileNotFoundError:
             raise
-        except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, OSError) as error:
+        # NumPy and zipfile answer damaged bytes with all of these.
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            EOFError,
+            RuntimeError,
+            OSError,
+            zipfile.BadZipFile,
+            zlib.error,
+        ) as error:
             raise ValueError(f"{path} is not a whole file of moments: {error}") from error
         return self
 

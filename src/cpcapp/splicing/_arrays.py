@@ -19,4 +19,5 @@ def as_unit_float(pixels: NDArray[Any]) -> NDArray[np.float32]:
     """
     if pixels.dtype not in (np.uint8, np.uint16):
         raise ValueError(f"pixels have dtype {pixels.dtype}; it must be uint8 or uint16")
-    return pixels.astype(np.float32) / np.float32(np.iinfo(pixels.dtype).max)
+    most = np.float32(np.iinfo(pixels.dtype).max)
+    return np.asarray(np.divide(pixels, most, dtype=np.float32))

@@ -78,7 +78,8 @@ class FilterBank:
             output -= centre
             power[rows] = np.einsum("ij,ij->i", output, output).reshape(-1, grid.shape[1])
         # Where all patches are the same, nothing but rounding is left.
-        rounding = np.finfo(np.float32).eps * np.abs(planes).max() * np.abs(filters).sum(axis=0)
+        largest = max(planes.max(), -planes.min())
+        rounding = np.finfo(np.float32).eps * largest * np.abs(filters).sum(axis=0)
         power[power <= rounding @ rounding] = 0.0
         if options.energy:
             variance = grid.variance(planes) + _LEAST_VARIANCE

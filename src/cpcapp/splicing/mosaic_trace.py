@@ -24,6 +24,8 @@ _ROUNDING = 0.3
 _PRIOR = 10.0
 _DARK, _BRIGHT = 3.0, 252.0
 
+_ROWS_TOGETHER = 128
+_PLACES = ((0, 0), (0, 1), (1, 0), (1, 1))
 _NEIGHBOURS = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]], dtype=np.float32) / 4.0
 
 
@@ -43,22 +45,37 @@ def lattice_statistics(image: FloatMap) -> NDArray[np.float32]:
         the mean of the four is 0.
     """
     height, width = (n // 2 * 2 for n in image.shape[:2])
-    levels = image[:height, :width] * np.float32(255.0)
-    deviation = levels - cv2.filter2D(levels, -1, _NEIGHBOURS, borderType=cv2.BORDER_REFLECT_101)
-    power = np.minimum(deviation**2, np.float32(_MOST_POWER))
-    # Clipped colours carry no trace, nor do pixels on an edge.
-    told = (levels > _DARK) & (levels < _BRIGHT) & (deviation**2 < 4.0 * _MOST_POWER)
-    told = told.all(axis=2).astype(np.float32)
-    places = [(row, col) for row in (0, 1) for col in (0, 1)]
-    out = np.empty((3, 4, height // 2, width // 2), dtype=np.float32)
-    for number, (row, col) in enumerate(places):
-        seen = told[row::2, col::2]
-        count = _sum(seen) + np.float32(_PRIOR)
+    image = image[:height, :width]
+    seen = np.empty((4, height // 2, width // 2), dtype=np.float32)
+    out = np.empty((3, *seen.shape), dtype=np.float32)
+    # In strips: of a large photo every whole copy costs as much as the sums.
+    for top in range(0, height, _ROWS_TOGETHER):
+        told, power = _deviations(image, top)
+        half = slice(top // 2, top // 2 + len(told) // 2)
+        for number, (row, col) in enumerate(_PLACES):
+            seen[number, half] = told[row::2, col::2]
+            by_colour = power[row::2, col::2].transpose(2, 0, 1)
+            np.multiply(by_colour, seen[number, half], out=out[:, number, half])
+    for number in range(4):
+        count = _sum(seen[number]) + np.float32(_PRIOR)
         for colour in range(3):
-            total = _sum(power[row::2, col::2, colour] * seen)
+            total = _sum(out[colour, number])
             out[colour, number] = np.log(total / count + np.float32(_ROUNDING))
     out -= out.mean(axis=1, keepdims=True)
     return out.reshape(12, height // 2, width // 2)
+
+
+def _deviations(image: FloatMap, top: int) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+    """Return for a strip which pixels tell something, and their squared deviations."""
+    above = min(top, 2)
+    levels = image[top - above : top + _ROWS_TOGETHER + 2] * np.float32(255.0)
+    around = cv2.filter2D(levels, -1, _NEIGHBOURS, borderType=cv2.BORDER_REFLECT_101)
+    inside = slice(above, above + _ROWS_TOGETHER if top + _ROWS_TOGETHER < len(image) else None)
+    levels = levels[inside]
+    power = np.square(levels - around[inside])
+    # Clipped colours carry no trace, nor do pixels on an edge.
+    told = (levels > _DARK) & (levels < _BRIGHT) & (power < 4.0 * _MOST_POWER)
+    return told.all(axis=2), np.minimum(power, np.float32(_MOST_POWER))
 
 
 def lattice_contrast(image: FloatMap) -> FloatMap:
@@ -90,22 +107,22 @@ def lattice_contrast(image: FloatMap) -> FloatMap:
     if min(height, width) < 2:
         return np.zeros((height, width), dtype=np.float32)
     statistics = lattice_statistics(image)
-    largest = np.zeros(statistics.shape[1:], dtype=np.float32)
+    rows, cols = statistics.shape[1:]
     slant = round(_DISTANCE / 2**0.5)
-    for down, right in ((0, _DISTANCE), (_DISTANCE, 0), (slant, slant), (slant, -slant)):
-        total = np.zeros_like(largest)
-        for values in statistics:
-            total += (_moved(values, down, right) - _moved(values, -down, -right)) ** 2
-        np.maximum(largest, total, out=largest)
+    steps = ((0, _DISTANCE), (_DISTANCE, 0), (slant, slant), (slant, -slant))
+    totals = np.zeros((len(steps), rows, cols), dtype=np.float32)
+    for values in statistics:
+        # What lies beyond the border repeats the border.
+        wide = np.pad(values, _DISTANCE, mode="edge")
+        for total, (down, right) in zip(totals, steps, strict=True):
+            ahead, behind = (
+                wide[_DISTANCE + y : _DISTANCE + y + rows, _DISTANCE + x : _DISTANCE + x + cols]
+                for y, x in ((down, right), (-down, -right))
+            )
+            total += (ahead - behind) ** 2
+    largest = totals.max(axis=0)
     return np.asarray(cv2.resize(largest, (width, height), interpolation=cv2.INTER_LINEAR))
 
 
 def _sum(values: FloatMap) -> FloatMap:
     return np.asarray(cv2.boxFilter(values, -1, (_WINDOW, _WINDOW), normalize=False))
-
-
-def _moved(values: FloatMap, down: int, right: int) -> FloatMap:
-    """Shift a map; what comes in over the border repeats the border."""
-    rows = np.clip(np.arange(values.shape[0]) + down, 0, values.shape[0] - 1)
-    cols = np.clip(np.arange(values.shape[1]) + right, 0, values.shape[1] - 1)
-    return values[rows][:, cols]

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import gzip
+from dataclasses import fields, replace
+from importlib.resources import files
+
 import numpy as np
 import pytest
 
-from cpcapp.splicing.edges import EdgeDetector, ForestError, detect_edges, thin_edges
+from cpcapp.splicing.edges import EdgeDetector, ForestError, detect_edges, detector, thin_edges
+from cpcapp.splicing.edges.features import EdgeOptions
+from cpcapp.splicing.edges.forest import Forest
 
 
 @pytest.fixture
@@ -95,3 +101,50 @@ def test_a_forest_of_ones_own(tmp_path):
     (tmp_path / "bad.yml").write_text("%YAML:1.0\n---\nhello: 1\n")
     with pytest.raises(ForestError, match=r"bad\.yml is not a forest of edges"):
         EdgeDetector(tmp_path / "bad.yml")
+
+
+def cluttered(shape):
+    """Something everywhere, so that no tile is without edges."""
+    rng = np.random.default_rng(shape[0])
+    blocks = rng.integers(0, 200, (shape[0] // 9 + 1, shape[1] // 7 + 1, 3), dtype=np.uint8)
+    pixels = blocks.repeat(9, axis=0).repeat(7, axis=1)[: shape[0], : shape[1]]
+    return pixels + rng.integers(0, 40, pixels.shape, dtype=np.uint8)
+
+
+@pytest.mark.parametrize("shape", [(400, 300), (301, 455), (33, 700), (700, 33), (161, 163)])
+@pytest.mark.parametrize("tile", [40, 130])
+def test_large_photos_go_in_tiles_and_nobody_can_tell(shape, tile, monkeypatch):
+    image = cluttered(shape)
+    expected = detect_edges(image)
+    assert expected.max() > 0.2
+    monkeypatch.setattr(detector, "_TILE", tile)
+    np.testing.assert_allclose(detect_edges(image), expected, atol=1e-5)
+
+
+def test_the_forest_of_the_package_is_what_the_tiles_are_made_for():
+    with gzip.open(files("cpcapp.splicing.edges") / "forest.yml.gz", "rt") as file:
+        head = [next(file) for _ in range(20)]
+    for option in fields(EdgeOptions):
+        assert f"   {option.name}: {getattr(EdgeOptions(), option.name)}\n" in head
+
+
+@pytest.mark.parametrize("trees", [1, 2, 4])
+def test_tiles_suit_the_forest(trees, tmp_path, monkeypatch):
+    """Which trees see a patch depends on its place, and differently for each forest."""
+    stump = Forest(
+        replace(EdgeOptions(), numberOfTrees=8, numberOfTreesToEvaluate=trees),
+        # The root asks for a value of the first channel; both leaves have some edge pixels.
+        childs=np.tile(np.array([2, 0, 0], np.int32), (8, 1)),
+        featureIds=np.tile(np.array([120, 0, 0], np.int32), (8, 1)),
+        thresholds=np.tile(np.array([0.4, 0, 0], np.float32), (8, 1))
+        + np.linspace(0, 0.2, 8, dtype=np.float32)[:, None],
+        edgeBoundaries=np.arange(25, dtype=np.int32) * 3,
+        edgeBins=np.random.default_rng(0).integers(0, 256, 72).astype(np.int32),
+    )
+    stump.save(tmp_path / "stump.yml")
+    own = EdgeDetector(tmp_path / "stump.yml")
+    image = cluttered((260, 300))
+    expected = own.detect(image)
+    assert np.unique(expected).size > 5
+    monkeypatch.setattr(detector, "_TILE", 40)
+    np.testing.assert_allclose(own.detect(image), expected, atol=1e-5)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.resources import as_file, files
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp.splicing.edges.features import EdgeOptions
 from cpcapp.splicing.edges.forest import Forest
 
 # Strength at which thinned edges agree best with people: on the validation photos of BSDS500, by a
 # forest trained without them.
-BEST_THRESHOLD = 0.1
+BEST_THRESHOLD = 0.085
 
 # Each pixel must lie in as many patches as any other, also at the border of the photo.
 _MARGIN = 16
+# OpenCV holds over 100 bytes for each pixel: a large photo goes through it in tiles of this side.
+_TILE = 1400
 
 
 class EdgeDetector:
@@ -34,11 +38,13 @@ class EdgeDetector:
 
     def __init__(self, forest: str | os.PathLike[str] | None = None) -> None:
         if forest is None:
+            options = EdgeOptions()
             with as_file(files("cpcapp.splicing.edges") / "forest.yml.gz") as path:
                 self._engine = cv2.ximgproc.createStructuredEdgeDetection(str(path))
         else:
-            Forest.load(forest)
+            options = Forest.load(forest).options
             self._engine = cv2.ximgproc.createStructuredEdgeDetection(os.fspath(forest))
+        self._period, self._reach = _geometry(options)
 
     def detect(self, image: Any, *, scales: Sequence[float] = (1.0,)) -> NDArray[np.float32]:
         """Return the strength of the edge at each pixel.
@@ -95,14 +101,65 @@ class EdgeDetector:
             rgb = cv2.resize(
                 rgb, size, interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
             )
-        h, w = rgb.shape[:2]
-        padded = cv2.copyMakeBorder(
-            rgb, _MARGIN, _MARGIN + h % 2, _MARGIN, _MARGIN + w % 2, cv2.BORDER_REFLECT
-        )
-        edges = self._engine.detectEdges(padded)[_MARGIN : _MARGIN + h, _MARGIN : _MARGIN + w]
-        if (h, w) != (height, width):
+        edges = self._run(rgb)
+        if edges.shape != (height, width):
             edges = cv2.resize(edges, (width, height), interpolation=cv2.INTER_LINEAR)
         return np.asarray(edges)
+
+    def _run(self, rgb: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return what the engine finds, in tiles that overlap so far that nobody can tell."""
+        step = self._period * max(1, round(_TILE / self._period))
+        found = np.empty(rgb.shape[:2], dtype=np.float32)
+        for rows in _tiles(rgb.shape[0], step, self._reach):
+            for cols in _tiles(rgb.shape[1], step, self._reach):
+                padded = cv2.copyMakeBorder(
+                    rgb[rows.seen, cols.seen], *rows.border, *cols.border, cv2.BORDER_REFLECT
+                )
+                tile = self._engine.detectEdges(padded)
+                found[rows.kept, cols.kept] = tile[rows.of_tile, cols.of_tile]
+        return found
+
+
+def _geometry(options: EdgeOptions) -> tuple[int, int]:
+    """Return the pixels after which the engine repeats itself, and how far it sees.
+
+    Which trees look at a patch depends on its place; the reach is a multiple of the period.
+    """
+    period = math.lcm(
+        2 * options.stride * options.numberOfTreesToEvaluate, 2 * options.shrinkNumber
+    )
+    # Half of a patch of labels, half of one of features, the smoothing of features, and that of
+    # gradients, which are also taken at half the size.
+    smoothing = max(options.regFeatureSmoothingRadius, options.ssFeatureSmoothingRadius)
+    gradients = options.gradientNormalizationRadius + options.gradientSmoothingRadius + 2
+    reach = (options.patchInnerSize + options.patchSize) // 2 + smoothing + 2 * gradients
+    return period, period * math.ceil(reach / period)
+
+
+class _Tile(NamedTuple):
+    """One side of a tile: the pixels of the photo that it sees and keeps, and its own."""
+
+    seen: slice
+    border: tuple[int, int]
+    kept: slice
+    of_tile: slice
+
+
+def _tiles(n: int, step: int, reach: int) -> Iterator[_Tile]:
+    """Yield the tiles along a side of a photo.
+
+    The photo has a border on both sides, and then an even length; tiles begin at multiples of
+    ``step``, counted from the outside, and are ``2 * reach`` longer than that.
+    """
+    length = n + n % 2 + 2 * _MARGIN
+    for start in range(0, max(length - 2 * reach, 1), step):
+        stop = min(start + step + 2 * reach, length)
+        first = start + reach if start else _MARGIN
+        last = stop - reach if stop < length else _MARGIN + n
+        seen = slice(max(start - _MARGIN, 0), min(stop - _MARGIN, n))
+        border = (max(_MARGIN - start, 0), max(stop - _MARGIN - n, 0))
+        kept = slice(first - _MARGIN, last - _MARGIN)
+        yield _Tile(seen, border, kept, slice(first - start, last - start))
 
 
 def _fade(shape: tuple[int, ...], border: int) -> NDArray[np.float32]:
@@ -168,7 +225,7 @@ def as_rgb_float(image: Any) -> NDArray[np.float32]:
     elif pixels.dtype.kind == "f":
         if not np.isfinite(pixels).all() or pixels.min() < 0.0 or pixels.max() > 1.0:
             raise ValueError("an image of floats must lie in [0, 1] without NaN")
-        pixels = pixels.astype(np.float32)
+        pixels = pixels.astype(np.float32, copy=False)
     else:
         raise ValueError(f"image has dtype {pixels.dtype}; it must be uint8, uint16, bool or float")
     colours = pixels[:, :, :1] if pixels.shape[2] < 3 else pixels[:, :, :3]

@@ -1,0 +1,345 @@
+"""Maps of the localizer, pixel by pixel against the paper's steps written as plain loops."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from scipy.ndimage import gaussian_filter
+
+from cpcapp.splicing import (
+    BankOptions,
+    FilterBank,
+    ImageError,
+    Localization,
+    Preset,
+    SpliceLocalizer,
+    patches,
+    read_image,
+)
+from cpcapp.splicing.channels import planes_of
+from cpcapp.splicing.edges import detect_edges
+
+PLAIN = BankOptions(size=6, stride=2, n_filters=5)
+# Every way in which a bank can differ from the paper's.
+VARIATIONS = {
+    "as in the paper": PLAIN,
+    "stride that does not divide": replace(PLAIN, stride=5),
+    "every pixel": replace(PLAIN, size=4, stride=1),
+    "patches side by side": replace(PLAIN, stride=6),
+    "excess": replace(PLAIN, weights="excess"),
+    "some energy": replace(PLAIN, energy=0.5),
+    "all energy": replace(PLAIN, energy=1.0, stride=4),
+    "gaussian": replace(PLAIN, window="gaussian"),
+    "gaussian, odd": replace(PLAIN, size=7, window="gaussian", stride=3),
+    "share": replace(PLAIN, share=0.3),
+    "laplacian": replace(PLAIN, channels="laplacian"),
+    "error level": replace(PLAIN, channels="error-level"),
+    "everything": BankOptions(
+        "error-level", 8, 3, 7, weights="excess", energy=0.25, window="gaussian", share=0.6
+    ),
+}
+
+
+def bank_of(options, seed=0):
+    """Filters that nobody trained; some of the eigenvalues are below 1."""
+    rng = np.random.default_rng(seed)
+    filters = rng.standard_normal((options.n_features, options.n_filters))
+    eigenvalues = np.sort(rng.uniform(0.5, 6.0, options.n_filters))[::-1]
+    return FilterBank(options, filters.astype(np.float32), eigenvalues)
+
+
+def localizer_of(*options, **more):
+    preset = Preset("mine", tuple(options), **more)
+    return SpliceLocalizer(preset, [bank_of(o, i) for i, o in enumerate(options)], 0.5)
+
+
+def scene(height, width, seed=0):
+    """A noisy picture with things in it, so that there are edges."""
+    rng = np.random.default_rng(seed)
+    pixels = rng.integers(0, 40, (height, width, 3)) + rng.integers(0, 120, 3)
+    for _ in range(4):
+        top, left = rng.integers(0, height), rng.integers(0, width)
+        pixels[top : top + height // 2, left : left + width // 2] += rng.integers(0, 90, 3)
+    return pixels.clip(0, 255).astype(np.uint8)
+
+
+def unit(pixels):
+    return pixels.astype(np.float32) / np.float32(255)
+
+
+# -- the reference -------------------------------------------------------------------------
+
+
+def corners(length, size, stride):
+    found = list(range(0, length - size + 1, stride))
+    return found if found[-1] == length - size else [*found, length - size]
+
+
+def slow_map(bank, image):
+    """Algorithm 2 of the paper and the average over overlaps, one patch at a time."""
+    options, size = bank.options, bank.options.size
+    planes = planes_of(image, options.channels).astype(np.float64)
+    height, width = image.shape[:2]
+    places = [
+        (top, left)
+        for top in corners(height, size, options.stride)
+        for left in corners(width, size, options.stride)
+    ]
+    columns = []
+    for top, left in places:
+        z = [
+            planes[channel, top + row, left + col]
+            for channel in range(3)
+            for row in range(size)
+            for col in range(size)
+        ]
+        columns.append(np.array(z))
+    mean = sum(columns) / len(columns)
+    v = []
+    for z in columns:
+        y = [float(f @ (z - mean)) for f in bank.filters.T.astype(np.float64)]
+        if options.weights == "none":
+            power = sum(value**2 for value in y)
+        else:
+            power = sum(
+                max(0.0, 1.0 - 1.0 / eigenvalue) * value**2
+                for value, eigenvalue in zip(y, bank.eigenvalues, strict=True)
+            )
+        if options.energy:
+            variance = sum((value - z.mean()) ** 2 for value in z) / len(z)
+            power /= (variance + 1e-6) ** options.energy
+        v.append(power)
+    w = [value / max(v) for value in v]
+    total, weight = np.zeros((height, width)), np.zeros((height, width))
+    for (top, left), value in zip(places, w, strict=True):
+        for row in range(size):
+            for col in range(size):
+                seen = 1.0
+                if options.window == "gaussian":
+                    off = (row - (size - 1) / 2) ** 2 + (col - (size - 1) / 2) ** 2
+                    seen = math.exp(-off / (2 * (size / 5) ** 2))
+                total[top + row, left + col] += seen * value
+                weight[top + row, left + col] += seen
+    return total / weight
+
+
+def slow_boundary(localizer, image, edges):
+    found = edges.astype(np.float64)
+    for bank in localizer.banks:
+        found = found * slow_map(bank, image) ** bank.options.share
+    if localizer.preset.smoothing:
+        found = gaussian_filter(found, localizer.preset.smoothing, mode="mirror", truncate=4.0)
+        found = found / found.max()
+    return found
+
+
+@pytest.mark.parametrize("size", [(23, 31), (9, 40), (9, 8)])
+@pytest.mark.parametrize("options", VARIATIONS.values(), ids=VARIATIONS)
+def test_boundary_is_that_of_the_paper(options, size, rng):
+    localizer = localizer_of(options)
+    image, edges = unit(scene(*size)), rng.random(size, dtype=np.float32)
+    expected = slow_boundary(localizer, image, edges)
+    assert expected.max() > 0.3  # there is something to compare
+    found = localizer.boundary(image, edges)
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.8, 2.0])
+def test_boundary_of_two_banks_smoothed(smoothing, rng):
+    options = replace(PLAIN, share=0.7), VARIATIONS["everything"]
+    localizer = localizer_of(*options, smoothing=smoothing)
+    image, edges = unit(scene(27, 21)), rng.random((27, 21), dtype=np.float32)
+    found = localizer.boundary(image, edges)
+    np.testing.assert_allclose(found, slow_boundary(localizer, image, edges), atol=5e-5)
+
+
+def test_localize_multiplies_with_the_edges_of_the_photo():
+    localizer, photo = localizer_of(PLAIN), scene(45, 37)
+    found = localizer.localize(photo)
+    np.testing.assert_array_equal(found.edges, detect_edges(photo))
+    assert found.edges.max() > 0.2
+    expected = slow_boundary(localizer, unit(photo), found.edges)
+    np.testing.assert_allclose(found.boundary, expected, atol=2e-5)
+    assert not found.boundary[found.edges == 0.0].any()
+
+
+@pytest.mark.parametrize("together", [1, 10, 10**6])
+def test_how_many_patches_are_cut_together_does_not_matter(together, monkeypatch):
+    localizer, photo = localizer_of(PLAIN, VARIATIONS["everything"]), scene(45, 37)
+    expected = localizer.localize(photo).boundary
+    monkeypatch.setattr(patches, "_PATCHES_TOGETHER", together)
+    np.testing.assert_allclose(localizer.localize(photo).boundary, expected, atol=1e-5)
+
+
+# -- photos of all kinds -------------------------------------------------------------------
+
+
+def check(found, shape):
+    assert isinstance(found, Localization)
+    for values in (found.boundary, found.edges):
+        assert values.shape == shape
+        assert values.dtype == np.float32
+        assert np.isfinite(values).all()
+        assert 0.0 <= values.min() <= values.max() <= 1.0
+    assert found.seconds > 0.0
+
+
+LOCALIZERS = {
+    "plain": localizer_of(PLAIN),
+    "smooth": localizer_of(PLAIN, VARIATIONS["everything"], smoothing=2.0),
+    "sides": localizer_of(PLAIN, sides=True),
+}
+
+
+@pytest.fixture(params=LOCALIZERS)
+def localizer(request):
+    return LOCALIZERS[request.param]
+
+
+@settings(max_examples=40)
+@given(
+    height=st.integers(1, 40),
+    width=st.integers(1, 40),
+    dtype=st.sampled_from([np.uint8, np.uint16]),
+    depth=st.sampled_from([None, 1, 2, 3, 4]),
+    kind=st.sampled_from(["noise", "flat", "two levels"]),
+    name=st.sampled_from(sorted(LOCALIZERS)),
+)
+def test_any_photo_gives_a_map_of_its_size(height, width, dtype, depth, kind, name):
+    rng = np.random.default_rng(height + 100 * width)
+    most = {"noise": np.iinfo(dtype).max, "flat": 0, "two levels": 1}[kind]
+    shape = (height, width) if depth is None else (height, width, depth)
+    photo = rng.integers(0, most, shape, dtype=dtype, endpoint=True)
+    check(LOCALIZERS[name].localize(photo), (height, width))
+
+
+@pytest.mark.parametrize("colour", [(0, 0, 0), (255, 255, 255), (137, 137, 137), (200, 30, 77)])
+def test_a_flat_photo_has_no_seam(localizer, colour):
+    photo = np.full((50, 40, 3), colour, dtype=np.uint8)
+    found = localizer.localize(photo)
+    check(found, (50, 40))
+    assert not found.boundary.any()
+
+
+@pytest.mark.parametrize("repeats", [1, 4])
+@pytest.mark.parametrize("energy", [0.0, 1.0])
+def test_where_all_patches_are_the_same_none_stands_out(repeats, energy):
+    tile = scene(8, 8)
+    localizer = localizer_of(replace(PLAIN, size=8, stride=8, energy=energy))
+    photo = np.tile(tile, (repeats, repeats, 1))
+    everywhere = np.ones(photo.shape[:2], dtype=np.float32)
+    assert not localizer.boundary(unit(photo), everywhere).any()
+    photo[:8, :8] = np.minimum(photo[:8, :8], 254) + np.uint8(1)
+    found = localizer.boundary(unit(photo), everywhere)
+    if repeats > 1:
+        np.testing.assert_allclose(found[:8, :8], 1.0, rtol=1e-6)
+        assert found[8:].max() < 0.1
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 90), (90, 1), (5, 5), (5, 90), (7, 90)])
+def test_smaller_than_a_patch(shape):
+    localizer = LOCALIZERS["smooth"]  # of patches of 6 and of 8 pixels
+    found = localizer.localize(scene(*shape))
+    check(found, shape)
+    assert not found.boundary.any()
+    assert found.notes[-1] == "smaller than a patch of 8 pixels: no seam is seen"
+    assert localizer.localize(scene(8, 90)).notes == ()
+
+
+@pytest.mark.parametrize("shape", [(8, 4000), (4000, 8)])
+def test_long_and_thin(localizer, shape):
+    found = localizer.localize(scene(*shape))
+    check(found, shape)
+    assert found.boundary.any()
+
+
+def test_longer_than_jpeg_can_hold():
+    photo = scene(8, 65_600)
+    check(LOCALIZERS["smooth"].localize(photo), (8, 65_600))
+
+
+def test_sixteen_bits_are_eight_bits_with_more_digits(localizer):
+    photo = scene(45, 37)
+    expected = localizer.localize(photo).boundary
+    finer = localizer.localize(photo.astype(np.uint16) * 257).boundary
+    np.testing.assert_array_equal(finer, expected)
+
+
+def test_a_grey_photo_is_one_of_three_equal_channels(localizer):
+    grey = scene(45, 37)[..., 0]
+    found = localizer.localize(grey)
+    check(found, (45, 37))
+    assert found.notes == ("grey",)
+    same = localizer.localize(np.repeat(grey[..., None], 3, axis=2))
+    np.testing.assert_array_equal(found.boundary, same.boundary)
+
+
+def test_files_pil_images_and_arrays_are_the_same(localizer, tmp_path):
+    photo = scene(45, 37)
+    rgba = np.dstack([photo, np.full((45, 37), 90, dtype=np.uint8)])
+    Image.fromarray(rgba).save(tmp_path / "photo.png")
+    expected = localizer.localize(photo)
+    for source in (
+        tmp_path / "photo.png",
+        str(tmp_path / "photo.png"),
+        (tmp_path / "photo.png").read_bytes(),
+        Image.fromarray(photo),
+        rgba,
+        read_image(photo),
+    ):
+        found = localizer.localize(source)
+        np.testing.assert_array_equal(found.boundary, expected.boundary)
+        np.testing.assert_array_equal(found.edges, expected.edges)
+    assert any("transparency" in note for note in localizer.localize(rgba).notes)
+
+
+def test_the_photo_is_left_alone(localizer):
+    photo = scene(45, 37)
+    before = photo.copy()
+    localizer.localize(photo)
+    np.testing.assert_array_equal(photo, before)
+
+
+def test_files_that_are_no_photo(localizer, tmp_path):
+    (tmp_path / "text.jpg").write_text("hello")
+    for source in (tmp_path / "text.jpg", tmp_path / "none.jpg", b"", np.zeros((3, 4, 7))):
+        with pytest.raises(ImageError):
+            localizer.localize(source)
+
+
+# -- putting one together ------------------------------------------------------------------
+
+
+def test_what_a_localizer_says_of_itself():
+    localizer = localizer_of(PLAIN, PLAIN)
+    assert repr(localizer) == "SpliceLocalizer(preset='mine', banks=2)"
+    assert (localizer.name, localizer.version, localizer.threshold_) == ("mine", "unknown", 0.5)
+    known = SpliceLocalizer(localizer.preset, localizer.banks, 0.5, {"cpcapp": "1.2"})
+    assert known.version == "1.2"
+
+
+def test_parts_that_do_not_fit():
+    bank = bank_of(PLAIN)
+    with pytest.raises(ValueError, match=r"filters of shape \(108, 4\) with \(5,\) eigenvalues"):
+        FilterBank(PLAIN, bank.filters[:, :4], bank.eigenvalues)
+    with pytest.raises(ValueError, match=r"which want \(108, 5\)"):
+        FilterBank(PLAIN, bank.filters, bank.eigenvalues[:4])
+    for bad in (np.nan, np.inf):
+        filters = bank.filters.copy()
+        filters[3, 2] = bad
+        with pytest.raises(ValueError, match="must be finite"):
+            FilterBank(PLAIN, filters, bank.eigenvalues)
+    preset = Preset("mine", (PLAIN,))
+    with pytest.raises(ValueError, match="banks do not belong to the preset"):
+        SpliceLocalizer(preset, [bank, bank], 0.5)
+    with pytest.raises(ValueError, match="banks do not belong to the preset"):
+        SpliceLocalizer(preset, [bank_of(replace(PLAIN, energy=1.0))], 0.5)
+    for threshold in (-0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match=r"threshold=.* must be in"):
+            SpliceLocalizer(preset, [bank], threshold)

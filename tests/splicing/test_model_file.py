@@ -1,0 +1,301 @@
+"""Model files: what is written comes back, and what others wrote is refused in one line."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+from safetensors.numpy import save
+
+from cpcapp import __version__
+from cpcapp.splicing import (
+    BankOptions,
+    FilterBank,
+    ModelError,
+    PatchRules,
+    Preset,
+    SpliceLocalizer,
+    load_model,
+)
+
+OPTIONS = (
+    BankOptions(size=4, stride=2, n_filters=3),
+    BankOptions("error-level", 5, 3, 4, "unit", "excess", 0.25, "gaussian", 0.6),
+)
+
+
+@pytest.fixture
+def localizer(rng):
+    banks = [
+        FilterBank(
+            options,
+            rng.standard_normal((options.n_features, options.n_filters)).astype(np.float32),
+            np.sort(rng.random(options.n_filters))[::-1] / 3,
+        )
+        for options in OPTIONS
+    ]
+    preset = Preset("mine", OPTIONS, smoothing=1.5, rules=PatchRules(least_edges=0.1, per_photo=7))
+    facts = {"cpcapp": __version__, "data": ["Fotos für später"], "problems": []}
+    return SpliceLocalizer(preset, banks, 0.37, facts)
+
+
+@pytest.fixture
+def path(localizer, tmp_path):
+    localizer.save(tmp_path / "model.safetensors")
+    return tmp_path / "model.safetensors"
+
+
+def assert_same(found, expected):
+    assert (found.preset, found.threshold_) == (expected.preset, expected.threshold_)
+    assert found.facts == expected.facts
+    for mine, other in zip(found.banks, expected.banks, strict=True):
+        np.testing.assert_array_equal(mine.filters, other.filters)
+        np.testing.assert_array_equal(mine.eigenvalues, other.eigenvalues)
+        assert mine.filters.dtype == np.float32
+        assert mine.eigenvalues.dtype == np.float64
+
+
+def assert_refused(path, message="is no model"):
+    """A model error of one line that names the file."""
+    with pytest.raises(ModelError, match=message) as caught:
+        load_model(path)
+    text = str(caught.value)
+    assert len(text.splitlines()) == 1
+    assert text.startswith(f"{path} is no model that can be used: ")
+    assert len(text) > len(f"{path} is no model that can be used: ") + 5
+
+
+def parts(path):
+    """Take a file apart with what comes with Python only: safetensors is that simple."""
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    return json.loads(data[8 : 8 + length]), data[8 + length :]
+
+
+def header_of(path):
+    return json.loads(parts(path)[0]["__metadata__"]["cpcapp"])
+
+
+def with_header(path, text):
+    """Change the header of a file, and nothing else."""
+    outer, rest = parts(path)
+    outer["__metadata__"]["cpcapp"] = text
+    whole = json.dumps(outer).encode()
+    path.write_bytes(struct.pack("<Q", len(whole)) + whole + rest)
+
+
+def test_what_is_saved_comes_back(localizer, path):
+    assert_same(load_model(path), localizer)
+    assert_same(load_model(str(path)), localizer)
+
+
+def test_it_finds_the_same_after_a_round_trip(localizer, path, rng):
+    photo = rng.integers(0, 256, (30, 40, 3), dtype=np.uint8)
+    expected = localizer.localize(photo).boundary
+    np.testing.assert_array_equal(load_model(path).localize(photo).boundary, expected)
+
+
+def test_the_same_model_is_the_same_file(localizer, path):
+    first = path.read_bytes()
+    load_model(path).save(path)
+    assert path.read_bytes() == first
+
+
+def test_the_header_can_be_read_without_this_package(localizer, path):
+    outer, rest = parts(path)
+    header = json.loads(outer["__metadata__"]["cpcapp"])
+    assert header["format"] == "cpcapp-splice-localizer"
+    assert header["format_version"] == 1
+    assert header["preset"]["banks"][1]["channels"] == "error-level"
+    assert header["training"]["data"] == ["Fotos für später"]
+    assert header["threshold"] == 0.37
+    first, last = outer["filters.0"]["data_offsets"]
+    filters = np.frombuffer(rest[first:last], "<f4").reshape(outer["filters.0"]["shape"])
+    np.testing.assert_array_equal(filters, localizer.banks[0].filters)
+    assert header["eigenvalues"][0] == localizer.banks[0].eigenvalues.tolist()
+
+
+def test_a_file_is_written_whole_or_not_at_all(localizer, path, monkeypatch):
+    before = path.read_bytes()
+    localizer.facts["never"] = object()  # JSON does not know it
+    with pytest.raises(TypeError):
+        localizer.save(path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+# -- files that are no model ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("twentieth", range(20))
+def test_cut_off(path, twentieth):
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) * twentieth // 20])
+    assert_refused(path)
+
+
+def test_one_byte_short_and_one_too_many(path):
+    data = path.read_bytes()
+    path.write_bytes(data[:-1])
+    assert_refused(path)
+    path.write_bytes(data + b"\0")
+    assert_refused(path)
+
+
+def test_damaged_bytes_never_do_worse_than_an_error(path, rng):
+    """A flipped byte may hit a filter, where nobody can tell; it never breaks the reader."""
+    data = path.read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    places = [*range(0, 8 + length, 3), *rng.integers(8 + length, len(data), 50)]
+    outcomes = {"refused": 0, "read": 0}
+    for place in places:
+        damaged = bytearray(data)
+        damaged[place] ^= int(rng.integers(1, 256))
+        path.write_bytes(damaged)
+        try:
+            found = load_model(path)
+        except ModelError as error:
+            outcomes["refused"] += 1
+            assert len(str(error).splitlines()) == 1
+        else:
+            outcomes["read"] += 1
+            assert all(np.isfinite(bank.filters).all() for bank in found.banks)
+    assert min(outcomes.values()) > 10
+
+
+def pickled(path):
+    path.write_bytes(pickle.dumps({"filters.0": np.zeros(3)}))
+
+
+def torch_like(path):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps([1, 2, 3]))
+
+
+def npz(path):
+    with path.open("wb") as file:
+        np.savez(file, filters=np.zeros(3))
+
+
+def huge_header(path):
+    path.write_bytes(struct.pack("<Q", 2**63) + b"{}")
+
+
+def deep_header(path):
+    text = b'{"__metadata__": {"cpcapp": ' + b"[" * 100_000 + b"}}"
+    path.write_bytes(struct.pack("<Q", len(text)) + text)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(bytes(7)),
+        lambda path: path.write_bytes(bytes(8)),
+        lambda path: path.write_bytes(bytes(1000)),
+        lambda path: path.write_bytes(b"\xff" * 1000),
+        lambda path: path.write_text("%YAML:1.0\n---\nhello: 1\n"),
+        lambda path: path.write_bytes(save({"weight": np.zeros((3, 4), dtype=np.float32)})),
+        lambda path: path.write_bytes(save({"weight": np.zeros(3)}, metadata={"format": "pt"})),
+        lambda path: path.write_bytes(save({"weight": np.zeros(3)}, metadata={"cpcapp": "[]"})),
+        lambda path: path.write_bytes(save({"weight": np.zeros(3)}, metadata={"cpcapp": "{"})),
+        pickled,
+        torch_like,
+        npz,
+        huge_header,
+        deep_header,
+    ],
+)
+def test_files_of_another_kind(tmp_path, write):
+    write(tmp_path / "model")
+    assert_refused(tmp_path / "model")
+
+
+def test_no_pickle_is_ever_opened(path, tmp_path, monkeypatch):
+    """A pickle can run anything: the reader must not even have it to hand."""
+
+    def explode(*arguments, **options):
+        raise AssertionError("a pickle was opened")
+
+    for name in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(pickle, name, explode)
+    load_model(path)
+    pickled(tmp_path / "other")
+    assert_refused(tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda h: h.update(format="other"), "no header of this package"),
+        (lambda h: h.update(format_version=2), "its format is version 2, this is cpcapp"),
+        (lambda h: h.update(format_version=None), "its format is version None"),
+        (lambda h: h.pop("preset"), "it has no 'preset'"),
+        (lambda h: h.pop("threshold"), "it has no 'threshold'"),
+        (lambda h: h.pop("eigenvalues"), "it has no 'eigenvalues'"),
+        (lambda h: h.update(threshold=1.5), "threshold=1.5 must be in"),
+        (lambda h: h.update(threshold="high"), "could not convert"),
+        (lambda h: h.update(threshold=float("nan")), "threshold=nan must be in"),
+        (lambda h: h.update(threshold=10**400), "too large"),
+        (lambda h: h.update(training=[]), "is not a JSON object"),
+        (lambda h: h.update(preset=3), "not subscriptable"),
+        (lambda h: h["preset"].update(banks=[]), "at least one set of filters"),
+        (lambda h: h["preset"]["banks"][0].update(size=10**9), "must be from 2 to 64"),
+        (lambda h: h["preset"]["banks"][0].update(size=8), r"which want \(192, 3\)"),
+        (lambda h: h["preset"]["banks"][0].pop("share"), "it has no 'share'"),
+        (lambda h: h["preset"]["banks"].append(h["preset"]["banks"][0]), "it has no 'filters.2'"),
+        (lambda h: h["eigenvalues"].pop(), "out of range"),
+        (lambda h: h["eigenvalues"][0].pop(), r"with \(2,\) eigenvalues"),
+        (lambda h: h["eigenvalues"][0].insert(0, [1]), "shape"),
+        (lambda h: h.update(eigenvalues=[[1, 2, 10**400], [1, 2, 3, 4]]), "too large"),
+        (lambda h: h["eigenvalues"][0].__setitem__(0, float("inf")), "must be finite"),
+    ],
+)
+def test_headers_that_can_not_be(path, change, message):
+    header = header_of(path)
+    change(header)
+    with_header(path, json.dumps(header))
+    assert_refused(path, message)
+
+
+@pytest.mark.parametrize("text", ["", "not JSON", "[]", "3", '"cpcapp-splice-localizer"'])
+def test_headers_that_are_no_object(path, text):
+    with_header(path, text)
+    assert_refused(path, "no header of this package")
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({}, "it has no 'filters.0'"),
+        ({"filters.0": np.zeros((3, 48), np.float32)}, r"shape \(3, 48\)"),
+        ({"filters.0": np.zeros(144, np.float32)}, r"shape \(144,\)"),
+        ({"filters.0": np.full((48, 3), np.nan, np.float32)}, "must be finite"),
+        ({"filters.0": np.full((48, 3), 1e300)}, "its filters are float64, not float32"),
+        ({"filters.0": np.zeros((48, 3), np.int8)}, "its filters are int8, not float32"),
+    ],
+)
+def test_filters_that_can_not_be(localizer, path, tensors, message):
+    header = json.dumps(header_of(path))
+    good = {f"filters.{i}": bank.filters for i, bank in enumerate(localizer.banks)}
+    if tensors:
+        tensors = good | tensors
+    path.write_bytes(save(tensors, metadata={"cpcapp": header}))
+    assert_refused(path, message)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
+    path = tmp_path / "model"
+    with path.open("wb") as file:
+        file.truncate(1 << 30)  # takes no room on the disk
+    assert_refused(path, "larger than 256 MB")
+
+
+def test_no_file(tmp_path):
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(FileNotFoundError, match="there is no model file"):
+            load_model(path)
