@@ -13,6 +13,7 @@ help:
 	@echo "make bench   measure speed and memory; writes benchmarks/results/*.json"
 	@echo "make train-edges, make train-default    make the shipped models again (CPCAPP_DATA)"
 	@echo "make bench-edges    score the edge detector (CPCAPP_DATA)"
+	@echo "make bench-splicing    training and localizing: speed, memory, scores (CPCAPP_DATA)"
 	@echo "make docs    build the documentation into docs/_build/html"
 	@echo "make clean   remove the virtual environment and everything that was built"
 
