@@ -69,9 +69,30 @@ def test_the_core_needs_no_extra():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_photo_needs_no_scikit_learn():
+    """Which takes seconds to import."""
+    code = (
+        "import sys, cpcapp.cli\n"
+        "from cpcapp.splicing import load_model\n"
+        "load_model()\n"
+        "loaded = {'sklearn', 'scipy.stats', 'numba'} & set(sys.modules)\n"
+        "assert not loaded, loaded\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_unknown_names_are_an_attribute_error():
+    with pytest.raises(AttributeError, match="has no attribute 'PCAPlus'"):
+        cpcapp.PCAPlus  # noqa: B018
+    assert set(cpcapp.__all__) <= set(dir(cpcapp))
+
+
 def test_dependencies_point_one_way():
-    """moments ← contrast ← detection ← estimators ← datasets, plotting ← cli."""
-    order = ["moments", "contrast", "detection", "estimators", "datasets", "plotting", "cli"]
+    """moments ← contrast ← detection ← estimators ← splicing ← datasets, plotting ← cli."""
+    order = [
+        *("moments", "contrast", "detection", "estimators", "splicing", "datasets", "plotting"),
+        "cli",
+    ]
     for module in pkgutil.walk_packages(cpcapp.__path__, "cpcapp."):
         room = module.name.split(".")[1]
         if room not in order:

@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
-from sklearn.metrics import adjusted_rand_score
 
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._progress import ProgressLine
 from cpcapp.cli._results import Target, shown
-from cpcapp.datasets import ContrastData, mice_like, synthetic
-from cpcapp.estimators import CPCA, CPCAPlusPlus
-from cpcapp.moments import FloatArray
 
 if TYPE_CHECKING:
+    from cpcapp.datasets import ContrastData
+    from cpcapp.moments import FloatArray
     from cpcapp.splicing.localizer import Localization
     from cpcapp.splicing.samples import Sample, SampleSet
 
@@ -184,6 +181,7 @@ def _row(photo: Sample, found: Localization, threshold: float) -> NDArray[np.uin
 
 
 def _contrast(folder: Path, seed: int) -> int:
+    from cpcapp.datasets import mice_like, synthetic
     from cpcapp.plotting import scatter_grid
 
     examples = {
@@ -207,6 +205,8 @@ def _contrast(folder: Path, seed: int) -> int:
 
 def _views(data: ContrastData) -> list[tuple[str, FloatArray]]:
     """Return the target as each method shows it, and print how well its classes come apart."""
+    from cpcapp.estimators import CPCA, CPCAPlusPlus
+
     methods = {"PCA": CPCAPlusPlus(), "cPCA": CPCA(), "cPCA++": CPCAPlusPlus()}
     views = []
     for name, method in methods.items():
@@ -225,6 +225,9 @@ def _views(data: ContrastData) -> list[tuple[str, FloatArray]]:
 
 def _agreement(scores: FloatArray, labels: Any) -> float:
     """Return the adjusted Rand index of k-means on the scores and the true classes."""
+    from sklearn.cluster import KMeans
+    from sklearn.metrics import adjusted_rand_score
+
     scores = scores / scores.std(axis=0)
     clusters = KMeans(len(np.unique(labels)), n_init=10, random_state=0).fit_predict(scores)
     return float(adjusted_rand_score(labels, clusters))

@@ -144,17 +144,20 @@ class PatchGrid:
         array([[0.  , 0.25, 0.  ],
                [0.  , 0.25, 0.  ]])
         """
-        first = self._sums(planes.sum(axis=0))
-        second = self._sums(np.einsum("cij,cij->ij", planes, planes))
-        n = len(planes) * self.size**2
-        return np.asarray(np.maximum(second / n - (first / n) ** 2, 0.0))
-
-    def _sums(self, values: FloatMap) -> NDArray[np.float64]:
-        """Return the sum of a map over each patch."""
-        profile = np.ones(self.size)
-        down = _spread(self.rows, self.height, self.size, profile).T.tocsr()
-        across = _spread(self.cols, self.width, self.size, profile).T.tocsr()
-        return np.asarray((across @ (down @ values).T).T)
+        rows, n = self.rows, len(planes) * self.size**2
+        across = _spread(self.cols, self.width, self.size).T.tocsr()
+        variance = np.empty(self.shape)
+        # Some rows at a time, so that nothing of the size of the photo is made.
+        for first in range(0, len(rows), _ROWS_TOGETHER):
+            some = rows[first : first + _ROWS_TOGETHER]
+            strip = planes[:, some[0] : some[-1] + self.size]
+            down = _spread(some - some[0], strip.shape[1], self.size).T.tocsr()
+            sums, squares = (
+                (across @ (down @ values).T).T / n
+                for values in (strip.sum(axis=0), np.einsum("cij,cij->ij", strip, strip))
+            )
+            variance[first : first + len(some)] = np.maximum(squares - sums**2, 0.0)
+        return variance
 
     def put_back(self, values: FloatMap, *, window: str = "uniform") -> FloatMap:
         """Average over each pixel the values of the patches that contain it.
@@ -171,9 +174,8 @@ class PatchGrid:
         """
         if window not in WINDOWS:
             raise ValueError(f"window={window!r} must be one of {', '.join(map(repr, WINDOWS))}")
-        if window == "uniform":
-            profile = np.ones(self.size)
-        else:
+        profile = np.ones(self.size)
+        if window == "gaussian":
             # Not OpenCV's kernel, which is too high in the middle for an even size.
             from_centre = np.arange(self.size) - (self.size - 1) / 2
             profile = np.exp(-0.5 * (from_centre / (self.size / 5.0)) ** 2)
@@ -181,13 +183,12 @@ class PatchGrid:
         down = _spread(self.rows, self.height, self.size, profile)
         across = _spread(self.cols, self.width, self.size, profile)
         total = (down @ values.astype(np.float64)) @ across.T
-        weight = np.multiply.outer(
-            np.asarray(down.sum(axis=1)).ravel(), np.asarray(across.sum(axis=1)).ravel()
-        )
-        return np.asarray(total / weight, dtype=np.float32)
+        total /= np.asarray(down.sum(axis=1)).reshape(-1, 1)
+        total /= np.asarray(across.sum(axis=1)).reshape(1, -1)
+        return np.asarray(total, dtype=np.float32)
 
 
-def _spread(first: NDArray[np.intp], length: int, size: int, profile: Any) -> Any:
+def _spread(first: NDArray[np.intp], length: int, size: int, profile: Any = 1.0) -> Any:
     """Return the sparse (length, patches) matrix of a patch's weight at each pixel of a side."""
     from scipy.sparse import csr_array
 
