@@ -137,9 +137,9 @@ def _variants(results: Results) -> str:
     header, rows = _table_of(sets, {"default": "default (shipped)"})
     seen = results["variants_seen_by"]
     note = (
-        f"{', '.join(seen)} has seen these photos in training, with other splices."
-        if seen
-        else "The models trained here have not seen these photos: BSDS500 val and every fifth of "
-        "UCID, of which they are made with exact masks."
+        "Made with exact masks of BSDS500 val and every fifth photo of UCID, which the models "
+        "trained here have not seen."
     )
+    if seen:
+        note += f" The model {', '.join(seen)} may have, with other splices."
     return f"{table(header, rows)}\n\nProtocol `edge`. {note}"

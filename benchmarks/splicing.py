@@ -54,8 +54,14 @@ from cpcapp.splicing.training import select_patches
 
 Results = dict[str, Any]
 
-PAPER_TRAINING_SECONDS = 1.5 * 3600
+TRAINING_SECONDS = 300.0
 LEAST_PATCHES = 500_000
+SHARE_OF_GEMM = 0.6
+TIMES_THE_DIRECT_WAY = 20.0
+PHOTO_SECONDS = 1.0
+PAPER_MCC, PAPER_F1 = 0.385, 0.359
+DEFAULT_MCC, DEFAULT_F1 = 0.46, 0.45
+ABOVE_CONTROLS = 0.05
 LARGE_SECONDS = 15.0
 LARGE_BYTES = 1.5e9
 
@@ -280,7 +286,8 @@ def measure(plan: Plan, data: Path, arguments: argparse.Namespace) -> Results:
     # The shipped model has seen all photos that there are, with other splices.
     methods = everyone if arguments.no_own else fresh
     results["variants"] = measure_scores(variants(unseen, plan.variant_photos), methods, jobs)
-    results["variants_seen_by"] = [names["shipped"]] if arguments.no_own else []
+    given = [names["paper"]] if arguments.paper is not None else []
+    results["variants_seen_by"] = given + ([names["shipped"]] if arguments.no_own else [])
     results["machine"]["load_average_at_end"] = load_average()
     results["targets"] = targets(results)
     return results
@@ -290,14 +297,42 @@ def targets(results: Results) -> list[Results]:
     training = results["training"]["from_splices"]
     found = [
         at_least("training: patches", training["patches"], LEAST_PATCHES),
-        at_most("training: seconds", training["seconds"], PAPER_TRAINING_SECONDS),
+        at_most("training: seconds", training["seconds"], TRAINING_SECONDS),
     ]
+    for name, part in (("moments alone", "moments"), ("with making splices", "from_splices")):
+        share = results["training"][part]["share_of_gemm"]
+        found.append(at_least(f"training, {name}: share of gemm", share, SHARE_OF_GEMM))
     for name, figures in results["localizing"].items():
-        large = figures["large"]
+        photo, large = figures["columbia"], figures["large"]
+        ratio = photo["direct_over_ours"]
         found += [
+            at_most(f"Columbia photo: seconds, {name}", photo["seconds"], PHOTO_SECONDS),
+            at_least(f"Columbia photo: direct way / ours, {name}", ratio, TIMES_THE_DIRECT_WAY),
             at_most(f"12 megapixels: seconds, {name}", large["seconds"], LARGE_SECONDS),
             at_most(f"12 megapixels: bytes, {name}", large["peak_bytes"], LARGE_BYTES),
         ]
+    return found + score_targets(results["scores"])
+
+
+def score_targets(scores: Results) -> list[Results]:
+    columbia, casia = scores["Columbia"]["edge"], scores["CASIA v2.0"]["edge"]
+    paper = next(name for name in columbia if name.startswith("paper"))
+    found = []
+    for kind, method, mcc, f1 in (
+        ("paper", paper, PAPER_MCC, PAPER_F1),
+        ("default", "default", DEFAULT_MCC, DEFAULT_F1),
+    ):
+        found += [
+            at_least(f"Columbia: MCC, {kind}", columbia[method]["mcc"], mcc),
+            at_least(f"Columbia: F1, {kind}", columbia[method]["f1"], f1),
+        ]
+    for measure in ("mcc", "f1"):
+        best = max(columbia[control][measure] for control in CONTROLS)
+        margin = columbia["default"][measure] - best
+        name = f"Columbia: {measure.upper()} of default above the best control"
+        found.append(at_least(name, margin, ABOVE_CONTROLS))
+    gain = casia["default"]["mcc"] - casia[paper]["mcc"]
+    found.append(at_least("CASIA: MCC of default above paper", gain, 0.0))
     return found
 
 
