@@ -24,6 +24,7 @@ from cpcapp._files import written_whole
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._progress import ProgressLine
 from cpcapp.cli._results import shown
+from cpcapp.cli.localize import open_model
 
 if TYPE_CHECKING:
     from cpcapp.splicing.localizer import SpliceLocalizer
@@ -94,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         _check_folder(folder, arguments.force)
     elif arguments.force:
         raise UserError("--force replaces results in a folder; give it with -o DIR")
-    model = _model(arguments.model)
+    model = open_model(arguments.model)
     samples = _samples(arguments)
     try:
         with _album(folder, arguments.force) as album:
@@ -125,16 +126,6 @@ def _check_folder(folder: Path, force: bool) -> None:
             f"{shown(folder)} is not empty; choose another folder, or --force to replace the "
             "results in it"
         )
-
-
-def _model(path: Path | None) -> SpliceLocalizer:
-    from cpcapp.splicing import load_model
-
-    try:
-        return load_model(path)
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"can't use the model: {reason}") from error
 
 
 def _samples(arguments: argparse.Namespace) -> SampleSet:

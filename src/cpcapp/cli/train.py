@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
         "--preset",
         choices=("default", "paper"),
         default="default",
-        help="the package's own settings, or those of the paper (default: %(default)s)",
+        help="the package's own way, or the steps of the paper (default: %(default)s)",
     )
     parser.add_argument(
         "--splices",
