@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 
+from cpcapp.datasets._contrast_data import ContrastData
 from cpcapp.moments import FloatArray, Moments
-
-
-@dataclass(frozen=True)
-class ContrastData:
-    """A target set with classes to find, and a background set.
-
-    Attributes
-    ----------
-    target : ndarray of shape (n_target, n_features)
-    background : ndarray of shape (n_background, n_features)
-    labels : ndarray of shape (n_target,)
-        Classes within the target, for judging a result, never for finding it.
-    feature_names : list of str
-    """
-
-    target: FloatArray
-    background: FloatArray
-    labels: NDArray[np.intp]
-    feature_names: list[str]
 
 
 def synthetic(
@@ -72,7 +51,7 @@ def synthetic(
     deviations = np.sqrt(np.repeat([3.0, 1.0, noise_variance], 10))
     background = rng.standard_normal((n_background, 30)) * deviations
     names = [f"h{part}_{i}" for part in (1, 2, 3) for i in range(1, 11)]
-    return ContrastData(target, background, labels, names)
+    return ContrastData(target, background, labels, names, source="drawn as in the paper")
 
 
 def needle(
@@ -165,4 +144,4 @@ def mice_like(
     labels = rng.permutation(np.arange(n_target) % 2)
     target = shared(n_target) + np.where(labels == 1, 0.5, -0.5)[:, None] * pattern
     names = [f"protein_{i}" for i in range(1, n_features + 1)]
-    return ContrastData(target, shared(n_background), labels, names)
+    return ContrastData(target, shared(n_background), labels, names, source="drawn")
