@@ -166,5 +166,5 @@ def test_the_file_of_openml(data_folder):
 
 def test_no_table(tmp_path, monkeypatch):
     monkeypatch.setenv("CPCAPP_OFFLINE", "1")
-    with pytest.raises(DataNotFoundError, match=r"get it from https://www.openml.org/.*put it at"):
+    with pytest.raises(DataNotFoundError, match=r"from https://www.openml.org/.*put it at"):
         mice_protein(data_home=tmp_path)

@@ -213,10 +213,10 @@ def test_an_archive_that_was_cut_off(tmp_path, rng):
 
 
 def test_hdf5_of_something_else(tmp_path):
-    for name in ("a.h5", "a.h5ad"):
+    for name, lacks in (("a.h5", "genes"), ("a.h5ad", "X")):
         with h5py.File(tmp_path / name, "w") as file:
             file.create_group("images")
-        with pytest.raises(ValueError, match=f"{name} can't be read"):
+        with pytest.raises(ValueError, match=f"{name} can't be read: it has no {lacks}"):
             read_10x(tmp_path / name)
 
 
