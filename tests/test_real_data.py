@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from cpcapp import CPCA, CPCAPlusPlus
+from cpcapp.datasets import mice_protein
 
 
 @pytest.fixture(scope="module")
 def mice(data_folder):
     """Shocked mice against unshocked control mice, as in the paper: 270 and 135 samples."""
-    table = pd.read_csv(data_folder / "mice_protein" / "Data_Cortex_Nuclear.csv")
-    proteins = table.columns[1:78]
-    saline = table["Treatment"] == "Saline"
-    is_target = saline & (table["Behavior"] == "S/C")
-    is_background = saline & (table["Behavior"] == "C/S") & (table["Genotype"] == "Control")
-
-    def scaled(rows):
-        values = table.loc[rows, proteins].fillna(0.0)
-        return (values - values.mean()) / values.std(ddof=0)
-
-    labels = (table.loc[is_target, "Genotype"] == "Control").to_numpy()
-    return scaled(is_target), scaled(is_background), labels
+    data = mice_protein(data_home=data_folder)
+    return data.target, data.background, data.labels
 
 
 def agreement(scores, labels):
@@ -63,7 +53,7 @@ def test_how_many_components(mice):
     rng = np.random.default_rng(0)
     halves = rng.permutation(135)
     null = CPCAPlusPlus("permutation", false_alarm_rate=0.02)
-    null.fit(background.iloc[halves[:67]], background=background.iloc[halves[67:]])
+    null.fit(background[halves[:67]], background=background[halves[67:]])
     assert null.n_components_ == 0
 
 
