@@ -6,6 +6,7 @@ The process is this file, with what to do as JSON; it prints what it found as JS
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 import subprocess
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from _timing import race
 from cpcapp.splicing import FilterBank, SpliceLocalizer, load_model
+from cpcapp.splicing._arrays import as_unit_float
 from cpcapp.splicing.channels import planes_of
 from cpcapp.splicing.edges import detect_edges
 from cpcapp.splicing.images import read_image
@@ -32,6 +34,9 @@ Results = dict[str, Any]
 LARGE = (3000, 4000)
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _OURS, _DIRECT, _EDGES = "ours", "direct", "edges"
+# Rows of the photo that the way pixel by pixel is timed on: more than one row of patches, so
+# that the share of pixels in it that few patches cover is small.
+_STRIP = 64
 
 
 def localize_photos(
@@ -60,7 +65,7 @@ def _in_new_process(**task: Any) -> Results:
 
 
 class DirectBank(FilterBank):
-    """The paper's steps one after the other, a patch at a time."""
+    """The paper's steps one after the other, a patch at a time, each step in NumPy."""
 
     def map(self, image: NDArray[np.float32]) -> NDArray[np.float32]:
         options, size = self.options, self.options.size
@@ -96,15 +101,84 @@ class DirectBank(FilterBank):
         return (total / weight).astype(np.float32)
 
 
-def _direct(model: SpliceLocalizer) -> SpliceLocalizer:
-    banks = [DirectBank(bank.options, bank.filters, bank.eigenvalues) for bank in model.banks]
+class PlainBank(FilterBank):
+    """The paper's steps as the tests write them: a patch and a pixel at a time, in plain loops."""
+
+    def map(self, image: NDArray[np.float32]) -> NDArray[np.float32]:
+        options, size = self.options, self.options.size
+        planes = planes_of(image, options.channels).astype(np.float64)
+        places = [
+            (int(top), int(left))
+            for top in starts(image.shape[0], size, options.stride)
+            for left in starts(image.shape[1], size, options.stride)
+        ]
+        inside = [(row, col) for row in range(size) for col in range(size)]
+        columns = [
+            np.array([plane[top + row, left + col] for plane in planes for row, col in inside])
+            for top, left in places
+        ]
+        mean = sum(columns) / len(columns)
+        weights = np.ones(options.n_filters)
+        if options.weights == "excess":
+            weights = np.maximum(1.0 - 1.0 / self.eigenvalues, 0.0)
+        filters = self.filters.T.astype(np.float64)
+        power = []
+        for z in columns:
+            y = [float(f @ (z - mean)) for f in filters]
+            v = sum(w * value**2 for w, value in zip(weights, y, strict=True))
+            if options.energy:
+                centre = z.mean()
+                variance = sum((value - centre) ** 2 for value in z) / len(z)
+                v /= (variance + 1e-6) ** options.energy
+            power.append(v)
+        largest = max(power)
+        total, weight = np.zeros((2, *image.shape[:2]))
+        for (top, left), v in zip(places, power, strict=True):
+            for row, col in inside:
+                seen = 1.0
+                if options.window == "gaussian":
+                    off = (row - (size - 1) / 2) ** 2 + (col - (size - 1) / 2) ** 2
+                    seen = math.exp(-off / (2 * (size / 5) ** 2))
+                total[top + row, left + col] += seen * v / largest
+                weight[top + row, left + col] += seen
+        return (total / weight).astype(np.float32)
+
+
+def _with(model: SpliceLocalizer, kind: type[FilterBank]) -> SpliceLocalizer:
+    banks = [kind(bank.options, bank.filters, bank.eigenvalues) for bank in model.banks]
     return SpliceLocalizer(model.preset, banks, model.threshold_)
 
 
+def _pixel_by_pixel(model: SpliceLocalizer, pixels: NDArray[Any]) -> Results:
+    """Time the plain loops on a strip across the middle, and what they would take for all of it.
+
+    The work is the same for each patch, so it grows with their number.
+    """
+    plain = _with(model, PlainBank)
+    top = (len(pixels) - _STRIP) // 2
+    strip = as_unit_float(pixels[top : top + _STRIP])
+    edges = detect_edges(strip)
+    start = time.perf_counter()
+    found = plain.boundary(strip, edges)
+    seconds = time.perf_counter() - start
+    # Banks of one size and one stride have as many patches each.
+    sizes = {(bank.options.size, bank.options.stride) for bank in model.banks}
+    grown = [
+        len(starts(len(pixels), size, stride)) / len(starts(_STRIP, size, stride))
+        for size, stride in sizes
+    ]
+    return {
+        "strip_rows": _STRIP,
+        "strip_seconds": seconds,
+        "seconds_without_edges": seconds * sum(grown) / len(grown),
+        "largest_difference": float(np.abs(found - model.boundary(strip, edges)).max()),
+    }
+
+
 def _photos(model: SpliceLocalizer, photos: list[str], rounds: int, patience: float) -> Results:
-    direct = _direct(model)
+    direct = _with(model, DirectBank)
     seconds: dict[str, list[float]] = {_OURS: [], _DIRECT: [], _EDGES: []}
-    ratios, maps, difference, sizes = [], [], 0.0, []
+    ratios, maps, difference, sizes, plain = [], [], 0.0, [], []
     for photo in photos:
         pixels = read_image(photo).pixels
         sizes.append(pixels.shape[0] * pixels.shape[1] / 1e6)
@@ -120,6 +194,9 @@ def _photos(model: SpliceLocalizer, photos: list[str], rounds: int, patience: fl
             values.append(found.median(name))
         ratios.append(found.ratio(_DIRECT, _OURS))
         maps.append((seconds[_DIRECT][-1] - seconds[_EDGES][-1]) / _rest(seconds))
+        plain.append(_pixel_by_pixel(model, pixels))
+    loops = [one["seconds_without_edges"] for one in plain]
+    each = list(zip(seconds[_OURS], seconds[_EDGES], loops, strict=True))
     return {
         "photos": len(photos),
         "megapixels": median(sizes),
@@ -129,6 +206,15 @@ def _photos(model: SpliceLocalizer, photos: list[str], rounds: int, patience: fl
         "direct_over_ours": median(ratios),
         "direct_over_ours_without_edges": median(maps),
         "largest_difference": difference,
+        "plain": {
+            "strip_rows": _STRIP,
+            "seconds": median(loop + edges for _, edges, loop in each),
+            "over_ours": median((loop + edges) / own for own, edges, loop in each),
+            "over_ours_without_edges": median(
+                loop / max(own - edges, 1e-3) for own, edges, loop in each
+            ),
+            "largest_difference": max(one["largest_difference"] for one in plain),
+        },
     }
 
 

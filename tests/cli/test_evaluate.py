@@ -5,10 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import os
+import pty
+import re
 import signal
 import subprocess
+import sys
 from types import SimpleNamespace
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image
@@ -373,3 +377,35 @@ def test_published_data_sets(run, data_folder):
     result = run(data_folder / "nimble_sample", *options)
     assert result.returncode == 1  # some of its files are missing
     assert json.loads(result.stdout)["dataset"] == "nimble"
+
+
+def test_opening_casia_shows_how_far_it_is(tmp_path, model, monkeypatch, capsys):
+    """Its masks are computed first, which takes minutes for the whole set; on a terminal only."""
+    host = np.random.default_rng(0).integers(90, 110, (120, 160, 3), dtype=np.uint8)
+    save(tmp_path / "Au" / "Au_ani_00001.png", host)
+    host[30:80, 40:100] = 200
+    save(tmp_path / "Tp" / "Tp_D_CRN_M_N_ani00001_ani00002_10035.tif", host)
+    shown, terminal = pty.openpty()
+    with os.fdopen(terminal, "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        assert main(["evaluate", str(tmp_path), "--no-controls"]) == 0
+        stderr.flush()
+        text = os.read(shown, 100_000).decode()
+    os.close(shown)
+    assert re.match(r"\ropening \[#{30}\] 100 %", text), text
+    assert "1 spliced photos scored" in capsys.readouterr().out
+
+
+def test_jobs_share_the_cores(dataset, run, model, monkeypatch):
+    seen = []
+    localize = model.localize
+
+    def look(image):
+        seen.append(cv2.getNumThreads())
+        return localize(image)
+
+    monkeypatch.setattr(model, "localize", look, raising=False)
+    before = cv2.getNumThreads()
+    assert run(dataset, "--jobs", "1000", "--no-controls").returncode == 0
+    assert set(seen) == {1}
+    assert cv2.getNumThreads() == before

@@ -45,7 +45,7 @@ class ProgressLine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.shown:
+        if self.shown and self.last:
             self.stream.write("\n")
 
 

@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 from cpcapp import __version__
 from cpcapp._files import written_whole
+from cpcapp.cli._cores import shared_cores
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._progress import ProgressLine
 from cpcapp.cli._results import shown
@@ -140,7 +141,8 @@ def _samples(arguments: argparse.Namespace) -> SampleSet:
             raise UserError(f"--collection is for Nimble, not for --kind {kind}; leave it out")
         kind, options = "nimble", {"collection": arguments.collection}
     try:
-        samples = open_photos(arguments.dataset, kind, **options)
+        with ProgressLine("opening") as progress:
+            samples = open_photos(arguments.dataset, kind, progress=progress, **options)
     except (OSError, ValueError) as error:
         raise UserError(" ".join(str(error).split())) from error
     spliced, authentic = samples.spliced.samples, samples.authentic.samples
@@ -164,7 +166,7 @@ def _evaluate(
     from cpcapp.splicing.controls import CONTROLS
     from cpcapp.splicing.scoring import PROTOCOLS, evaluate
 
-    with ProgressLine("scoring") as progress:
+    with shared_cores(arguments.jobs), ProgressLine("scoring") as progress:
         return evaluate(
             samples,
             {METHOD: model.localize},

@@ -8,9 +8,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 
 from cpcapp import __version__
 from cpcapp._files import written_whole
+from cpcapp.cli._cores import shared_cores
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._progress import ProgressLine
 from cpcapp.cli._results import (
@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     _make_folder(folder)
     results: list[Result] = []
     try:
-        with _shared_cores(arguments.jobs):
+        with shared_cores(arguments.jobs):
             _localize_all(targets, model, arguments, results)
     finally:
         # Of a run that was stopped, too: what is done is done.
@@ -180,24 +180,6 @@ def _make_folder(folder: Path) -> None:
         raise UserError(f"can't make the folder {shown(folder)}: {error.strerror}") from error
     if not os.access(folder, os.W_OK):
         raise UserError(f"can't write to the folder {shown(folder)}; choose another -o")
-
-
-@contextmanager
-def _shared_cores(jobs: int) -> Iterator[None]:
-    """Divide the cores: as many threads of OpenCV and of BLAS in every job would be too many."""
-    if jobs == 1:
-        yield
-        return
-    import cv2
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    before, share = cv2.getNumThreads(), max(1, (os.cpu_count() or 1) // jobs)
-    cv2.setNumThreads(share)
-    try:
-        with threadpool_limits(share):
-            yield
-    finally:
-        cv2.setNumThreads(before)
 
 
 def _localize_all(

@@ -116,7 +116,8 @@ def open_training_set(folders: list[Path], n_splices: int, seed: int) -> SampleS
         if (folder / "groundTruth").is_dir():
             sources += bsds_sources(folder)
             continue
-        found = open_photos(folder)
+        with ProgressLine("opening") as progress:
+            found = open_photos(folder, progress=progress)
         if any(not sample.authentic for sample in found):
             opened.append(found)
         else:

@@ -17,8 +17,9 @@ def add_parser(commands: Any) -> None:
         "train-edges",
         help="train an edge detector on BSDS500",
         description="Train a structured edge forest on the training and validation photos of "
-        "BSDS500 and write it in OpenCV's format (YAML, compressed if the name ends in .gz). The "
-        "result depends on the data and the seed only.",
+        "BSDS500 and write it to a file: in OpenCV's YAML if its name ends in .yml or .yml.gz, "
+        "else as safetensors, compressed if the name ends in .gz. The result depends on the data "
+        "and the seed only.",
     )
     parser.add_argument(
         "folder", type=Path, metavar="BSDS_FOLDER", help="with images/, groundTruth/"

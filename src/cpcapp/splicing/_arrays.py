@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,5 +20,9 @@ def as_unit_float(pixels: NDArray[Any]) -> NDArray[np.float32]:
     """
     if pixels.dtype not in (np.uint8, np.uint16):
         raise ValueError(f"pixels have dtype {pixels.dtype}; it must be uint8 or uint16")
-    most = np.float32(np.iinfo(pixels.dtype).max)
-    return np.asarray(np.divide(pixels, most, dtype=np.float32))
+    levels = np.arange(np.iinfo(pixels.dtype).max + 1, dtype=np.float32)
+    levels /= levels[-1]
+    if pixels.dtype == np.uint8 and pixels.size:
+        rows = np.ascontiguousarray(pixels).reshape(len(pixels) if pixels.ndim > 1 else 1, -1)
+        return np.asarray(cv2.LUT(rows, levels)).reshape(pixels.shape)
+    return levels.take(pixels)

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp.splicing._arrays import as_unit_float
 from cpcapp.splicing.patches import FloatMap
 
 _ERROR_LEVEL_QUALITY = 90
 # JPEG ends at 65,500 pixels: longer photos are compressed in parts of whole blocks.
 _LONGEST_JPEG = 65_488
+_ROWS_TOGETHER = 64
 
 
 def rgb(image: FloatMap) -> FloatMap:
     """Return the colours as they are: the paper's choice."""
-    return image
+    planes = _room(image)
+    _put(image, planes)
+    return planes
 
 
 def laplacian(image: FloatMap) -> FloatMap:
     """Return each colour minus the mean of its four neighbours, times four."""
-    return np.asarray(cv2.Laplacian(image, cv2.CV_32F, ksize=1, borderType=cv2.BORDER_REFLECT_101))
+    planes = _room(image)
+    _put(cv2.Laplacian(image, cv2.CV_32F, ksize=1, borderType=cv2.BORDER_REFLECT_101), planes)
+    return planes
 
 
 def error_level(image: FloatMap) -> FloatMap:
@@ -30,21 +37,40 @@ def error_level(image: FloatMap) -> FloatMap:
 
     Parts of a photo that were compressed before, or not, lose differently.
     """
-    lost = np.empty_like(image)
+    planes = _room(image)
     for top in range(0, image.shape[0], _LONGEST_JPEG):
         for left in range(0, image.shape[1], _LONGEST_JPEG):
-            part = (slice(top, top + _LONGEST_JPEG), slice(left, left + _LONGEST_JPEG))
-            np.subtract(image[part], _compressed(image[part]), out=lost[part])
-    return lost
+            cols = slice(left, left + _LONGEST_JPEG)
+            part = image[top : top + _LONGEST_JPEG, cols]
+            again = _compressed(part)
+            # In strips: of a large photo every whole copy costs as much as the difference.
+            for first in range(0, len(again), _ROWS_TOGETHER):
+                strip = slice(first, first + _ROWS_TOGETHER)
+                kept = as_unit_float(cv2.cvtColor(again[strip], cv2.COLOR_BGR2RGB))
+                lost = np.subtract(part[strip], kept, out=kept)
+                _put(lost, planes[:, top + first : top + first + len(lost), cols])
+    return planes
 
 
-def _compressed(image: FloatMap) -> FloatMap:
-    pixels = np.rint(255.0 * image).astype(np.uint8)
-    _, data = cv2.imencode(
-        ".jpg", pixels[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, _ERROR_LEVEL_QUALITY]
-    )
-    again = np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR))[:, :, ::-1]
-    return np.asarray(np.divide(again, np.float32(255.0), dtype=np.float32))
+def _room(image: FloatMap) -> FloatMap:
+    return np.empty((3, *image.shape[:2]), dtype=np.float32)
+
+
+def _put(image: Any, planes: FloatMap) -> None:
+    """Write the channels of a picture to planes."""
+    for number, plane in enumerate(planes):
+        plane[...] = cv2.extractChannel(image, number)
+
+
+def _compressed(image: FloatMap) -> NDArray[np.uint8]:
+    """Return the pixels after JPEG, in the order of OpenCV: blue, green, red."""
+    pixels = np.empty(image.shape, dtype=np.uint8)
+    for first in range(0, len(image), _ROWS_TOGETHER):
+        rows = slice(first, first + _ROWS_TOGETHER)
+        levels = image[rows] * np.float32(255.0)
+        pixels[rows] = np.rint(levels, out=levels)[:, :, ::-1]
+    _, data = cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, _ERROR_LEVEL_QUALITY])
+    return np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), dtype=np.uint8)
 
 
 CHANNELS: dict[str, Callable[[FloatMap], FloatMap]] = {
@@ -74,4 +100,4 @@ def planes_of(image: FloatMap, channels: str) -> NDArray[np.float32]:
     """
     if channels not in CHANNELS:
         raise ValueError(f"channels={channels!r} must be one of {', '.join(CHANNELS)}")
-    return np.ascontiguousarray(CHANNELS[channels](image).transpose(2, 0, 1))
+    return CHANNELS[channels](np.ascontiguousarray(image))

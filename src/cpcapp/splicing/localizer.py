@@ -222,20 +222,24 @@ class SpliceLocalizer:
         """
         if min(image.shape[:2]) < self._least_side:
             return np.zeros(image.shape[:2], dtype=np.float32)
-        product = np.ones(image.shape[:2], dtype=np.float32)
+        product = edges.copy()
         for bank in self.banks:
             found = bank.map(image)
-            product *= found if bank.options.share == 1.0 else found**bank.options.share
-        product *= edges
+            if bank.options.share != 1.0:
+                np.power(found, np.float32(bank.options.share), out=found)
+            product *= found
         if self.preset.sides:
-            product *= np.sqrt(lattice_contrast(image) + np.float32(_LEAST_CONTRAST))
+            contrast = lattice_contrast(image)
+            contrast += np.float32(_LEAST_CONTRAST)
+            product *= np.sqrt(contrast, out=contrast)
         if self.preset.smoothing:
             product = cv2.GaussianBlur(product, (0, 0), self.preset.smoothing)
         if self.preset.sides or self.preset.smoothing:
             # Neither keeps the range of a product of maps in [0, 1]: give it back.
             largest = product.max()
-            product = product / largest if largest > 0.0 else product
-        return np.clip(product, 0.0, 1.0)
+            if largest > 0.0:
+                product /= largest
+        return np.clip(product, 0.0, 1.0, out=product)
 
     @property
     def _least_side(self) -> int:

@@ -60,7 +60,9 @@ def lattice_statistics(image: FloatMap) -> NDArray[np.float32]:
         count = _sum(seen[number]) + np.float32(_PRIOR)
         for colour in range(3):
             total = _sum(out[colour, number])
-            out[colour, number] = np.log(total / count + np.float32(_ROUNDING))
+            total /= count
+            total += np.float32(_ROUNDING)
+            np.log(total, out=out[colour, number])
     out -= out.mean(axis=1, keepdims=True)
     return out.reshape(12, height // 2, width // 2)
 
@@ -119,7 +121,8 @@ def lattice_contrast(image: FloatMap) -> FloatMap:
                 wide[_DISTANCE + y : _DISTANCE + y + rows, _DISTANCE + x : _DISTANCE + x + cols]
                 for y, x in ((down, right), (-down, -right))
             )
-            total += (ahead - behind) ** 2
+            difference = ahead - behind
+            total += np.square(difference, out=difference)
     largest = totals.max(axis=0)
     return np.asarray(cv2.resize(largest, (width, height), interpolation=cv2.INTER_LINEAR))
 

@@ -104,6 +104,8 @@ class PatchGrid:
         """
         windows = _windows(planes, self.size)
         rows, cols = self.rows, self.cols
+        stride, n = _runs(cols)
+        regular = slice(0, stride * (n - 1) + 1, stride)
         together = max(1, _PATCHES_TOGETHER // len(cols))
         n_features = len(planes) * self.size**2
         work = np.empty((min(together, len(rows)) * len(cols), n_features), dtype=np.float32)
@@ -112,7 +114,8 @@ class PatchGrid:
             patches = work[: len(some) * len(cols)]
             shaped = patches.reshape(len(some), len(cols), len(planes), self.size, self.size)
             for line, row in zip(shaped, some, strict=True):
-                line[...] = windows[row, cols]
+                line[:n] = windows[row, regular]
+                line[n:] = windows[row, cols[n:]]
             yield slice(first, first + len(some)), patches
 
     def mean(self, planes: FloatMap) -> NDArray[np.float64]:
@@ -145,15 +148,13 @@ class PatchGrid:
                [0.  , 0.25, 0.  ]])
         """
         rows, n = self.rows, len(planes) * self.size**2
-        across = _spread(self.cols, self.width, self.size).T.tocsr()
         variance = np.empty(self.shape)
         # Some rows at a time, so that nothing of the size of the photo is made.
         for first in range(0, len(rows), _ROWS_TOGETHER):
             some = rows[first : first + _ROWS_TOGETHER]
             strip = planes[:, some[0] : some[-1] + self.size]
-            down = _spread(some - some[0], strip.shape[1], self.size).T.tocsr()
             sums, squares = (
-                (across @ (down @ values).T).T / n
+                _added(_added(values, some - some[0], self.size).T, self.cols, self.size).T / n
                 for values in (strip.sum(axis=0), np.einsum("cij,cij->ij", strip, strip))
             )
             variance[first : first + len(some)] = np.maximum(squares - sums**2, 0.0)
@@ -180,22 +181,46 @@ class PatchGrid:
             from_centre = np.arange(self.size) - (self.size - 1) / 2
             profile = np.exp(-0.5 * (from_centre / (self.size / 5.0)) ** 2)
         # The sum over the patches that contain a pixel is separable: Σ over rows, Σ over columns.
-        down = _spread(self.rows, self.height, self.size, profile)
-        across = _spread(self.cols, self.width, self.size, profile)
-        total = (down @ values.astype(np.float64)) @ across.T
-        total /= np.asarray(down.sum(axis=1)).reshape(-1, 1)
-        total /= np.asarray(across.sum(axis=1)).reshape(1, -1)
-        return np.asarray(total, dtype=np.float32)
+        total = _spread(values.T, self.cols, self.width, profile)
+        total /= _spread(np.ones((len(self.cols), 1)), self.cols, self.width, profile)
+        weight = _spread(np.ones((len(self.rows), 1)), self.rows, self.height, profile)
+        out = np.empty((self.height, self.width), dtype=np.float32)
+        for first in range(0, self.width, _ROWS_TOGETHER):
+            some = slice(first, first + _ROWS_TOGETHER)
+            out[:, some] = _spread(total[some].T, self.rows, self.height, profile) / weight
+        return out
 
 
-def _spread(first: NDArray[np.intp], length: int, size: int, profile: Any = 1.0) -> Any:
-    """Return the sparse (length, patches) matrix of a patch's weight at each pixel of a side."""
-    from scipy.sparse import csr_array
+def _runs(first: NDArray[np.intp]) -> tuple[int, int]:
+    """Return the stride of patches and how many of them keep it; the last one may not."""
+    stride = int(first[1] - first[0]) if len(first) > 1 else 1
+    regular = len(first) < 2 or first[-1] - first[-2] == stride
+    return stride, len(first) if regular else len(first) - 1
 
-    pixel = first[:, None] + np.arange(size)
-    patch = np.broadcast_to(np.arange(len(first))[:, None], pixel.shape)
-    weight = np.broadcast_to(profile, pixel.shape)
-    return csr_array((weight.ravel(), (pixel.ravel(), patch.ravel())), shape=(length, len(first)))
+
+def _added(values: NDArray[Any], first: NDArray[np.intp], size: int) -> NDArray[np.float64]:
+    """Return for each patch along the first axis the sum of its ``size`` pixels."""
+    stride, n = _runs(first)
+    out = np.zeros((len(first), *values.shape[1:]))
+    for d in range(size):
+        out[:n] += values[d : d + stride * (n - 1) + 1 : stride]
+        if n < len(first):
+            out[n] += values[first[-1] + d]
+    return out
+
+
+def _spread(
+    values: NDArray[Any], first: NDArray[np.intp], length: int, profile: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return for each pixel along the first axis the weighted sum of the patches on it."""
+    stride, n = _runs(first)
+    out = np.zeros((length, *values.shape[1:]))
+    # From the last pixel of a patch to the first: a pixel gets its patches in their order.
+    for d in reversed(range(len(profile))):
+        out[d : d + stride * (n - 1) + 1 : stride] += profile[d] * values[:n]
+    if n < len(first):
+        out[first[-1] :] += profile[:, None] * values[-1]
+    return out
 
 
 def _windows(planes: FloatMap, size: int) -> Any:

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import gzip
-from dataclasses import fields, replace
-from importlib.resources import files
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from cpcapp.splicing.edges import EdgeDetector, ForestError, detect_edges, detector, thin_edges
+from cpcapp.splicing.edges import EdgeDetector, ForestError, detect_edges, engine, thin_edges
 from cpcapp.splicing.edges.features import EdgeOptions
 from cpcapp.splicing.edges.forest import Forest
 
@@ -112,28 +110,33 @@ def cluttered(shape):
 
 
 @pytest.mark.parametrize("shape", [(400, 300), (301, 455), (33, 700), (700, 33), (161, 163)])
-@pytest.mark.parametrize("tile", [40, 130])
+@pytest.mark.parametrize("tile", [(40, 67), (300, 128)])
 def test_large_photos_go_in_tiles_and_nobody_can_tell(shape, tile, monkeypatch):
     image = cluttered(shape)
     expected = detect_edges(image)
     assert expected.max() > 0.2
-    monkeypatch.setattr(detector, "_TILE", tile)
-    np.testing.assert_allclose(detect_edges(image), expected, atol=1e-5)
+    monkeypatch.setattr(engine, "_TILE", tile)
+    monkeypatch.setattr(engine, "_WALKS_TOGETHER", 3000)
+    np.testing.assert_array_equal(EdgeDetector().detect(image), expected)
 
 
-def test_the_forest_of_the_package_is_what_the_tiles_are_made_for():
-    with gzip.open(files("cpcapp.splicing.edges") / "forest.yml.gz", "rt") as file:
-        head = [next(file) for _ in range(20)]
-    for option in fields(EdgeOptions):
-        assert f"   {option.name}: {getattr(EdgeOptions(), option.name)}\n" in head
+@pytest.mark.parametrize("scales", [(1.0,), (0.5, 1.0)])
+def test_thin_and_detect_of_a_forest_of_ones_own_in_either_format(tmp_path, scales):
+    image = cluttered((90, 120))
+    forest = stumps(3)
+    found = []
+    for name in ("f.yml", "f.safetensors.gz"):
+        forest.save(tmp_path / name)
+        own = EdgeDetector(tmp_path / name)
+        found.append(own.thin(own.detect(image, scales=scales)))
+    assert found[0].any()
+    np.testing.assert_array_equal(*found)
 
 
-@pytest.mark.parametrize("trees", [1, 2, 4])
-def test_tiles_suit_the_forest(trees, tmp_path, monkeypatch):
-    """Which trees see a patch depends on its place, and differently for each forest."""
-    stump = Forest(
+def stumps(trees):
+    """A root that asks for a value of the first channel; both leaves have some edge pixels."""
+    return Forest(
         replace(EdgeOptions(), numberOfTrees=8, numberOfTreesToEvaluate=trees),
-        # The root asks for a value of the first channel; both leaves have some edge pixels.
         childs=np.tile(np.array([2, 0, 0], np.int32), (8, 1)),
         featureIds=np.tile(np.array([120, 0, 0], np.int32), (8, 1)),
         thresholds=np.tile(np.array([0.4, 0, 0], np.float32), (8, 1))
@@ -141,10 +144,3 @@ def test_tiles_suit_the_forest(trees, tmp_path, monkeypatch):
         edgeBoundaries=np.arange(25, dtype=np.int32) * 3,
         edgeBins=np.random.default_rng(0).integers(0, 256, 72).astype(np.int32),
     )
-    stump.save(tmp_path / "stump.yml")
-    own = EdgeDetector(tmp_path / "stump.yml")
-    image = cluttered((260, 300))
-    expected = own.detect(image)
-    assert np.unique(expected).size > 5
-    monkeypatch.setattr(detector, "_TILE", 40)
-    np.testing.assert_allclose(own.detect(image), expected, atol=1e-5)

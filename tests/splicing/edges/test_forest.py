@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import gzip
+import json
 import zlib
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 
 import cv2
 import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save
 
 from cpcapp.splicing.edges import Forest, ForestError
 from cpcapp.splicing.edges.features import EdgeOptions
@@ -27,13 +30,21 @@ def forest(rng):
 ARRAYS = ["childs", "featureIds", "thresholds", "edgeBoundaries", "edgeBins"]
 
 
-@pytest.mark.parametrize("name", ["f.yml", "f.yml.gz"])
+NAMES = ["f.yml", "f.yml.gz", "f.safetensors", "f.safetensors.gz"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_save_and_load_give_the_same(forest, tmp_path, name):
     forest.save(tmp_path / name)
     again = Forest.load(tmp_path / name)
     assert again.options == forest.options
+    questions = forest.childs != 0
     for array in ARRAYS:
-        np.testing.assert_array_equal(getattr(again, array), getattr(forest, array))
+        found, expected = getattr(again, array), getattr(forest, array)
+        assert found.dtype == expected.dtype
+        if array in ("featureIds", "thresholds") and "safetensors" in name:
+            found, expected = found[questions], expected[questions]  # of others none are kept
+        np.testing.assert_array_equal(found, expected)
     assert [p.name for p in tmp_path.iterdir()] == [name]
 
 
@@ -49,9 +60,10 @@ def test_opencv_reads_it(forest, tmp_path, rng):
 
 
 def test_the_same_forest_is_the_same_file(forest, tmp_path):
-    forest.save(tmp_path / "a.yml.gz")
-    forest.save(tmp_path / "b.yml.gz")
-    assert (tmp_path / "a.yml.gz").read_bytes() == (tmp_path / "b.yml.gz").read_bytes()
+    for end in ("yml.gz", "safetensors.gz"):
+        forest.save(tmp_path / f"a.{end}")
+        forest.save(tmp_path / f"b.{end}")
+        assert (tmp_path / f"a.{end}").read_bytes() == (tmp_path / f"b.{end}").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -68,13 +80,19 @@ def test_the_same_forest_is_the_same_file(forest, tmp_path):
         ({"edgeBoundaries": np.arange(11)[::-1]}, "do not ascend within edgeBins"),
         ({"edgeBoundaries": np.arange(5)}, "do not fit its nodes"),
         ({"thresholds": [[np.nan] * 5] * 2}, "not all finite"),
+        (
+            {"edgeBoundaries": [0, *[4000] * 10], "edgeBins": np.zeros(4000)},
+            "more edge pixels than a patch",
+        ),
     ],
 )
 def test_indices_that_lead_outside_are_refused(forest, change, message):
-    name, values = next(iter(change.items()))
-    dtype = np.float32 if name == "thresholds" else np.int32
+    arrays = {
+        name: np.array(values, dtype=np.float32 if name == "thresholds" else np.int32)
+        for name, values in change.items()
+    }
     with pytest.raises(ForestError, match=message):
-        replace(forest, **{name: np.array(values, dtype=dtype)})
+        replace(forest, **arrays)
 
 
 @pytest.mark.parametrize("name", [f.name for f in fields(EdgeOptions)])
@@ -122,3 +140,73 @@ class TestDamagedFiles:
     def test_an_option_that_is_missing(self, path):
         text = gzip.decompress(path.read_bytes())
         self.refused(path, text.replace(b"   stride: 2\n", b""), "its options have no stride")
+
+
+class TestDamagedTensors:
+    @pytest.fixture
+    def path(self, forest, tmp_path):
+        forest.save(tmp_path / "f.safetensors")
+        return tmp_path / "f.safetensors"
+
+    def refused(self, path, content, message="is not a forest of edges"):
+        path.write_bytes(content)
+        with pytest.raises(ForestError, match=message):
+            Forest.load(path)
+
+    def rewritten(self, path, header=None, **tensors):
+        """The same file with something else in it."""
+        old = json.loads(read_metadata(path)["cpcapp"])
+        new = json.dumps({**old, **(header or {})})
+        return save({**load_file(path), **tensors}, metadata={"cpcapp": new})
+
+    def test_cut_off_anywhere(self, path):
+        whole = path.read_bytes()
+        for n in range(0, len(whole), 5):
+            self.refused(path, whole[:n])
+        packed = gzip.compress(whole)
+        for n in range(0, len(packed), 9):
+            self.refused(path, packed[:n])
+
+    def test_what_is_not_of_this_package(self, path):
+        for content, message in (
+            (self.rewritten(path, {"format": "other"}), "its format is 'other'"),
+            (self.rewritten(path, {"format_version": 2}), "of version 2"),
+            (save({"a": np.zeros(3)}), "neither OpenCV's YAML nor a file of this package"),
+        ):
+            self.refused(path, content, message)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"stride": 2}, "neither"),
+            ({**asdict(EdgeOptions()), "more": 1}, "neither"),
+            ({**asdict(EdgeOptions()), "stride": 2.0}, "not whole numbers"),
+            ({**asdict(EdgeOptions()), "stride": "2"}, "not whole numbers"),
+            ({**asdict(EdgeOptions()), "stride": 10**9}, "stride=1000000000 must be"),
+            (7, "neither"),
+        ],
+    )
+    def test_options(self, path, options, message):
+        self.refused(path, self.rewritten(path, {"options": options}), message)
+
+    @pytest.mark.parametrize(
+        ("tensors", "message"),
+        [
+            ({"childs": np.zeros((2, 5), np.float32)}, "its childs are of the type float32"),
+            ({"thresholds": np.zeros((2, 5), np.uint8)}, "its thresholds are of the type uint8"),
+            ({"edgeBins": np.full(40, 2**40, np.uint64)}, "out of range"),
+            ({"edgeBoundaries": np.full(10, 2**31 - 1, np.uint32)}, "out of range"),
+            ({"edgeBoundaries": np.full(10, 9, np.uint32)}, "do not ascend within edgeBins"),
+            ({"childs": np.full((2, 5), 6, np.uint8)}, "outside its tree"),
+            ({"featureIds": np.full((2, 5), 7228, np.uint16)}, "feature's number"),
+            ({"childs": np.zeros(10, np.uint8)}, "trees"),
+            ({"thresholds": np.zeros((2, 4), np.float32)}, "differ in shape"),
+        ],
+    )
+    def test_arrays(self, path, tensors, message):
+        self.refused(path, self.rewritten(path, **tensors), message)
+
+
+def read_metadata(path):
+    with safe_open(path, "np") as file:
+        return file.metadata()

@@ -15,7 +15,13 @@ from cpcapp.datasets.photos._nimble import nimble
 from cpcapp.splicing.samples import SampleSet
 
 
-def open_photos(folder: str | os.PathLike[str], kind: str = "auto", **options: Any) -> SampleSet:
+def open_photos(
+    folder: str | os.PathLike[str],
+    kind: str = "auto",
+    *,
+    progress: Callable[[float], None] | None = None,
+    **options: Any,
+) -> SampleSet:
     """Open a data set, whichever of the known ones it is.
 
     Parameters
@@ -31,6 +37,9 @@ def open_photos(folder: str | os.PathLike[str], kind: str = "auto", **options: A
             pairs       images/ and masks/
             photos      none of these, but photos
 
+    progress : callable, optional
+        Called with the share done, from 0 to 1, while the masks of CASIA are computed; others
+        are opened at once.
     **options
         Passed on to the loader, such as ``collection="Nimble-WEB"``.
 
@@ -57,6 +66,8 @@ def open_photos(folder: str | os.PathLike[str], kind: str = "auto", **options: A
     if kind == "auto":
         kind = _recognised(folder)
     _, _, load = _LAYOUTS[kind]
+    if kind == "casia":
+        options["progress"] = progress
     return load(folder, **options)
 
 

@@ -1,7 +1,7 @@
 """Structured edge detection: where people would draw the outline of things.
 
-P. Dollár, C. L. Zitnick, "Structured forests for fast edge detection", ICCV 2013. The trainer and
-the forest are ours, the engine that runs it is OpenCV's.
+P. Dollár, C. L. Zitnick, "Structured forests for fast edge detection", ICCV 2013. The trainer,
+the forest and the engine that runs it are ours, the features are computed by OpenCV.
 """
 
 from cpcapp.splicing.edges.detector import (

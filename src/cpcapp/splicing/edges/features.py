@@ -48,6 +48,13 @@ class EdgeOptions:
         return (self.patchSize - self.patchInnerSize) // 2
 
     @property
+    def reach(self) -> int:
+        """How far from a pixel its feature maps see: the smoothing, and gradients at half size."""
+        smoothing = max(self.regFeatureSmoothingRadius, self.ssFeatureSmoothingRadius)
+        gradients = self.gradientNormalizationRadius + self.gradientSmoothingRadius + 2
+        return smoothing + 2 * gradients
+
+    @property
     def n_regular(self) -> int:
         """Number of features that are single values."""
         return self.width**2 * self.n_channels
@@ -110,8 +117,42 @@ def feature_maps(
     regular, similar : ndarray of shape (height', width', n_channels)
         Of the photo with the detector's border, shrunk.
     """
-    p, shrink = options.padding, options.shrinkNumber
-    padded = cv2.copyMakeBorder(image, p, p, p, p, cv2.BORDER_REFLECT)
+    p = options.padding
+    maps = _maps(cv2.copyMakeBorder(image, p, p, p, p, cv2.BORDER_REFLECT), options)
+    radii = (options.regFeatureSmoothingRadius, options.ssFeatureSmoothingRadius)
+    regular, similar = (triangle(maps, round(r / options.shrinkNumber)) for r in radii)
+    return regular, similar
+
+
+def put_maps(
+    out: NDArray[np.float32],
+    padded: NDArray[np.float32],
+    options: EdgeOptions,
+    rows: slice,
+    cols: slice,
+) -> None:
+    """Write a part of the maps of a photo that has the detector's border already.
+
+    Parameters
+    ----------
+    out : ndarray of shape (2, height, width, depth)
+        Gets the maps for values and for differences at its beginning; none of its sides may be
+        too short.
+    padded : ndarray of shape (height', width', 3), float32 in [0, 1], RGB
+    options : EdgeOptions
+    rows, cols : slice
+        Of the maps.
+    """
+    maps = _maps(padded, options)
+    height, width = maps[rows, cols].shape[:2]
+    radii = (options.regFeatureSmoothingRadius, options.ssFeatureSmoothingRadius)
+    for smooth, radius in zip(out, radii, strict=True):
+        found = triangle(maps, round(radius / options.shrinkNumber))
+        smooth[:height, :width, : options.n_channels] = found[rows, cols]
+
+
+def _maps(padded: Any, options: EdgeOptions) -> NDArray[np.float32]:
+    shrink = options.shrinkNumber
     size = (padded.shape[0] // shrink, padded.shape[1] // shrink, options.n_channels)
     maps = np.zeros(size, dtype=np.float32)
     cv2.ximgproc.createRFFeatureGetter().getFeatures(
@@ -123,12 +164,10 @@ def feature_maps(
         options.n_channels,
         options.numberOfGradientOrientations,
     )
-    radii = (options.regFeatureSmoothingRadius, options.ssFeatureSmoothingRadius)
-    regular, similar = (_triangle(maps, round(r / shrink)) for r in radii)
-    return regular, similar
+    return maps
 
 
-def _triangle(maps: Any, radius: int) -> NDArray[np.float32]:
+def triangle(maps: Any, radius: int) -> NDArray[np.float32]:
     """Smooth with the separable triangle filter of the detector."""
     if radius == 0:
         return np.asarray(maps)
