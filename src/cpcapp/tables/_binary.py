@@ -86,6 +86,11 @@ class ArrayTable(Table):
         self.columns = [*beside, *features]
         require_unique(self.columns, name)
 
+    @property
+    def measured(self) -> list[str]:
+        """The columns of the matrix."""
+        return list(self._places)
+
     def text_columns(self, names: Sequence[str]) -> list[str]:
         """Return the columns that are not part of the matrix."""
         return [name for name in names if name not in self._places]
@@ -163,7 +168,8 @@ def h5ad_table(path: Path, name: str, layer: str | None) -> ArrayTable:
     try:
         with warnings.catch_warnings():
             # Files of older versions are fine.
-            warnings.filterwarnings("ignore", message=".*without encoding metadata")
+            warnings.simplefilter("ignore", anndata.OldFormatWarning)
+            warnings.filterwarnings("ignore", "Moving element", FutureWarning)
             adata = anndata.read_h5ad(path, backed="r")
     except Exception as error:  # h5py and anndata answer damaged files with anything
         reason = " ".join(str(error).split())[:200]

@@ -118,7 +118,7 @@ class CsvTable(Table):
         types = {**dict.fromkeys(kept, pa.string()), **dict.fromkeys(features, pa.float64())}
         try:
             table = pa.csv.read_csv(
-                pa.BufferReader(block.data),
+                pa.BufferReader(_outside_python(block.data)),
                 pa.csv.ReadOptions(
                     column_names=self.columns, block_size=max(1 << 20, 2 * block.longest)
                 ),
@@ -213,6 +213,19 @@ class CsvTable(Table):
         finally:
             if not keep:
                 file.close()
+
+
+def _outside_python(data: bytes) -> Any:
+    """Return a copy in memory of Arrow's own.
+
+    Its threads drop their hold on the input when they like. If that is a Python object and the
+    interpreter is about to end, the process aborts (apache/arrow#36389, #39862).
+    """
+    import pyarrow as pa
+
+    copy = pa.allocate_buffer(len(data))
+    np.frombuffer(copy, np.uint8)[:] = np.frombuffer(data, np.uint8)
+    return copy
 
 
 class _Chained(io.RawIOBase):

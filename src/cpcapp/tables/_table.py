@@ -67,6 +67,11 @@ class Table(ABC):
 
     place: ClassVar[str] = "row"
 
+    @property
+    def measured(self) -> list[str]:
+        """Columns that are features unless something else is said of them."""
+        return self.columns
+
     name: str
     columns: list[str]
     row_names: str | None = None

@@ -69,7 +69,7 @@ def choose_columns(
     if table.row_names is not None:
         taken.add(table.row_names)
     if columns is None:
-        features = [name for name in table.columns if name not in taken]
+        features = [name for name in table.measured if name not in taken]
     else:
         features = [name for name in dict.fromkeys(columns) if name not in set(drop)]
         both = [name for name in features if name in {*ids, *labels, *others}]
