@@ -340,3 +340,34 @@ def test_the_mice_of_the_paper(data_folder, reduce):
     values = table.filter(like="component_")
     clusters = KMeans(2, n_init=10, random_state=0).fit_predict(values / values.std())
     assert adjusted_rand_score(table["Genotype"], clusters) > 0.78
+
+
+def test_cpca_plus_plus_does_not_depend_on_units(reduce):
+    """As the documentation says of --standardize background."""
+    reduce("target.csv", "background.csv", *KEPT)
+    before = scores()
+    reduce("target.csv", "background.csv", *KEPT, "--standardize", "background", "--force")
+    np.testing.assert_allclose(np.abs(scores()), np.abs(before), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no named pipes")
+def test_a_pipe_can_not_be_read_twice(reduce):
+    command = (
+        f"'{sys.executable}' -m cpcapp reduce <(cat target.csv) background.csv --id sample "
+        "--label group -o out"
+    )
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 2
+    assert "is a pipe; tables are read twice: give a file" in done.stderr
+
+
+def test_labels_of_a_numeric_column_that_never_varies_in_the_background(reduce, tables):
+    table = pd.read_csv("target.csv")
+    table["code"] = np.arange(len(table)) % 3
+    table.to_csv("t.csv", index=False)
+    pd.read_csv("background.csv").assign(code=1).to_csv("b.csv", index=False)
+    assert "note        'code' never varies in the background" in reduce("t.csv", "b.csv", *KEPT)
+    summary = json.loads((tables / "out/summary.json").read_bytes())
+    assert summary["constant_in_background"] == ["code"]
