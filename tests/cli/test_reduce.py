@@ -257,7 +257,15 @@ def test_nothing_is_replaced_unless_asked_to(reduce, tables):
     assert (tables / "out/scores.csv").read_bytes() == before
     reduce("target.csv", "background.csv", *KEPT, "-k", "1", "--force")
     assert (tables / "out/scores.csv").read_bytes() != before
+    assert "is there already" in reduce(
+        "target.csv", "background.csv", *KEPT, "--format", "parquet", status=2
+    )
     error = reduce("out/scores.csv", "background.csv", "--force", status=2)
+    assert "is a table to read" in error
+    reduce("target.csv", "background.csv", *KEPT, "--format", "parquet", "--force")
+    assert scores("out/scores.parquet").shape == (400, 2)
+    assert not (tables / "out/scores.csv").exists()
+    error = reduce("out/scores.parquet", "background.csv", "--force", status=2)
     assert "is a table to read" in error
 
 

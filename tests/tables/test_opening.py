@@ -206,3 +206,13 @@ def test_a_damaged_parquet_file(tmp_path):
     table = open_table(str(tmp_path / "t.parquet"))
     with pytest.raises(TableError, match="is damaged"):
         list(table.chunks(["a"], []))
+
+
+@pytest.mark.parametrize("extra", ["", "+3,5;x\n"], ids=["fast", "exact"])
+def test_decimal_commas_of_spreadsheets(tmp_path, extra):
+    (tmp_path / "t.csv").write_text("a;b\n1,5;-2,5e3\n2;NA\n" + extra)
+    table = open_table(str(tmp_path / "t.csv"))
+    assert table.text_columns(["a", "b"]) == []
+    (chunk,) = table.chunks(["a", "b"], [])
+    np.testing.assert_array_equal(chunk.values[:2], [[1.5, -2500], [2, np.nan]])
+    assert list(chunk.bad) == ([2] if extra else [])

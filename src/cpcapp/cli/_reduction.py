@@ -70,10 +70,15 @@ class Outputs:
         files = [self.scores, self.loadings, self.top_features, self.model, self.summary]
         return files if self.plot is None else [*files, self.plot]
 
+    @property
+    def stale(self) -> Path:
+        """Scores of an earlier run in the other format, which would not fit the rest."""
+        return self.scores.with_suffix(".csv" if self.scores.suffix == ".parquet" else ".parquet")
+
     def check(self, inputs: Sequence[str], *, force: bool) -> None:
         """See that nothing gets lost unless it is said to, and that all can be written."""
         read = {Path(path.partition("::")[0]).resolve() for path in inputs}
-        there = [path for path in self.all if path.exists()]
+        there = [path for path in [*self.all, self.stale] if path.exists()]
         for path in there:
             if path.resolve() in read:
                 raise UserError(f"{shown(path)} is a table to read; choose another -o or --plot")
@@ -96,6 +101,7 @@ class Outputs:
     def write(self, found: Reduction, columns: Columns, *, include_background: bool) -> None:
         """Write everything, and print what was found."""
         self.summary.unlink(missing_ok=True)
+        self.stale.unlink(missing_ok=True)
         other = found.background if include_background else None
         kept = columns.kept
         names = score_columns(kept, found.model.n_components, with_set=other is not None)

@@ -86,6 +86,8 @@ def _output(arguments: argparse.Namespace) -> Any:
     output = Path(arguments.output)
     if output.suffix.lower() not in (".csv", ".parquet", ".pq"):
         raise UserError(f"-o {output} must end in .csv or .parquet, or be -")
+    if not output.parent.is_dir():
+        raise UserError(f"there is no folder {shown(output.parent)} to write to")
     if output.resolve() in (Path(arguments.table).resolve(), arguments.model.resolve()):
         raise UserError(f"{shown(output)} is a file to read; choose another -o")
     if output.exists() and not arguments.force:

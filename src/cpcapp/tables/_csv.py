@@ -27,6 +27,7 @@ _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _SNIFFED_ROWS = 100
 _DELIMITERS = ",\t;|"
+_DECIMAL_COMMA = r"-?\d+,\d+([eE][-+]?\d+)?"
 
 
 class CsvTable(Table):
@@ -51,6 +52,7 @@ class CsvTable(Table):
                 self._ahead = stream, start
         self.delimiter = _delimiter(start, name)
         self.columns, self._sample = self._read_header(start)
+        self.decimal = _decimal(self._sample, self.delimiter)
         require_unique(self.columns, name)
         if self.columns and self.columns[0] == "":
             # R and pandas write the names of rows under an empty name.
@@ -80,7 +82,7 @@ class CsvTable(Table):
             place = self.columns.index(name)
             values = [r[place].strip() for r in self._sample if len(r) == len(self.columns)]
             values = [value for value in values if value not in MISSING]
-            if values and not any(_is_number(value) for value in values):
+            if values and all(self._number(value) is None for value in values):
                 found.append(name)
         return found
 
@@ -124,7 +126,10 @@ class CsvTable(Table):
                 ),
                 pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=block.quoted),
                 pa.csv.ConvertOptions(
-                    column_types=types, include_columns=list(types), null_values=sorted(MISSING)
+                    column_types=types,
+                    include_columns=list(types),
+                    null_values=sorted(MISSING),
+                    decimal_point=self.decimal,
                 ),
             )
         except pa.ArrowInvalid:
@@ -159,7 +164,7 @@ class CsvTable(Table):
                     reason = f"{fields} where the header has {len(self.columns)}"
                     broken.append((int(block.lines[number]), reason))
                     continue
-                row = [_number(record[place]) for place in where]
+                row = [self._number(record[place]) for place in where]
                 for place, value in zip(where, row, strict=True):
                     if value is None:
                         reason = _not_a_number(self.columns[place], record[place])
@@ -180,6 +185,16 @@ class CsvTable(Table):
             bad,
             broken,
         )
+
+    def _number(self, text: str) -> float | None:
+        """Return a number, NaN for a missing value, None for anything else."""
+        text = text.strip()
+        if text in MISSING:
+            return float("nan")
+        try:
+            return None if "_" in text else float(text.replace(self.decimal, "."))
+        except ValueError:
+            return None
 
     def _without_header(self, block: Block) -> Block:
         if len(block.lines) == 1:
@@ -279,25 +294,19 @@ def _decoded(data: bytes, name: str, line: int) -> str:
         ) from error
 
 
-def _number(text: str) -> float | None:
-    """Return a number, NaN for a missing value, None for anything else."""
-    text = text.strip()
-    if text in MISSING:
-        return float("nan")
-    return float(text) if _is_number(text) else None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return "_" not in text
+def _decimal(sample: Sequence[Sequence[str]], delimiter: str) -> str:
+    """Return the decimal mark: a comma where spreadsheets of many countries write one."""
+    if delimiter == ",":
+        return "."
+    values = [value.strip() for record in sample for value in record]
+    commas = sum(re.fullmatch(_DECIMAL_COMMA, value) is not None for value in values)
+    points = sum(re.fullmatch(r"-?\d+\.\d+([eE][-+]?\d+)?", value) is not None for value in values)
+    return "," if commas > points else "."
 
 
 def _not_a_number(column: str, text: str) -> str:
     shown = text if len(text) <= 30 else text[:27] + "..."
-    hint = " (a decimal comma? write 1.5)" if re.fullmatch(r"\s*-?\d+,\d+\s*", text) else ""
+    hint = " (a decimal comma? write 1.5)" if re.fullmatch(_DECIMAL_COMMA, text.strip()) else ""
     return f"column {column!r} is {shown!r}, not a number{hint}"
 
 
