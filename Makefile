@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-edges bench-splicing train-edges train-default docs clean
+.PHONY: help demo test lint bench bench-edges bench-splicing bench-tables train-edges train-default docs clean
 
 help:
 	@echo "make demo    install and run the main job on shipped examples (pictures in demo-output/)"
@@ -14,6 +14,7 @@ help:
 	@echo "make train-edges, make train-default    make the shipped models again (CPCAPP_DATA)"
 	@echo "make bench-edges    score the edge detector (CPCAPP_DATA)"
 	@echo "make bench-splicing    training and localizing: speed, memory, scores (CPCAPP_DATA)"
+	@echo "make bench-tables    memory and speed on a CSV file of 1 GB"
 	@echo "make docs    build the documentation into docs/_build/html"
 	@echo "make clean   remove the virtual environment and everything that was built"
 
@@ -58,6 +59,8 @@ train-default: $(VENV)/.bench
 	mv new.safetensors src/cpcapp/splicing/models/default.safetensors
 bench-edges: $(VENV)/.bench
 	$(BIN)/python benchmarks/edges.py
+bench-tables: $(VENV)/.bench
+	$(BIN)/python benchmarks/tables.py
 bench-splicing: $(VENV)/.bench
 	$(BIN)/python benchmarks/splicing.py
 

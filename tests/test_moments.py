@@ -353,3 +353,25 @@ def test_repr(rng):
     assert repr(Moments.of(rng.normal(size=(50, 2)))) == (
         "Moments(n_samples=50, n_features=2, kept=scatter)"
     )
+
+
+@pytest.mark.parametrize("n", [4, 60])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_rescaled_moments_are_those_of_rescaled_data(rng, n, kind):
+    X = rng.normal(size=(n, 6)) * (rng.random((n, 6)) < 0.5)
+    scale = rng.uniform(0.1, 10, 6)
+    before = Moments.of(kind(X))
+    found, expected = before.rescaled(scale), Moments.of(X / scale)
+    assert found.is_thin == expected.is_thin == (n < 6)
+    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-12)
+    np.testing.assert_allclose(found.scatter(), expected.scatter(), atol=1e-10)
+    np.testing.assert_allclose(found.variance(), expected.variance(), atol=1e-10)
+    np.testing.assert_allclose(before.mean, X.mean(axis=0), atol=1e-12)
+    found.update(X / scale)
+    assert found.n_samples == 2 * n
+
+
+@pytest.mark.parametrize("scale", [[1.0, 0.0], [1.0, np.nan], [1.0, -2.0], [1.0], 2.0])
+def test_a_scale_that_can_not_be(scale):
+    with pytest.raises(ValueError, match="scale"):
+        Moments.of(np.eye(2)).rescaled(scale)

@@ -14,7 +14,10 @@ import pytest
 import cpcapp
 
 ROOT = Path(__file__).parents[1]
-PUBLIC_MODULES = ["cpcapp", "cpcapp.datasets", "cpcapp.plotting", "cpcapp.contrast"]
+PUBLIC_MODULES = [
+    *("cpcapp", "cpcapp.datasets", "cpcapp.plotting", "cpcapp.contrast"),
+    *("cpcapp.tables", "cpcapp.anndata"),
+]
 
 
 def test_public_names():
@@ -62,7 +65,8 @@ def test_public_functions_are_documented_with_an_example(name):
 def test_the_core_needs_no_extra():
     code = (
         "import sys, cpcapp, cpcapp.datasets, cpcapp.cli\n"
-        "extras = {'matplotlib', 'cv2', 'PIL', 'torch', 'dask', 'starlette', 'pooch', 'h5py'}\n"
+        "extras = {'matplotlib', 'cv2', 'PIL', 'torch', 'dask', 'starlette', 'pooch', 'h5py', "
+        "'pyarrow', 'pandas', 'anndata', 'safetensors'}\n"
         "loaded = extras & set(sys.modules)\n"
         "assert not loaded, loaded\n"
     )
@@ -88,10 +92,10 @@ def test_unknown_names_are_an_attribute_error():
 
 
 def test_dependencies_point_one_way():
-    """moments ← contrast ← detection ← estimators ← splicing ← datasets, plotting ← cli."""
+    """moments ← contrast ← detection ← estimators ← tables, splicing ← datasets, plotting ← cli."""
     order = [
-        *("moments", "contrast", "detection", "estimators", "splicing", "datasets", "plotting"),
-        "cli",
+        *("moments", "contrast", "detection", "estimators", "tables", "anndata", "splicing"),
+        *("datasets", "plotting", "cli"),
     ]
     for module in pkgutil.walk_packages(cpcapp.__path__, "cpcapp."):
         room = module.name.split(".")[1]

@@ -5,6 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from cpcapp import plotting
+from cpcapp.plotting import PALETTE, contrast_figure
 
 
 @pytest.fixture
@@ -55,3 +56,21 @@ def test_bad_input(ax):
         plotting.loadings(ax, np.eye(2))
     with pytest.raises(ValueError, match="1 names for 2 weights"):
         plotting.loadings(ax, [1, 2], ["a"])
+
+
+def test_a_contrast_with_many_classes_puts_the_rarest_together(rng):
+    labels = np.repeat([f"class {i}" for i in range(12)], np.arange(12, 0, -1))
+    scores = rng.normal(size=(len(labels), 2))
+    figure = contrast_figure(scores, labels, weights=np.eye(2, 5), label_title="kind")
+    legend = figure.axes[0].get_legend()
+    names = [text.get_text() for text in legend.get_texts()]
+    assert len(names) == len(PALETTE)
+    assert names[-1] == "other"
+    assert "class 0" in names
+    assert len(figure.axes) == 3
+
+
+def test_a_contrast_of_one_component(rng):
+    figure = contrast_figure(rng.normal(size=(9, 1)), weights=rng.normal(size=(1, 4)))
+    assert [ax.get_title() for ax in figure.axes] == ["", "component 1"]
+    assert figure.axes[0].get_legend() is None

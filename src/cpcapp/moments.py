@@ -375,6 +375,44 @@ class Moments:
                 total += ((block - self.mean) ** 2).sum(axis=0)
         return np.maximum(total, 0.0) / self.n_samples
 
+    def rescaled(self, scale: ArrayLike) -> Self:
+        """Return the moments of the same samples in other units, ``x / scale``.
+
+        Parameters
+        ----------
+        scale : array-like of shape (n_features,)
+            Above 0.
+
+        Returns
+        -------
+        Moments
+            New ones; these stay as they were.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> m = Moments.of(np.random.default_rng(0).normal(3.0, 2.0, size=(50, 2)))
+        >>> m.rescaled(np.sqrt(m.variance())).variance().round(12)
+        array([1., 1.])
+        """
+        self._require_samples()
+        assert self.mean is not None
+        units = np.asarray(scale, dtype=np.float64)
+        if units.shape != self.mean.shape:
+            raise ValueError(f"scale has shape {units.shape}; it must be {self.mean.shape}")
+        if not (np.isfinite(units).all() and (units > 0).all()):
+            raise ValueError("scale must be finite and above 0")
+        new = type(self)(form=self.form)
+        new.n_samples = self.n_samples
+        new.mean = self.mean / units
+        if self._scatter is not None:
+            new._scatter = np.asfortranarray(self._scatter / units / units[:, None])
+        new._rows = [
+            sp.csr_array(block.multiply(1.0 / units)) if sp.issparse(block) else block / units
+            for block in self._rows
+        ]
+        return new
+
     def constant_features(self) -> NDArray[np.bool_]:
         """Return which features do not vary beyond rounding, ``(n_features,)``."""
         variance = self.variance()

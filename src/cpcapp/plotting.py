@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 # Okabe and Ito's colours, told apart by people with any common kind of colour vision; the
 # marker says the same once more.
@@ -152,3 +152,70 @@ def loadings(
     ax.barh([names[i] for i in order], values[order], color=colours)
     ax.axvline(0.0, color="black", linewidth=0.8)
     ax.tick_params(labelsize=8)
+
+
+def contrast_figure(
+    scores: ArrayLike,
+    labels: ArrayLike | None = None,
+    *,
+    weights: ArrayLike,
+    feature_names: Sequence[str] | None = None,
+    eigenvalues: ArrayLike | None = None,
+    title: str = "",
+    label_title: str = "",
+    top: int = 12,
+) -> Figure:
+    """Draw samples by their first two components, and beside them the features behind these.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n_samples, n_components)
+    labels : array-like of shape (n_samples,), optional
+        Classes, shown by colour and marker; beyond eight, the rarest become "other".
+    weights : array-like of shape (n_components, n_features)
+        For example ``components_`` of an estimator.
+    feature_names : sequence of str, optional
+    eigenvalues : array-like of shape (n_components,), optional
+    title, label_title : str, optional
+        Of the scatter plot and of its legend.
+    top : int, default=12
+        Features shown of each component.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> figure = contrast_figure([[0, 1], [2, 3]], ["a", "b"], weights=[[1, 0], [0, 1]])
+    >>> [ax.get_title() for ax in figure.axes]
+    ['', 'component 1', 'component 2']
+    """
+    rows = np.asarray(weights, dtype=np.float64)[:2]
+    width = 6.0 + 3.2 * len(rows)
+    figure = Figure(figsize=(width, 4.6), layout="constrained")
+    axes = figure.subplots(1, 1 + len(rows), width_ratios=[6.0] + [3.2] * len(rows))
+    classes = None if labels is None else _few_classes(np.asarray(labels))
+    scatter(axes[0], scores, classes, eigenvalues=eigenvalues, title=title)
+    if classes is not None:
+        legend = axes[0].legend(title=label_title, fontsize=8, title_fontsize=8, markerscale=1.8)
+        for handle in legend.legend_handles:
+            handle.set_alpha(1.0)
+    if np.asarray(scores).shape[1] == 1:
+        axes[0].set_yticks([])
+        axes[0].set_ylabel("")
+    for i, (ax, row) in enumerate(zip(axes[1:], rows, strict=True)):
+        loadings(ax, row, feature_names, top=top)
+        ax.set_title(f"component {i + 1}", fontsize=10)
+        ax.set_xlabel("weight", fontsize=8)
+    return figure
+
+
+def _few_classes(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return labels as text, the rarest put together where colours would repeat."""
+    names = np.array([str(label) for label in labels], dtype=object)
+    found, counts = np.unique(names, return_counts=True)
+    if len(found) > len(PALETTE):
+        common = found[np.argsort(-counts, kind="stable")[: len(PALETTE) - 1]]
+        names[~np.isin(names, common)] = "other"
+    return names

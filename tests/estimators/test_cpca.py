@@ -115,3 +115,28 @@ def test_affinity_is_the_product_of_cosines(rng):
 def test_bad_options(data, options, error, message):
     with pytest.raises(error, match=message):
         CPCA(**options).fit(data.target, background=data.background)
+
+
+@pytest.mark.parametrize("alpha", ["auto", 2.5])
+def test_moments_give_what_the_data_give(rng, alpha):
+    X, B = rng.normal(size=(80, 6)) * [3, 1, 1, 1, 1, 1], rng.normal(size=(50, 6))
+    whole = CPCA(alpha=alpha).fit(X, background=B)
+    target = Moments().update(X[:30]).update(X[30:])
+    found = CPCA(alpha=alpha).fit_moments(target, Moments.of(B))
+    assert found.alpha_ == whole.alpha_
+    np.testing.assert_allclose(found.transform(X), whole.transform(X), atol=1e-10)
+    assert target.n_samples == 80
+    alone = CPCA(alpha=alpha).fit_moments(target)
+    np.testing.assert_allclose(alone.components_, CPCA().fit(X).components_, atol=1e-10)
+
+
+def test_fit_moments_refuses_what_are_none(rng):
+    good = Moments.of(rng.normal(size=(9, 3)))
+    for given, message in (
+        ((np.eye(3),), "target must be Moments, not ndarray"),
+        ((good, np.eye(3)), "background must be Moments"),
+        ((Moments(),), "target holds no samples"),
+        ((good, Moments.of(np.eye(4))), "background has 4 features, but X has 3"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            CPCA().fit_moments(*given)

@@ -8,7 +8,16 @@ import sys
 from collections.abc import Sequence
 
 from cpcapp import __version__
-from cpcapp.cli import demo, evaluate, localize, make_splices, train, train_edges
+from cpcapp.cli import (
+    apply,
+    demo,
+    evaluate,
+    localize,
+    make_splices,
+    reduce,
+    train,
+    train_edges,
+)
 from cpcapp.cli._errors import UserError
 
 
@@ -21,10 +30,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"cpcapp {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    apply.add_parser(commands)
     demo.add_parser(commands)
     evaluate.add_parser(commands)
     localize.add_parser(commands)
     make_splices.add_parser(commands)
+    reduce.add_parser(commands)
     train.add_parser(commands)
     train_edges.add_parser(commands)
     return parser

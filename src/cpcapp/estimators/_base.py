@@ -190,6 +190,21 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         return tags
 
 
+def check_moments(target: Any, background: Any) -> int:
+    """Return the number of features of moments that ``fit_moments`` was given, or raise."""
+    for name, given in (("target", target), ("background", background)):
+        if given is None and name == "background":
+            continue
+        if not isinstance(given, Moments):
+            raise TypeError(f"{name} must be Moments, not {type(given).__name__}; use fit")
+        if given.n_features is None:
+            raise ValueError(f"{name} holds no samples yet")
+    n_features: int = target.n_features
+    if background is not None and background.n_features != n_features:
+        raise _other_features(background.n_features, n_features)
+    return n_features
+
+
 def _is_plain(data: Any, min_samples: int) -> bool:
     """Return whether scikit-learn's checks would hand this array back as it is.
 

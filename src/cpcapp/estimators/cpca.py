@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import SpectralClustering
 
 from cpcapp.contrast import check_n_components, solve_difference
-from cpcapp.estimators._base import ContrastiveTransformer
-from cpcapp.moments import FloatArray
+from cpcapp.estimators._base import ContrastiveTransformer, check_moments
+from cpcapp.moments import FloatArray, Moments
 
 
 class CPCA(ContrastiveTransformer):
@@ -111,6 +111,35 @@ class CPCA(ContrastiveTransformer):
         """
         alphas = self._check_alphas()
         target, back = self._read_both(X, y, background, is_background)
+        return self._solve(target, back, alphas)
+
+    def fit_moments(self, target: Moments, background: Moments | None = None) -> Self:
+        """Find the filters from moments that were added up elsewhere.
+
+        Parameters
+        ----------
+        target : Moments
+        background : Moments, optional
+
+        Returns
+        -------
+        CPCA
+            itself.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from cpcapp import CPCA, Moments
+        >>> rng = np.random.default_rng(0)
+        >>> target, background = (Moments.of(rng.normal(size=(50, 5))) for _ in range(2))
+        >>> CPCA(n_components=1, alpha=2.0).fit_moments(target, background).components_.shape
+        (1, 5)
+        """
+        alphas = self._check_alphas()
+        self.n_features_in_ = check_moments(target, background)
+        return self._solve(target, background, alphas)
+
+    def _solve(self, target: Moments, back: Moments | None, alphas: FloatArray) -> Self:
         check_n_components(self.n_components, target, name="n_components")
         if back is None:
             alphas, back = np.zeros(1), target

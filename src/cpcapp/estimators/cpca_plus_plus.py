@@ -18,7 +18,7 @@ from cpcapp.contrast import (
     solve_contrast,
 )
 from cpcapp.detection import count_components, permutation_threshold, power_p_value
-from cpcapp.estimators._base import ContrastiveTransformer
+from cpcapp.estimators._base import ContrastiveTransformer, check_moments
 from cpcapp.moments import FloatArray, Moments
 
 _COUNTING = ("auto", "permutation")
@@ -168,15 +168,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         (200, 0)
         """
         self._forget()
-        for name, given in (("target", target), ("background", background)):
-            if given is None and name == "background":
-                continue
-            if not isinstance(given, Moments):
-                raise TypeError(f"{name} must be Moments, not {type(given).__name__}; use fit")
-            if given.n_features is None:
-                raise ValueError(f"{name} holds no samples yet")
-        assert target.n_features is not None
-        self.n_features_in_ = target.n_features
+        self.n_features_in_ = check_moments(target, background)
         return self._solve(target, background, self._count(target, background, None))
 
     def partial_fit(self, X: Any = None, y: Any = None, background: Any = None) -> Self:

@@ -1,0 +1,102 @@
+"""Safetensors files with a JSON header of this package: what all its models are kept in."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp import __version__
+from cpcapp._files import written_whole
+
+Tensors = dict[str, NDArray[Any]]
+
+
+def write_tensors(
+    path: str | os.PathLike[str], tensors: Tensors, header: dict[str, Any], kind: str, version: int
+) -> None:
+    """Write arrays, and everything else as JSON.
+
+    Parameters
+    ----------
+    path : path-like
+    tensors : dict of str to ndarray
+    header : dict
+        What JSON knows.
+    kind : str
+        Written into the header: which files these are.
+    version : int
+        Of the format of this kind.
+    """
+    from safetensors.numpy import save
+
+    whole = {"format": kind, "format_version": version, **header}
+    data = save(
+        {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()},
+        metadata={"cpcapp": json.dumps(whole)},
+    )
+    with written_whole(path) as file:
+        file.write(data)
+
+
+def read_tensors(
+    path: str | os.PathLike[str], kind: str, version: int, *, most_bytes: int
+) -> tuple[dict[str, Any], Tensors]:
+    """Return header and arrays of a file that `write_tensors` wrote.
+
+    Parameters
+    ----------
+    path : path-like
+    kind, version
+        As they were written.
+    most_bytes : int
+        Larger files are not read: a hostile one can't fill the memory.
+
+    Raises
+    ------
+    ValueError
+        With the reason, in one line, why it is no such file.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no model file {path}")
+    if path.stat().st_size > most_bytes:
+        raise ValueError(f"it is larger than {most_bytes >> 20} MB")
+    data = path.read_bytes()
+    header = _header(data, kind, version)
+    try:
+        return header, load(data)
+    except SafetensorError as error:
+        raise ValueError(" ".join(str(error).split())) from error
+
+
+def _header(data: bytes, kind: str, version: int) -> dict[str, Any]:
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > len(data) - 8:
+        raise ValueError("it is cut off, or no safetensors file")
+    try:
+        outer = json.loads(data[8 : 8 + length])
+        header = json.loads(outer["__metadata__"]["cpcapp"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError("it has no header of this package") from error
+    if not isinstance(header, dict) or not isinstance(header.get("format"), str):
+        raise ValueError("it has no header of this package")
+    if header["format"] != kind:
+        raise ValueError(
+            f"it is another kind of file of this package: {header['format']!r}, not {kind!r}"
+            if header["format"].startswith("cpcapp-")
+            else "it has no header of this package"
+        )
+    if header.get("format_version") != version:
+        raise ValueError(
+            f"its format is version {header.get('format_version')!r}, this is cpcapp "
+            f"{__version__}, which reads version {version}"
+        )
+    return header

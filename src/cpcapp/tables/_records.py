@@ -1,0 +1,102 @@
+"""Cutting a delimited text into blocks of whole records, with the number of each one's line."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp.tables._table import TableError
+
+_BLOCK = 16 << 20
+# A quote that is never closed makes one record of all that follows.
+_LONGEST_RECORD = 256 << 20
+_NEWLINE, _RETURN, _QUOTE = 10, 13, 34
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole records: their bytes, the lines they begin in, and the length of the longest."""
+
+    data: bytes
+    lines: NDArray[np.int64]
+    longest: int
+
+    @property
+    def quoted(self) -> bool:
+        """Whether there may be line ends within fields."""
+        return b'"' in self.data
+
+
+def blocks(stream: IO[bytes], delimiter: str, name: str, size: int = _BLOCK) -> Iterator[Block]:
+    """Yield a text in blocks of about ``size`` bytes; blank lines are no records."""
+    rest, line, wanted, done = b"", 1, size, False
+    while not done:
+        more = stream.read(wanted)
+        done = not more
+        data = rest + more
+        if done and data and not data.endswith(b"\n"):
+            data += b"\n"
+        ends, newlines = _record_ends(data, delimiter, complete=done)
+        if not len(ends):
+            if len(data) > _LONGEST_RECORD or (done and data):
+                raise _endless(name, line)
+            # Twice as much each time: else a long record would be searched again and again.
+            rest, wanted = data, max(size, len(data))
+            continue
+        end = int(ends[-1]) + 1
+        # Of each record: the line ends before it. Those within quotes are line ends too.
+        before = np.searchsorted(newlines, ends[:-1], side="right")
+        lines = line + np.concatenate([[0], before]).astype(np.int64)
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        lengths = ends - starts
+        first = np.frombuffer(data, np.uint8)[starts]
+        blank = (lengths == 0) | ((lengths == 1) & (first == _RETURN))
+        line += int(np.searchsorted(newlines, end))
+        rest, wanted = data[end:], size
+        if not blank.all():
+            yield Block(data[:end], lines[~blank], int(lengths.max()))
+        if done and rest:
+            raise _endless(name, line)
+
+
+def _endless(name: str, line: int) -> TableError:
+    return TableError(
+        f"{name}: the record that begins in line {line} does not end; is there a quote that is "
+        "not closed?"
+    )
+
+
+def _record_ends(
+    data: bytes, delimiter: str, *, complete: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where records end and where lines end, as offsets of newlines."""
+    text = np.frombuffer(data, np.uint8)
+    newlines = np.flatnonzero(text == _NEWLINE)
+    if b'"' not in data:
+        return newlines, newlines
+    quotes = np.flatnonzero(text == _QUOTE)
+    # Every other quote opens a field. One that does not stand at the start of a field is a
+    # letter like any other (5" pipe), and then counting is not enough.
+    opening = quotes[::2]
+    before = text[opening[opening > 0] - 1]
+    if not np.isin(before, (ord(delimiter), _NEWLINE, _RETURN, _QUOTE)).all():
+        return _ends_by_parsing(data, newlines, delimiter, complete), newlines
+    inside = np.searchsorted(quotes, newlines) % 2 == 1
+    return newlines[~inside], newlines
+
+
+def _ends_by_parsing(
+    data: bytes, newlines: NDArray[np.int64], delimiter: str, complete: bool
+) -> NDArray[np.int64]:
+    # Latin-1 keeps any bytes apart; a delimiter or a quote means the same in it as in UTF-8.
+    reader = csv.reader(io.StringIO(data.decode("latin-1"), newline="\n"), delimiter=delimiter)
+    counts = [reader.line_num for _ in reader]
+    if counts and (not complete or counts[-1] > len(newlines)):
+        counts.pop()  # may go on in the next block
+    return newlines[np.array(counts, dtype=np.int64) - 1]

@@ -1,0 +1,193 @@
+"""What was learned from two tables, and the file it is kept in."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from cpcapp._tensor_files import read_tensors, write_tensors
+from cpcapp.tables._table import TableError
+from cpcapp.tables.cleaning import MISSING_RULES
+
+_FORMAT = "cpcapp-table-model"
+_FORMAT_VERSION = 1
+_MOST_BYTES = 2 << 30
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TableModel:
+    """Filters with the names of their features and all that new rows have to go through.
+
+    Attributes
+    ----------
+    features : list of str
+        Names of the columns, in the order of everything below.
+    components, atoms : ndarray of shape (n_components, n_features)
+        In units of `scale`.
+    eigenvalues : ndarray of shape (n_components,)
+    mean : ndarray of shape (n_features,)
+        Of the target, subtracted from every row.
+    scale : ndarray of shape (n_features,)
+        What every feature is divided by; 1 unless standardized.
+    fill : ndarray of shape (n_features,)
+        What takes the place of missing values with ``missing="mean"``.
+    method : {"cpca++", "cpca", "pca"}
+    standardize : {"none", "each", "background"}
+    missing : {"error", "zero", "mean", "drop"}
+    facts : dict
+        How it was made; for people.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> one, two = np.ones(2), np.full(2, 2.0)
+    >>> model = TableModel(["a", "b"], np.eye(2)[:1], np.eye(2)[:1], one[:1], one, two, one)
+    >>> model.transform(np.array([[5.0, 7.0]]))
+    array([[2.]])
+    """
+
+    features: list[str]
+    components: FloatArray
+    atoms: FloatArray
+    eigenvalues: FloatArray
+    mean: FloatArray
+    scale: FloatArray
+    fill: FloatArray
+    method: str = "cpca++"
+    standardize: str = "none"
+    missing: str = "error"
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_components(self) -> int:
+        """Number of components."""
+        return len(self.components)
+
+    def transform(self, values: Any) -> FloatArray:
+        """Return the components of rows, ``Fᵀ((x - mean) / scale)``.
+
+        Parameters
+        ----------
+        values : ndarray or sparse matrix of shape (n, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n, n_components)
+        """
+        return scores_of(values, self.components, self.mean, self.scale)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a safetensors file; `load_model` reads it."""
+        header = {
+            "method": self.method,
+            "standardize": self.standardize,
+            "missing": self.missing,
+            "features": self.features,
+            "facts": self.facts,
+        }
+        tensors = {
+            "components": self.components,
+            "atoms": self.atoms,
+            "eigenvalues": self.eigenvalues,
+            "mean": self.mean,
+            "scale": self.scale,
+            "fill": self.fill,
+        }
+        write_tensors(path, tensors, header, _FORMAT, _FORMAT_VERSION)
+
+
+def scores_of(
+    values: Any, components: FloatArray, mean: FloatArray, scale: FloatArray
+) -> FloatArray:
+    """Return ``Fᵀ((x - mean) / scale)`` for rows, dense or sparse."""
+    filters = (components / scale).T
+    if sp.issparse(values):
+        return np.asarray(values @ filters) - mean @ filters
+    return np.asarray((values - mean) @ filters)
+
+
+def load_model(path: str | os.PathLike[str]) -> TableModel:
+    """Read a model of ``cpcapp reduce``, checking all of it.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    TableModel
+
+    Raises
+    ------
+    TableError
+        If the file is damaged, or something else.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
+    >>> row, one = np.ones((1, 2)), np.ones(2)
+    >>> TableModel(["a", "b"], row, row, one[:1], one, one, one).save(path)
+    >>> load_model(path).features
+    ['a', 'b']
+    """
+    try:
+        header, tensors = read_tensors(path, _FORMAT, _FORMAT_VERSION, most_bytes=_MOST_BYTES)
+        model = TableModel(
+            header["features"],
+            **{name: tensors[name] for name in _SHAPES},
+            method=str(header["method"]),
+            standardize=str(header["standardize"]),
+            missing=header["missing"],
+            facts=header["facts"],
+        )
+        _check(model)
+        return model
+    except OSError as error:
+        raise TableError(f"can't read the model {path}: {error.strerror or error}") from error
+    except KeyError as error:
+        raise TableError(f"{path} is no model of cpcapp reduce: it has no {error}") from error
+    except (ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise TableError(f"{path} is no model of cpcapp reduce: {reason}") from error
+
+
+_SHAPES = {
+    "components": ("k", "p"),
+    "atoms": ("k", "p"),
+    "eigenvalues": ("k",),
+    "mean": ("p",),
+    "scale": ("p",),
+    "fill": ("p",),
+}
+
+
+def _check(model: TableModel) -> None:
+    names: Any = model.features
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("its features are not a list of names")
+    if len(set(names)) < len(names):
+        raise ValueError("two of its features have the same name")
+    if model.missing not in MISSING_RULES:
+        raise ValueError(f"missing={model.missing!r} must be one of {', '.join(MISSING_RULES)}")
+    if not isinstance(model.facts, dict):
+        raise ValueError("its facts are not a JSON object")
+    sizes = {"k": len(model.eigenvalues), "p": len(names)}
+    for name, letters in _SHAPES.items():
+        tensor, shape = getattr(model, name), tuple(sizes[letter] for letter in letters)
+        if tensor.dtype != np.float64 or tensor.shape != shape:
+            raise ValueError(
+                f"its {name} are {tensor.dtype} of shape {tensor.shape}, not float64 of {shape}"
+            )
+        if not np.isfinite(tensor).all():
+            raise ValueError(f"its {name} must be finite")
+    if not (model.scale > 0.0).all():
+        raise ValueError("its scale must be above 0")

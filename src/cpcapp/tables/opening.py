@@ -1,0 +1,75 @@
+"""From a path to a table."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from cpcapp.tables._binary import ParquetTable, h5ad_table, npy_table, npz_table
+from cpcapp.tables._csv import CsvTable
+from cpcapp.tables._table import Table, TableError
+
+_TEXT = (".csv", ".tsv", ".tab", ".txt", ".csv.gz", ".tsv.gz", ".tab.gz", ".txt.gz")
+_PARQUET = (".parquet", ".pq")
+
+
+def open_table(path: str) -> Table:
+    r"""Open a table by the ending of its name.
+
+    Parameters
+    ----------
+    path : str
+        ``.csv``, ``.tsv`` (also with ``.gz``), ``.parquet``, ``.npy``, ``.npz`` or ``.h5ad``.
+        ``FILE.npz::NAME`` is one array of an archive, ``FILE.h5ad::NAME`` a layer. ``-`` is a
+        CSV on standard input. A name with another ending that is not a plain file (a pipe) is
+        read as CSV.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    TableError
+        If it can't be read as what its name says.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "mice.csv"
+    >>> _ = path.write_text("mouse,weight,length\na,21.5,9\nb,19,8.5\n")
+    >>> table = open_table(str(path))
+    >>> table.columns, table.text_columns(table.columns)
+    (['mouse', 'weight', 'length'], ['mouse'])
+    >>> next(table.chunks(["length", "weight"], ["mouse"])).values
+    array([[ 9. , 21.5],
+           [ 8.5, 19. ]])
+    """
+    if path == "-":
+        return CsvTable(sys.stdin.buffer, "standard input")
+    plain, _, part = path.partition("::")
+    file, ending = Path(plain), plain.lower()
+    if Path(path).exists():
+        file, ending, part = Path(path), path.lower(), ""
+    if file.is_dir():
+        raise TableError(f"{path} is a folder; give a file")
+    if not file.exists():
+        raise TableError(f"there is no file {plain}")
+    if part and not ending.endswith((".npz", ".h5ad")):
+        raise TableError(f"{path}: '::' chooses an array of .npz or a layer of .h5ad files only")
+    try:
+        if ending.endswith(_PARQUET):
+            return ParquetTable(file, path)
+        if ending.endswith(".npy"):
+            return npy_table(file, path)
+        if ending.endswith(".npz"):
+            return npz_table(file, path, part or None)
+        if ending.endswith(".h5ad"):
+            return h5ad_table(file, path, part or None)
+        if ending.endswith(_TEXT) or not file.is_file():
+            return CsvTable(file, path)
+    except OSError as error:
+        raise TableError(f"can't read {path}: {error.strerror or error}") from error
+    raise TableError(
+        f"{path}: unknown ending; tables are .csv, .tsv (.gz too), .parquet, .npy, .npz, .h5ad"
+    )

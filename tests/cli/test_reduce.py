@@ -1,0 +1,381 @@
+"""``cpcapp reduce`` and ``cpcapp apply``, run as a user runs them."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.image import imread
+from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
+from sklearn.metrics import adjusted_rand_score
+
+from cpcapp import CPCA, CPCAPlusPlus
+from cpcapp.cli import main
+from cpcapp.datasets import synthetic
+
+FILES = ["loadings.csv", "model.safetensors", "scores.csv", "summary.json", "top_features.csv"]
+
+
+@pytest.fixture
+def data():
+    return synthetic(noise_variance=100.0, random_state=0)
+
+
+@pytest.fixture
+def tables(data, tmp_path):
+    """Two CSV files; the background's columns stand in another order."""
+    names = [f"gene {i}" for i in range(30)]
+    target = pd.DataFrame(data.target, columns=names)
+    target.insert(0, "sample", [f"s{i}" for i in range(len(target))])
+    target["group"] = data.labels
+    target["group"] = "group " + target["group"].astype(str)
+    background = pd.DataFrame(data.background, columns=names)[names[::-1]]
+    target.to_csv(tmp_path / "target.csv", index=False)
+    background.to_csv(tmp_path / "background.csv", index=False)
+    return tmp_path
+
+
+KEPT = ("--id", "sample", "--label", "group")
+
+
+def run(folder, *arguments, status=0, capsys=None):
+    """Run a command within a folder; return what it printed."""
+    found = main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    assert found == status, err
+    if status:
+        assert len(err.splitlines()) == 1
+        return err
+    return out
+
+
+@pytest.fixture
+def reduce(tables, capsys, monkeypatch):
+    monkeypatch.chdir(tables)
+
+    def call(*arguments, status=0):
+        return run(tables, "reduce", *arguments, "-o", "out", status=status, capsys=capsys)
+
+    return call
+
+
+@pytest.fixture
+def apply(tables, capsys, monkeypatch):
+    monkeypatch.chdir(tables)
+
+    def call(*arguments, status=0):
+        return run(tables, "apply", *arguments, status=status, capsys=capsys)
+
+    return call
+
+
+def scores(path="out/scores.csv"):
+    table = pd.read_csv(path) if str(path).endswith(".csv") else pd.read_parquet(path)
+    return table[[name for name in table if name.startswith("component_")]].to_numpy()
+
+
+def test_two_tables(reduce, data, tables):
+    printed = reduce("target.csv", "background.csv", *KEPT)
+    expected = CPCAPlusPlus().fit(data.target, background=data.background)
+    np.testing.assert_allclose(scores(), expected.transform(data.target), rtol=1e-8)
+    table = pd.read_csv("out/scores.csv")
+    assert list(table) == ["sample", "group", "component_1", "component_2"]
+    assert table["sample"][7] == "s7"
+    assert table["group"].iloc[0] == f"group {data.labels[0]}"
+    assert sorted(path.name for path in (tables / "out").iterdir()) == FILES
+    loadings = pd.read_csv("out/loadings.csv", index_col="feature")
+    np.testing.assert_allclose(loadings[["filter_1", "filter_2"]].T, expected.components_)
+    np.testing.assert_allclose(loadings[["atom_1", "atom_2"]].T, expected.atoms_)
+    deviation = data.target.std(axis=0)
+    np.testing.assert_allclose(loadings["weight_2"], expected.components_[1] * deviation)
+    summary = json.loads((tables / "out/summary.json").read_bytes())
+    np.testing.assert_allclose(summary["eigenvalues"], expected.eigenvalues_)
+    assert summary["components_that_stand_out"] == 2
+    assert summary["target"]["rows_used"] == summary["background"]["rows_used"] == 400
+    top = pd.read_csv("out/top_features.csv")
+    first = np.abs(expected.components_[0] * deviation).argmax()
+    assert top["feature"][0] == f"gene {first}"
+    assert f"most of it: gene {first} " in printed
+    assert "2 components stand out from noise" in printed
+
+
+@pytest.mark.parametrize("extension", ["parquet", "npy"])
+def test_other_formats(reduce, data, tables, extension):
+    for name, values in (("t", data.target), ("b", data.background)):
+        if extension == "npy":
+            np.save(tables / f"{name}.npy", values)
+        else:
+            pd.DataFrame(values, columns=[f"x{i}" for i in range(30)]).to_parquet(
+                tables / f"{name}.parquet"
+            )
+    reduce(f"t.{extension}", f"b.{extension}")
+    expected = CPCAPlusPlus().fit(data.target, background=data.background)
+    path = "out/scores.parquet" if extension == "parquet" else "out/scores.csv"
+    np.testing.assert_allclose(scores(path), expected.transform(data.target), rtol=1e-8)
+
+
+def test_other_methods(reduce, data):
+    reduce("target.csv", "background.csv", *KEPT, "--method", "cpca", "--alpha", "2.7")
+    expected = CPCA(alpha=2.7).fit(data.target, background=data.background)
+    np.testing.assert_allclose(scores(), expected.transform(data.target), atol=1e-8)
+    reduce("target.csv", *KEPT, "--method", "pca", "-k", "3", "--force")
+    found, expected = scores(), PCA(3).fit_transform(data.target)
+    np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-8)
+
+
+def test_many_small_chunks_give_the_same(reduce, data, monkeypatch):
+    monkeypatch.setattr("cpcapp.tables._records.blocks.__defaults__", (3000,))
+    reduce("target.csv", "background.csv", *KEPT)
+    expected = CPCAPlusPlus().fit(data.target, background=data.background)
+    np.testing.assert_allclose(scores(), expected.transform(data.target), rtol=1e-6)
+
+
+def test_one_table_with_both_sets(reduce, data, tables):
+    both = pd.concat([pd.read_csv("target.csv"), pd.read_csv("background.csv")])
+    both["group"] = both["group"].fillna("control")
+    both["sample"] = np.arange(len(both))
+    both.sample(frac=1, random_state=0).to_csv("both.csv", index=False)
+    expected = CPCAPlusPlus().fit(data.target, background=data.background)
+    reduce("both.csv", "--split", "group", "--background", "control", "--id", "sample")
+    table = pd.read_csv("out/scores.csv").sort_values("sample")
+    np.testing.assert_allclose(
+        table.filter(like="component_"), expected.transform(data.target), rtol=1e-8
+    )
+    values = ("--target", "group 0,group 1", "--background", "control", "--include-background")
+    reduce("both.csv", "--split", "group", *values, "--id", "sample", "--label", "group", "--force")
+    table = pd.read_csv("out/scores.csv")
+    assert set(table["group"][table["set"] == "target"]) == {"group 0", "group 1"}
+    assert set(table["group"][table["set"] == "background"]) == {"control"}
+
+
+def test_auto(reduce, data, tables):
+    reduce("target.csv", "background.csv", *KEPT, "-k", "auto")
+    assert scores().shape == (400, 2)
+    error = reduce("background.csv", "background.csv", "-k", "auto", "--force", status=2)
+    assert "no component stands out from noise" in error
+
+
+def test_standardized_each_by_its_own_deviation(reduce, data):
+    reduce("target.csv", "background.csv", *KEPT, "--standardize", "each", "--include-background")
+    T, B = ((X - X.mean(axis=0)) / X.std(axis=0) for X in (data.target, data.background))
+    expected = CPCAPlusPlus().fit(T, background=B)
+    found = scores()
+    np.testing.assert_allclose(found[:400], expected.transform(T), atol=1e-8)
+    np.testing.assert_allclose(found[400:], B @ expected.components_.T, atol=1e-8)
+
+
+def test_standardized_by_the_background(reduce, data):
+    options = ("--standardize", "background", "--method", "cpca", "--alpha", "1")
+    reduce("target.csv", "background.csv", *KEPT, *options)
+    scale = data.background.std(axis=0)
+    T, B = data.target / scale, data.background / scale
+    expected = CPCA(alpha=1.0).fit(T, background=B)
+    np.testing.assert_allclose(scores(), expected.transform(T), atol=1e-8)
+
+
+@pytest.mark.parametrize("rule", ["zero", "mean", "drop"])
+def test_missing_values(reduce, apply, data, rule):
+    table = pd.read_csv("target.csv")
+    table.loc[[5, 90], "gene 3"] = np.nan
+    table.loc[90, "gene 4"] = np.nan
+    table.to_csv("holes.csv", index=False)
+    error = reduce("holes.csv", "background.csv", *KEPT, status=2)
+    assert "3 missing values in 2 rows: line 7: column 'gene 3'; line 92: column 'gene 3'" in error
+    reduce("holes.csv", "background.csv", *KEPT, "--missing", rule)
+    values = table.filter(like="gene")
+    values = {"zero": values.fillna(0.0), "mean": values.fillna(values.mean())}.get(
+        rule, values.dropna()
+    ).to_numpy()
+    expected = CPCAPlusPlus().fit(values, background=data.background)
+    np.testing.assert_allclose(scores(), expected.transform(values), atol=1e-8)
+    found = pd.read_csv(io.StringIO(apply("out/model.safetensors", "holes.csv")))
+    np.testing.assert_allclose(found.filter(like="component_"), scores(), atol=1e-12)
+
+
+def test_bad_rows(reduce, tables, data):
+    lines = (tables / "target.csv").read_text().splitlines()
+    lines[3] = lines[3] + ",1"
+    for place in (10, 20, 30, 40, 50):
+        lines[place] = lines[place].replace(f"s{place - 1},", f"s{place - 1},abc", 1)
+    lines[60] = ",".join(["s59", "inf", *lines[60].split(",")[2:]])
+    (tables / "bad.csv").write_text("\n".join(lines))
+    error = reduce("bad.csv", "background.csv", *KEPT, status=2)
+    assert "bad.csv: 7 bad rows: line 4: 33 fields where the header has 32; line 11: " in error
+    assert "; and 2 more; correct them, or go on without them with --skip-bad-rows" in error
+    printed = reduce("bad.csv", "background.csv", *KEPT, "--skip-bad-rows")
+    assert "393 rows of bad.csv (7 bad rows skipped)" in printed
+    good = np.delete(data.target, [2, 9, 19, 29, 39, 49, 59], axis=0)
+    expected = CPCAPlusPlus().fit(good, background=data.background)
+    np.testing.assert_allclose(scores(), expected.transform(good), rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("target.csv", "background.csv"), "column 'sample', 'group' is not numeric; keep it"),
+        (("target.csv",), "needs a BACKGROUND table, or --split"),
+        (("target.csv", "none.csv"), "there is no file none.csv"),
+        (("target.csv", "background.csv", "--id", "smaple"), "has no column 'smaple' (--id)"),
+        (("target.csv", "b.csv", *KEPT), "b.csv has no column 'gene 2', 'gene 3'"),
+        (("target.csv", "background.csv", *KEPT, "-k", "31"), "31"),
+        (("target.csv", "background.csv", *KEPT, "--alpha", "2"), "--alpha is for --method cpca"),
+        (("target.csv", "--split", "group"), "--split needs --background VALUE"),
+        (
+            ("target.csv", "--split", "group", "--background", "x", "--id", "sample"),
+            "0 of 0 rows can be used as background",
+        ),
+        (("target.csv", "background.csv", *KEPT, "--plot", "p.bmp"), "must end in .png"),
+        (("target.csv", "background.csv", *KEPT, "--columns", "gene 1,sample"), "at once"),
+        (("target.csv", "background.csv", *KEPT, "--columns-from", "none"), "none"),
+    ],
+)
+def test_mistakes_are_one_line(reduce, tables, arguments, message):
+    (tables / "b.csv").write_text("gene 0,gene 1\n1,2\n3,4\n")
+    assert message in reduce(*arguments, status=2)
+    assert not list(tables.glob("out/*"))
+
+
+def test_chosen_columns(reduce, tables):
+    (tables / "genes.txt").write_text("gene 4\ngene 2\n")
+    reduce("target.csv", "background.csv", "--columns-from", "genes.txt", "--columns", "gene 9")
+    assert list(pd.read_csv("out/loadings.csv")["feature"]) == ["gene 9", "gene 4", "gene 2"]
+    assert pd.read_csv("out/scores.csv").columns[0] == "row"
+
+
+def test_nothing_is_replaced_unless_asked_to(reduce, tables):
+    reduce("target.csv", "background.csv", *KEPT)
+    before = (tables / "out/scores.csv").read_bytes()
+    error = reduce("target.csv", "background.csv", *KEPT, "-k", "1", status=2)
+    assert "scores.csv is there already, with 4 more; --force to replace" in error
+    assert (tables / "out/scores.csv").read_bytes() == before
+    reduce("target.csv", "background.csv", *KEPT, "-k", "1", "--force")
+    assert (tables / "out/scores.csv").read_bytes() != before
+    assert "is there already" in reduce(
+        "target.csv", "background.csv", *KEPT, "--format", "parquet", status=2
+    )
+    error = reduce("out/scores.csv", "background.csv", "--force", status=2)
+    assert "is a table to read" in error
+    reduce("target.csv", "background.csv", *KEPT, "--format", "parquet", "--force")
+    assert scores("out/scores.parquet").shape == (400, 2)
+    assert not (tables / "out/scores.csv").exists()
+    error = reduce("out/scores.parquet", "background.csv", "--force", status=2)
+    assert "is a table to read" in error
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_a_picture(reduce, tables, ending):
+    reduce("target.csv", "background.csv", *KEPT, "--plot", f"out/p.{ending}")
+    data = (tables / f"out/p.{ending}").read_bytes()
+    assert data.startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending])
+    if ending == "png":
+        assert imread(tables / "out/p.png")[..., :3].std() > 0.05
+
+
+def test_new_rows(reduce, apply, data, tables):
+    reduce("target.csv", "background.csv", *KEPT)
+    model, expected = "out/model.safetensors", scores()
+    table = pd.read_csv("target.csv")
+    table[table.columns[::-1]].to_parquet("turned.parquet")
+    printed = apply(model, "turned.parquet", "-o", "new.parquet", "--id", "sample")
+    assert printed == "400 rows -> new.parquet\n"
+    np.testing.assert_allclose(scores("new.parquet"), expected, atol=1e-12)
+    assert pd.read_parquet("new.parquet")["sample"][3] == "s3"
+    assert "is there already" in apply(model, "target.csv", "-o", "new.parquet", status=2)
+    table.drop(columns="gene 7").to_csv("less.csv", index=False)
+    assert "less.csv has no column 'gene 7'" in apply(model, "less.csv", status=2)
+    assert "is no model" in apply("target.csv", "target.csv", status=2)
+    (tables / "bad.csv").write_text((tables / "target.csv").read_text() + "x,y\n")
+    error = apply(model, "bad.csv", "-o", "bad-new.csv", status=2)
+    assert "1 bad row: line 402" in error
+    assert not (tables / "bad-new.csv").exists()
+
+
+def test_a_pipe_from_end_to_end(reduce, tables):
+    reduce("target.csv", "background.csv", *KEPT)
+    command = f"'{sys.executable}' -m cpcapp apply out/model.safetensors"
+    shell = {"shell": True, "capture_output": True, "text": True, "check": False}
+    done = subprocess.run(f"cat target.csv | {command} - --id sample", **shell)
+    assert done.stderr == ""
+    found = pd.read_csv(io.StringIO(done.stdout))
+    np.testing.assert_allclose(found.filter(like="component_"), scores(), atol=1e-12)
+    done = subprocess.run(f"{command} target.csv | head -n 2", **shell)
+    assert done.stdout.startswith("row,component_1,component_2\n1,")
+    assert done.stderr == ""
+
+
+def test_interrupting_leaves_no_half_of_a_file(reduce, tables):
+    """Stopped while the scores are written."""
+    code = (
+        "import os, signal, sys\n"
+        "import cpcapp.tables.writing as writing\n"
+        "writing._lists = lambda *a: os.kill(os.getpid(), signal.SIGINT)\n"
+        "from cpcapp.cli import main\n"
+        "sys.exit(main(['reduce', 'target.csv', 'background.csv', '--id', 'sample', '--label', "
+        "'group', '-o', 'out']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 128 + signal.SIGINT
+    assert done.stderr == "cpcapp reduce: stopped\n"
+    assert list((tables / "out").iterdir()) == []
+
+
+def test_a_missing_extra_is_named(tables):
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "from cpcapp.cli import main; sys.exit(main(['reduce', 'a.csv', 'b.csv', '-o', 'x']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == (
+        "cpcapp reduce: needs pyarrow; install it with: pip install 'cpcapp[tables]'"
+    )
+
+
+def test_the_mice_of_the_paper(data_folder, reduce):
+    """One file as published: the two genotypes come apart in the shocked mice."""
+    path = data_folder / "mice_protein" / "Data_Cortex_Nuclear.csv"
+    sets = ("--split", "class", "--target", "c-SC-s,t-SC-s", "--background", "c-CS-s")
+    kept = ("--id", "MouseID", "--label", "Genotype", "--drop", "Treatment,Behavior,label")
+    printed = reduce(path, *sets, *kept, "--missing", "zero", "--standardize", "each")
+    assert "features    77" in printed
+    table = pd.read_csv("out/scores.csv")
+    values = table.filter(like="component_")
+    clusters = KMeans(2, n_init=10, random_state=0).fit_predict(values / values.std())
+    assert adjusted_rand_score(table["Genotype"], clusters) > 0.78
+
+
+def test_cpca_plus_plus_does_not_depend_on_units(reduce):
+    """As the documentation says of --standardize background."""
+    reduce("target.csv", "background.csv", *KEPT)
+    before = scores()
+    reduce("target.csv", "background.csv", *KEPT, "--standardize", "background", "--force")
+    np.testing.assert_allclose(np.abs(scores()), np.abs(before), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no named pipes")
+def test_a_pipe_can_not_be_read_twice(reduce):
+    command = (
+        f"'{sys.executable}' -m cpcapp reduce <(cat target.csv) background.csv --id sample "
+        "--label group -o out"
+    )
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 2
+    assert "is a pipe; tables are read twice: give a file" in done.stderr
+
+
+def test_labels_of_a_numeric_column_that_never_varies_in_the_background(reduce, tables):
+    table = pd.read_csv("target.csv")
+    table["code"] = np.arange(len(table)) % 3
+    table.to_csv("t.csv", index=False)
+    pd.read_csv("background.csv").assign(code=1).to_csv("b.csv", index=False)
+    assert "note        'code' never varies in the background" in reduce("t.csv", "b.csv", *KEPT)
+    summary = json.loads((tables / "out/summary.json").read_bytes())
+    assert summary["constant_in_background"] == ["code"]

@@ -1,0 +1,98 @@
+"""Models of tables: what is written comes back, and other files are refused in one line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from safetensors.numpy import load, save
+
+from cpcapp.splicing import ModelError
+from cpcapp.splicing import load_model as load_localizer
+from cpcapp.tables import TableError, TableModel, load_model
+
+
+@pytest.fixture
+def model(rng):
+    return TableModel(
+        ["a", "b", "größe"],
+        components=rng.normal(size=(2, 3)),
+        atoms=rng.normal(size=(2, 3)),
+        eigenvalues=np.array([3.0, 2.0]),
+        mean=rng.normal(size=3),
+        scale=rng.uniform(1, 2, 3),
+        fill=rng.normal(size=3),
+        standardize="each",
+        missing="mean",
+        facts={"rows": 9},
+    )
+
+
+@pytest.fixture
+def path(model, tmp_path):
+    model.save(tmp_path / "model.safetensors")
+    return tmp_path / "model.safetensors"
+
+
+def test_what_is_saved_comes_back(model, path):
+    found = load_model(path)
+    for name in ("features", "method", "standardize", "missing", "facts", "n_components"):
+        assert getattr(found, name) == getattr(model, name)
+    for name in ("components", "atoms", "eigenvalues", "mean", "scale", "fill"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(model, name))
+
+
+def test_scores_are_the_formula_dense_or_sparse(model, rng):
+    X = rng.normal(size=(5, 3)) * (rng.random((5, 3)) < 0.5)
+    expected = [model.components @ ((x - model.mean) / model.scale) for x in X]
+    np.testing.assert_allclose(model.transform(X), expected)
+    np.testing.assert_allclose(model.transform(sp.csr_array(X)), expected)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_cut_off(path, share):
+    data = path.read_bytes()
+    path.write_bytes(data[: int(share * len(data))])
+    with pytest.raises(TableError, match="is no model of cpcapp reduce: ") as caught:
+        load_model(path)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"features": ["a", "b", "a"]}, "two of its features have the same name"),
+        ({"features": ["a", "b"]}, r"its components are float64 of shape \(2, 3\), not"),
+        ({"features": "abc"}, "not a list of names"),
+        ({"missing": "guess"}, "missing='guess' must be one of"),
+        ({"scale": np.zeros(3)}, "its scale must be above 0"),
+        ({"mean": np.full(3, np.nan)}, "its mean must be finite"),
+        ({"mean": np.zeros(3, dtype=np.float32)}, "its mean are float32"),
+        ({"facts": 3}, "not a JSON object"),
+    ],
+)
+def test_models_that_can_not_be(model, path, change, message):
+    replace(model, **change).save(path)
+    with pytest.raises(TableError, match=message):
+        load_model(path)
+
+
+def test_files_of_another_kind(path, tmp_path):
+    with pytest.raises(ModelError, match="another kind of file of this package: 'cpcapp-table"):
+        load_localizer(path)
+    data = load(path.read_bytes())
+    path.write_bytes(save(data, metadata={"cpcapp": json.dumps({"format": "x"})}))
+    with pytest.raises(TableError, match="no header of this package"):
+        load_model(path)
+    header = {"format": "cpcapp-table-model", "format_version": 2}
+    path.write_bytes(save(data, metadata={"cpcapp": json.dumps(header)}))
+    with pytest.raises(TableError, match="its format is version 2"):
+        load_model(path)
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(TableError, match="is no model"):
+        load_model(path)
+    with pytest.raises(TableError, match="can't read the model"):
+        load_model(tmp_path / "none")

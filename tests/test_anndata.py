@@ -1,0 +1,188 @@
+"""Contrast of cells, by the conventions of scanpy; on real cells where it matters."""
+
+from __future__ import annotations
+
+import warnings
+from importlib.metadata import files
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from anndata import AnnData
+
+from cpcapp import CPCA, CPCAPlusPlus
+from cpcapp.anndata import contrast
+from helpers import peak_bytes
+
+MYELOID = ["CD14+ Monocyte", "Dendritic"]
+
+
+@pytest.fixture(scope="module")
+def real_cells():
+    """700 blood cells of 10x Genomics with 765 genes, as they come with scanpy."""
+    (path,) = (f for f in files("scanpy") if f.name == "10x_pbmc68k_reduced.h5ad")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it was written by a very old version
+        return anndata.read_h5ad(path.locate())
+
+
+@pytest.fixture
+def pbmc(real_cells):
+    return real_cells.copy()
+
+
+@pytest.fixture
+def cells(rng):
+    X = rng.poisson(1.0, size=(300, 8)).astype(float)
+    X[200:, 5] *= 4
+    found = AnnData(sp.csr_matrix(X))
+    found.var_names = [f"g{i}" for i in range(8)]
+    found.obs["sample"] = pd.Categorical(["healthy"] * 200 + ["ill"] * 60 + ["worse"] * 40)
+    found.obs["control"] = np.arange(300) < 200
+    return found
+
+
+def test_real_cells_are_contrasted_as_matrices_are(pbmc):
+    back = pbmc.obs["bulk_labels"].isin(MYELOID).to_numpy()
+    assert contrast(pbmc, ("bulk_labels", MYELOID), 3) is None
+    X = pbmc.X[:, pbmc.var["highly_variable"]].astype(np.float64)
+    expected = CPCAPlusPlus(3).fit(X[~back], background=X[back])
+    np.testing.assert_allclose(pbmc.obsm["X_cpcapp"], expected.transform(X), atol=0.05)
+    np.testing.assert_allclose(pbmc.uns["cpcapp"]["eigenvalues"], expected.eigenvalues_, rtol=1e-4)
+    assert pbmc.uns["cpcapp"]["n_target"] == (~back).sum()
+    assert pbmc.uns["cpcapp"]["params"]["mask_var"] == "highly_variable"
+
+
+def test_real_raw_counts_stay_sparse_and_tell_cell_types_apart(pbmc):
+    """B cells against T cells: their own genes come out on top."""
+    kinds = pbmc.obs["bulk_labels"].astype(str)
+    lymphocytes = pbmc[kinds.str.startswith(("CD4+", "CD8+", "CD19+"))].copy()
+    lymphocytes.obs["T"] = ~lymphocytes.obs["bulk_labels"].astype(str).str.startswith("CD19+")
+    raw = lymphocytes.raw.to_adata()
+    seen = np.asarray((raw[lymphocytes.obs["T"]].X > 0).sum(axis=0)).ravel() >= 5
+    raw.obs["T"] = lymphocytes.obs["T"]
+    contrast(raw, "T", 1, mask_var=seen)
+    top = raw.var_names[np.argsort(-np.abs(raw.varm["cpcapp"][:, 0]))[:15]]
+    assert sp.issparse(raw.X)
+    assert {"MS4A1", "MZB1", "BLK"} <= set(top)
+
+
+@pytest.mark.parametrize(
+    "background",
+    [("sample", "healthy"), ("sample", ["healthy"]), "control", np.arange(300) < 200],
+    ids=["value", "values", "column", "mask"],
+)
+def test_ways_to_tell_the_background(cells, background):
+    X = cells.X.toarray()
+    expected = CPCAPlusPlus().fit(X[200:], background=X[:200])
+    contrast(cells, background)
+    np.testing.assert_allclose(cells.obsm["X_cpcapp"], expected.transform(X), atol=1e-8)
+    np.testing.assert_allclose(cells.varm["cpcapp"], expected.components_.T, atol=1e-8)
+    np.testing.assert_allclose(cells.uns["cpcapp"]["atoms"], expected.atoms_.T, atol=1e-8)
+    variance = expected.transform(X[200:]).var(axis=0)
+    np.testing.assert_allclose(cells.uns["cpcapp"]["variance"], variance, atol=1e-8)
+
+
+def test_other_cells_as_background_have_their_genes_matched_by_name(cells):
+    X = cells.X.toarray()
+    ill, healthy = cells[200:].copy(), cells[:200, ::-1].copy()
+    extra = AnnData(np.ones((200, 1)), obs=healthy.obs)
+    extra.var_names = ["more"]
+    healthy = anndata.concat([extra, healthy], axis="var")
+    contrast(ill, healthy)
+    expected = CPCAPlusPlus().fit(X[200:], background=X[:200])
+    np.testing.assert_allclose(ill.obsm["X_cpcapp"], expected.transform(X[200:]), atol=1e-8)
+    with pytest.raises(ValueError, match="background has no gene 'g0', 'g1'; keep the genes"):
+        contrast(ill, healthy[:, 1:-2].copy())
+
+
+def test_chosen_genes_and_keys(cells):
+    cells.var["highly_variable"] = [True, False] * 3 + [True, True]
+    result = contrast(cells, "control", 1, key_added="mine", copy=True)
+    assert "X_cpcapp" not in cells.obsm
+    used = cells.var["highly_variable"].to_numpy()
+    assert (result.varm["mine"][~used] == 0).all()
+    assert (result.varm["mine"][used] != 0).all()
+    X = cells.X.toarray()[:, used]
+    expected = CPCAPlusPlus(1).fit(X[200:], background=X[:200])
+    np.testing.assert_allclose(result.obsm["mine"], expected.transform(X), atol=1e-8)
+    contrast(cells, "control", 1, mask_var=None)
+    assert (cells.varm["cpcapp"] != 0).all()
+
+
+def test_layers_raw_and_the_other_method(cells):
+    cells.layers["twice"] = sp.csc_matrix(2 * cells.X)
+    cells.raw = cells.copy()
+    X = cells.X.toarray()
+    contrast(cells, "control", layer="twice", method="cpca", alpha=1.0)
+    expected = CPCA(alpha=1.0).fit(2 * X[200:], background=2 * X[:200])
+    np.testing.assert_allclose(cells.obsm["X_cpcapp"], expected.transform(2 * X), atol=1e-8)
+    few = cells[:, [5, 2]].copy()
+    contrast(few, "control", 1, use_raw=True)
+    expected = CPCAPlusPlus(1).fit(X[200:, [5, 2]], background=X[:200, [5, 2]])
+    np.testing.assert_allclose(few.obsm["X_cpcapp"], expected.transform(X[:, [5, 2]]), atol=1e-8)
+
+
+def test_auto_counts(cells):
+    contrast(cells, "control", "auto")
+    assert cells.obsm["X_cpcapp"].shape == (300, 1)
+
+
+def test_a_view_gets_the_result_too(cells):
+    view = cells[100:]
+    contrast(view, "control")
+    assert view.obsm["X_cpcapp"].shape == (200, 2)
+    assert "X_cpcapp" not in cells.obsm
+
+
+@pytest.mark.parametrize("backed", [None, "r"])
+def test_a_file_holds_the_result(cells, tmp_path, backed):
+    contrast(cells, "control")
+    cells.write_h5ad(tmp_path / "t.h5ad")
+    found = anndata.read_h5ad(tmp_path / "t.h5ad", backed=backed)
+    np.testing.assert_array_equal(found.obsm["X_cpcapp"], cells.obsm["X_cpcapp"])
+    assert found.uns["cpcapp"]["params"]["method"] == "cpca++"
+    contrast(found, "control")  # also with X on disk
+    np.testing.assert_allclose(found.obsm["X_cpcapp"], cells.obsm["X_cpcapp"])
+
+
+def test_sparse_cells_never_become_dense(rng):
+    n, p = 40_000, 400
+    X = sp.random_array((n, p), density=0.01, rng=rng, format="csr")
+    large = AnnData(sp.csr_matrix(X))
+    mask = np.arange(n) < n // 2
+    dense = 8 * n * p
+    assert peak_bytes(lambda: contrast(large, mask, 2)) < dense / 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"background": ("smaple", "x")}, "adata.obs has no column 'smaple'"),
+        ({"background": ("sample", "x")}, "no cell has 'x' in"),
+        ({"background": "sample"}, "it must be .300,. of bool"),
+        ({"background": "none"}, "must be a boolean column"),
+        ({"background": np.ones(300, bool)}, "leaves 0 target cells"),
+        ({"background": np.ones(5, bool)}, "background has shape"),
+        ({"background": None}, "must be AnnData"),
+        ({"layer": "x"}, "layer='x' is not in adata.layers"),
+        ({"use_raw": True}, "adata.raw is not there"),
+        ({"mask_var": "x"}, "must be a column of adata.var"),
+        ({"mask_var": np.zeros(8, bool)}, "chooses no gene"),
+        ({"method": "pca"}, "method='pca' must be one of"),
+        ({"method": "cpca", "n_components": "auto"}, "give a number"),
+        ({"n_components": 9}, "n_components=9"),
+    ],
+)
+def test_mistakes(cells, arguments, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        contrast(cells, **{"background": "control", **arguments})
+
+
+def test_values_that_are_no_numbers_are_told(cells):
+    cells.X = cells.X.astype(float)
+    cells.X.data[0] = np.nan
+    with pytest.raises(ValueError, match=r"adata: .*NaN or infinity"):
+        contrast(cells, "control")
