@@ -13,13 +13,13 @@ from cpcapp import Moments, solve_contrast
 from cpcapp.contrast import (
     SingularBackgroundError,
     eigenvalues_above,
-    oas_shrinkage,
     solve_difference,
     subspace_overlap,
 )
+from cpcapp.loading import oas_shrinkage
 from helpers import correlated, peak_bytes, random_covariance, subspace_angle
 
-LOADINGS = ["auto", "none", "diagonal", 0.1]
+LOADINGS = ["auto", "oas", "none", "diagonal", 0.1]
 
 
 def loaded(background, found):
