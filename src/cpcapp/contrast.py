@@ -381,9 +381,12 @@ def _solve_primal(
         # tr(w R_b (LLᵀ)⁻¹) = M - tr(D (LLᵀ)⁻¹) = M - ‖L⁻¹ D^½‖²
         inverse, _ = lapack.dtrtri(lower, lower=1, overwrite_c=1)
         freedom -= float(np.einsum("ij,ij,j->", inverse, inverse, diagonal))
-    # Fᵀ (w R_b + D) F = I, so Fᵀ R_b F needs no second look at R_b.
-    inside = np.eye(k) - filters.T @ (diagonal[:, None] * filters)
-    inside = inside / rule.weight if rule.weight > _EPS**0.5 else np.eye(k)
+    # Fᵀ (w R_b + D) F = I, so Fᵀ R_b F needs no second look at R_b. Where it is shrunk to
+    # nothing, Σ is the better estimate.
+    shrunk = rule.weight <= _EPS**0.5
+    apart = diagonal - rule.loading().diagonal if shrunk else diagonal
+    inside = np.eye(k) - filters.T @ (apart[:, None] * filters)
+    inside /= 1.0 if shrunk else rule.weight
     outside = _out_of_sample(inside, freedom, n_background)
     found = Contrast(filters, atoms, values, rule.loading(), outside, method)
     return _without_steering(found, rule.steering)

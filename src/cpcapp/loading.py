@@ -6,6 +6,7 @@ Every rule here ends in ``Σ = weight · R_b + ridge · diag(units)``: see `Load
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
@@ -137,7 +138,7 @@ def contrast_bound(n_target: int, n_features: int) -> float:
     >>> contrast_bound(n_target=100, n_features=2500)
     36.0
     """
-    return max(LARGEST_CONTRAST, (1.0 + float(n_features / n_target) ** 0.5) ** 2)
+    return max(LARGEST_CONTRAST, (1.0 + math.sqrt(n_features / n_target)) ** 2)
 
 
 def positive_eigenvalue(make: Callable[[], FloatArray]) -> float:
