@@ -152,7 +152,7 @@ def _generated() -> Iterator[_Row]:
         ((77, 135), (77, 135), (77, 400), (40, 135), (150, 135), (77, 90))
     ):
         data = mice_like(270, n_background, n_features, random_state=seed)
-        yield "mice_like", f"mice_like, {n_background} of {n_features} features", of(data)
+        yield "mice_like", f"mice_like {seed}, {n_background} of {n_features} features", of(data)
 
 
 def _tables() -> Iterator[_Row]:
