@@ -4,13 +4,14 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-edges bench-splicing bench-tables train-edges train-default docs clean
+.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-tables train-edges train-default docs clean
 
 help:
 	@echo "make demo    install and run the main job on shipped examples (pictures in demo-output/)"
 	@echo "make test    install, lint, type-check and run all tests"
 	@echo "make lint    ruff and mypy only"
 	@echo "make bench   measure speed and memory; writes benchmarks/results/*.json"
+	@echo "make bench-loading    judge rules for the loading by labels they never see (CPCAPP_DATA)"
 	@echo "make train-edges, make train-default    make the shipped models again (CPCAPP_DATA)"
 	@echo "make bench-edges    score the edge detector (CPCAPP_DATA)"
 	@echo "make bench-splicing    training and localizing: speed, memory, scores (CPCAPP_DATA)"
@@ -48,6 +49,8 @@ test: lint
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/estimators.py
+bench-loading: $(VENV)/.bench
+	$(BIN)/python benchmarks/loading_rules.py
 
 # Need the folders bsds500 and ucid in CPCAPP_DATA: they make the shipped forest and the shipped
 # localizer again.

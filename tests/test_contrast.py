@@ -13,13 +13,13 @@ from cpcapp import Moments, solve_contrast
 from cpcapp.contrast import (
     SingularBackgroundError,
     eigenvalues_above,
-    oas_shrinkage,
     solve_difference,
     subspace_overlap,
 )
+from cpcapp.loading import oas_shrinkage, positive_eigenvalue
 from helpers import correlated, peak_bytes, random_covariance, subspace_angle
 
-LOADINGS = ["auto", "none", "diagonal", 0.1]
+LOADINGS = ["auto", "oas", "none", "diagonal", 0.1]
 
 
 def loaded(background, found):
@@ -34,7 +34,7 @@ def pair(rng, n_target=300, n_background=400, n_features=20):
 
 
 class TestAgainstScipy:
-    @pytest.mark.parametrize("loading", LOADINGS)
+    @pytest.mark.parametrize("loading", ["oas", "none", "diagonal", 0.1])
     @pytest.mark.parametrize("solver", ["auto", "dense", "iterative"])
     def test_eigenvalues_filters_and_atoms(self, rng, loading, solver):
         target, background = pair(rng)
@@ -141,7 +141,7 @@ class TestIterative:
 
 
 class TestDual:
-    @pytest.mark.parametrize("loading", ["auto", 0.1, 1e-3])
+    @pytest.mark.parametrize("loading", ["auto", "oas", 0.1, 1e-3])
     @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
     def test_equals_dense(self, rng, loading, make):
         X = (rng.normal(size=(30, 200)) + 2) * (rng.random((30, 200)) < 0.7)
@@ -198,13 +198,14 @@ class TestLoading:
         mine = oas_shrinkage(np.trace(S), (S**2).sum(), 40, 15)
         assert mine == pytest.approx(OAS().fit(X).shrinkage_, rel=1e-10)
 
-    def test_auto_is_oas_in_units_of_the_background(self, rng):
+    def test_oas_is_done_in_units_of_the_background(self, rng):
         B = rng.normal(size=(40, 15)) @ random_covariance(rng, 15, 2.0)
         X = rng.normal(size=(50, 15))
         scale = B.std(axis=0)
         shrunk = OAS().fit(B / scale).covariance_ * np.outer(scale, scale)
-        found = solve_contrast(X, B, 2)
-        np.testing.assert_allclose(loaded(Moments.of(B), found), shrunk, rtol=1e-8, atol=1e-10)
+        for loading in ("auto", "oas"):
+            found = solve_contrast(X, B, 2, loading=loading)
+            np.testing.assert_allclose(loaded(Moments.of(B), found), shrunk, rtol=1e-8, atol=1e-10)
 
     def test_auto_fades_with_samples(self, rng):
         mixing = random_covariance(rng, 10, 2.0)
@@ -263,7 +264,7 @@ class TestLoading:
         found = solve_contrast(X, B, 3)
         assert np.abs(found.filters[2]).max() < 1e-10
 
-    @pytest.mark.parametrize("loading", ["auto", "none"])
+    @pytest.mark.parametrize("loading", ["auto", "oas", "none"])
     def test_features_1e16_apart_in_scale(self, rng, loading):
         mixing = random_covariance(rng, 8)
         X = correlated(rng, 400, mixing)
@@ -274,6 +275,124 @@ class TestLoading:
         scaled = solve_contrast(X * units, B * units, 2, loading=loading)
         np.testing.assert_allclose(scaled.eigenvalues, plain.eigenvalues, rtol=1e-8)
         assert subspace_angle(scaled.filters * units[:, None], plain.filters) < 1e-7
+
+
+def faint_and_loud(rng, n=40_000):
+    """Two features that differ little, in the target more, and ten that share a signal there."""
+    X, B = rng.standard_normal((2, n, 12))
+    for rows, hair in ((X, 1.0), (B, 0.2)):
+        rows[:, 1] = rows[:, 0] + hair * rows[:, 1]
+    X[:, 2:] += rng.standard_normal((n, 1))
+    return X, B
+
+
+def steered(target, background, found, k, bound=6.0):
+    """Return ridge and span of the steered problem, by SciPy's generalized solver."""
+    r_f, sigma = target.covariance(), loaded(background, found)
+    units = np.diag((target.variance() + background.variance()) / 2)
+    ridge = sl.eigh(r_f - bound * sigma, units, eigvals_only=True)[-1] / bound
+    values, vectors = sl.eigh(r_f, sigma + ridge * units)
+    return values[-1], vectors[:, : -k - 1 : -1]
+
+
+class TestSteering:
+    """Where the contrast is large, "auto" looks for what is loud."""
+
+    def test_below_the_bound_it_is_the_plain_problem(self, rng):
+        X, B = rng.normal(size=(300, 20)), rng.normal(size=(400, 20))
+        X[:, 3] *= 2.0
+        plain, auto = (solve_contrast(X, B, 4, loading=name) for name in ("oas", "auto"))
+        assert plain.eigenvalues[0] < 6.0
+        np.testing.assert_array_equal(auto.filters, plain.filters)
+        np.testing.assert_array_equal(auto.eigenvalues, plain.eigenvalues)
+
+    @pytest.mark.parametrize("n_features", [20, 150])
+    def test_against_scipy(self, rng, n_features):
+        target, background = pair(rng, 3000, 4000, n_features)
+        k = 3
+        found = solve_contrast(target, background, k)
+        largest, span = steered(target, background, found, k)
+        assert largest == pytest.approx(6.0)
+        assert subspace_angle(found.filters, span) < 1e-6
+        # Within that span it is the plain problem ...
+        r_f, sigma = target.covariance(), loaded(background, found)
+        values = sl.eigh(span.T @ r_f @ span, span.T @ sigma @ span, eigvals_only=True)
+        np.testing.assert_allclose(found.eigenvalues, values[::-1], rtol=1e-7)
+        F, W = found.filters, found.atoms
+        np.testing.assert_allclose(F.T @ sigma @ F, np.eye(k), atol=1e-8)
+        np.testing.assert_allclose(F.T @ r_f @ F, np.diag(found.eigenvalues), atol=1e-6)
+        # ... with the atoms from which the outputs predict the target best.
+        np.testing.assert_allclose(W, r_f @ F / found.eigenvalues, rtol=1e-6, atol=1e-8)
+
+    def test_the_loud_is_preferred_to_the_faint(self, rng):
+        X, B = faint_and_loud(rng)
+        plain, auto = (solve_contrast(X, B, 1, loading=name) for name in ("oas", "auto"))
+        faint, loud = slice(0, 2), slice(2, 12)
+        assert np.linalg.norm(plain.filters[faint]) > 10 * np.linalg.norm(plain.filters[loud])
+        assert np.linalg.norm(auto.filters[loud]) > 10 * np.linalg.norm(auto.filters[faint])
+        assert plain.eigenvalues[0] > 15.0
+        assert auto.eigenvalues[0] == pytest.approx(1 + 10, rel=0.1)
+
+    def test_the_first_is_that_of_cpca_at_the_bound(self, rng):
+        X, B = faint_and_loud(rng, 200_000)
+        scale = np.sqrt((X.var(axis=0) + B.var(axis=0)) / 2)
+        _, filters = solve_difference(Moments.of(X / scale), Moments.of(B / scale), 1, [6.0])
+        found = solve_contrast(X / scale, B / scale, 1)
+        assert subspace_angle(found.filters, filters[0]) < 1e-3
+
+    def test_all_components_are_those_of_the_plain_problem(self, rng):
+        target, background = pair(rng, n_features=8)
+        plain, auto = (solve_contrast(target, background, 8, loading=n) for n in ("oas", "auto"))
+        np.testing.assert_allclose(auto.eigenvalues, plain.eigenvalues, rtol=1e-8)
+
+    @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+    def test_dual(self, rng, make):
+        shared = rng.standard_normal((3, 150))
+        X, B = (rng.normal(size=(n, 150)) + 3 * rng.normal(size=(n, 3)) @ shared for n in (60, 70))
+        X[:, :30] += 5.0 * rng.standard_normal((60, 1))
+        X[:, 50:60] += 2.0 * rng.standard_normal((60, 1))
+        dense, dual = (solve_contrast(make(X), make(B), 3, solver=s) for s in ("dense", "dual"))
+        plain = solve_contrast(X, B, 3, loading="oas")
+        assert subspace_angle(dense.filters, plain.filters) > 1e-3
+        np.testing.assert_allclose(dual.eigenvalues, dense.eigenvalues, rtol=1e-7)
+        np.testing.assert_allclose(dual.filters, dense.filters, atol=1e-6)
+        np.testing.assert_allclose(dual.atoms, dense.atoms, atol=1e-6)
+        np.testing.assert_allclose(dual.output_covariance, dense.output_covariance, rtol=1e-5)
+        np.testing.assert_allclose(dual.loading.diagonal, dense.loading.diagonal, rtol=1e-10)
+
+    def test_does_not_depend_on_units(self, rng):
+        X, B = faint_and_loud(rng, 1000)
+        units = 10.0 ** rng.uniform(-8, 8, 12)
+        plain, scaled = solve_contrast(X, B, 2), solve_contrast(X * units, B * units, 2)
+        np.testing.assert_allclose(scaled.eigenvalues, plain.eigenvalues, rtol=1e-7)
+        assert subspace_angle(scaled.filters * units[:, None], plain.filters) < 1e-6
+
+    def test_background_comes_out_as_expected(self, rng):
+        """The output covariance is that of new samples, also along steered filters."""
+        X, B = faint_and_loud(rng, 300)
+        found = solve_contrast(X, B, 2)
+        _, fresh = faint_and_loud(rng, 100_000)
+        outputs = (fresh - B.mean(axis=0)) @ found.filters
+        np.testing.assert_allclose(
+            np.diag(np.cov(outputs.T)), np.diag(found.output_covariance), rtol=0.25
+        )
+
+
+class TestPositiveEigenvalue:
+    @pytest.mark.parametrize("n", [5, 160])
+    @pytest.mark.parametrize("top", [-1.0, 1e-3, 2.0])
+    def test_against_the_spectrum(self, rng, n, top):
+        basis = np.linalg.qr(rng.standard_normal((n, n))).Q
+        values = -(10.0 ** rng.uniform(0.5, 2, n))
+        values[-1] = top
+        matrix = np.asfortranarray(basis * values @ basis.T)
+        found = positive_eigenvalue(lambda: matrix.copy(order="F"))
+        assert found == pytest.approx(max(top, 0.0), rel=1e-9, abs=1e-12)
+
+    def test_a_crowd_of_eigenvalues(self, rng):
+        values = 1.0 + 1e-9 * rng.random(200)
+        found = positive_eigenvalue(lambda: np.asfortranarray(np.diag(values)))
+        assert found == pytest.approx(values.max(), rel=1e-8)
 
 
 @given(seed=st.integers(0, 1000), m=st.integers(2, 10))
@@ -347,7 +466,7 @@ class TestBadArguments:
             ({"k": 9}, ValueError, "k=9 must be between 1 and 4"),
             ({"k": 1.5}, TypeError, "k=1.5 must be a whole number"),
             ({"k": True}, TypeError, "k=True must be a whole number"),
-            ({"loading": "much"}, ValueError, "loading='much' must be one of 'auto', 'none'"),
+            ({"loading": "much"}, ValueError, "loading='much' must be one of 'auto', 'oas'"),
             ({"loading": -1.0}, ValueError, "loading=-1.0 must be a finite number"),
             ({"loading": np.nan}, ValueError, "loading=nan must be a finite number"),
             ({"loading": None}, ValueError, "loading=None must be one of"),

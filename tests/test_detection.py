@@ -190,3 +190,5 @@ class TestPermutation:
             permutation_threshold(X, X, n_permutations=5)
         with pytest.raises(ValueError, match="false_alarm_rate=2"):
             permutation_threshold(X, X, false_alarm_rate=2)
+        with pytest.raises(ValueError, match="use loading='oas'"):
+            permutation_threshold(X, X, loading="auto")

@@ -92,10 +92,10 @@ def test_unknown_names_are_an_attribute_error():
 
 
 def test_dependencies_point_one_way():
-    """moments ← contrast ← detection ← estimators ← tables, splicing ← datasets, plotting ← cli."""
+    """moments ← loading ← contrast ← detection ← estimators ← tables, splicing ← datasets ← cli."""
     order = [
-        *("moments", "contrast", "detection", "estimators", "tables", "anndata", "splicing"),
-        *("datasets", "plotting", "cli"),
+        *("moments", "loading", "contrast", "detection", "estimators", "tables", "anndata"),
+        *("splicing", "datasets", "plotting", "cli"),
     ]
     for module in pkgutil.walk_packages(cpcapp.__path__, "cpcapp."):
         room = module.name.split(".")[1]

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cpcapp.contrast import Contrast, Loading, solve_contrast
+    from cpcapp.contrast import Contrast, solve_contrast
     from cpcapp.detection import (
         count_components,
         glrt_detects,
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         wachter_edge,
     )
     from cpcapp.estimators import CPCA, CPCAPlusPlus
+    from cpcapp.loading import Loading
     from cpcapp.moments import Moments
 
 __version__ = "0.1.0"
@@ -44,7 +45,7 @@ __all__ = [
 # Found on first use: scikit-learn and scipy.stats take two seconds to import, and whoever looks at
 # a photo needs neither.
 _ROOMS = {
-    "cpcapp.contrast": ("Contrast", "Loading", "solve_contrast"),
+    "cpcapp.contrast": ("Contrast", "solve_contrast"),
     "cpcapp.detection": (
         "count_components",
         "glrt_detects",
@@ -55,6 +56,7 @@ _ROOMS = {
         "wachter_edge",
     ),
     "cpcapp.estimators": ("CPCA", "CPCAPlusPlus"),
+    "cpcapp.loading": ("Loading",),
     "cpcapp.moments": ("Moments",),
 }
 

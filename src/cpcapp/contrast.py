@@ -6,8 +6,9 @@ background, ``F`` the filters, ``W`` the dictionary atoms, ``K`` the number of c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from numbers import Integral, Real
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -16,37 +17,17 @@ from numpy.typing import ArrayLike
 from scipy.linalg import blas, cho_solve, eigh, eigvalsh, lapack
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
+from cpcapp import loading as rules
+from cpcapp.loading import Loading, LoadingRule
 from cpcapp.moments import FloatArray, Moments, _centre_full_columns
 
 _EPS = float(np.finfo(np.float64).eps)
 
 SOLVERS = ("auto", "dense", "iterative", "dual")
 SCALINGS = ("background", "unit")
-LOADINGS = ("auto", "none", "diagonal")
 
 # Below this many features the dense solver is as fast as Lanczos and its certificate.
 _ITERATIVE_FROM = 400
-# The paper's rho is "small": this fraction of the mean background variance.
-_DIAGONAL_LOADING = 1e-6
-# OAS fades with the sample count; exact copies of a feature stay singular however many there are.
-_LEAST_SHRINKAGE = 1e-9
-
-
-@dataclass(frozen=True)
-class Loading:
-    """How the background covariance was made safe to divide by.
-
-    The loaded background is ``weight · R_b + diag(diagonal)``.
-
-    Attributes
-    ----------
-    weight : float
-        1 unless the rule shrinks (``"auto"``), then 1 minus the shrinkage.
-    diagonal : ndarray of shape (n_features,)
-    """
-
-    weight: float
-    diagonal: FloatArray
 
 
 @dataclass(frozen=True)
@@ -122,10 +103,12 @@ def solve_contrast(
         Without a background the filters are the principal components of the target.
     k : int
         Number of components, at most the rank of the target covariance.
-    loading : {"auto", "none", "diagonal"} or float, default="auto"
+    loading : {"auto", "oas", "none", "diagonal"} or float, default="auto"
         How to keep the background covariance safe to divide by.
 
-        - ``"auto"``: oracle approximating shrinkage (OAS) towards a scaled identity, in units
+        - ``"auto"``: ``"oas"``, and where that leaves contrasts above 6, loud directions are
+          preferred to larger contrasts; see Notes.
+        - ``"oas"``: oracle approximating shrinkage (OAS) towards a scaled identity, in units
           where each feature has background variance 1. It needs nothing but the moments, does
           not depend on the features' units, and vanishes as samples become plenty.
         - ``"none"``: an error if the background covariance is singular.
@@ -146,6 +129,18 @@ def solve_contrast(
     Returns
     -------
     Contrast
+
+    Notes
+    -----
+    The ratio of powers alone knows nothing of how much a direction carries: the largest ratios
+    are often those of faint details that hardly occur in the background. But once the
+    background has no more than a sixth of a component's power, it hides nothing. So where an
+    eigenvalue is above ``c = 6`` (or above the noise of the target, ``(1 + √(M/n))²``, if that is
+    more), ``loading="auto"`` takes the filters from ``R_f v = μ (loaded R_b + rD) v`` with ``D``
+    the mean variance of each feature over both sets and the ``r`` that makes ``c`` the largest
+    μ. Within the span of these ``k`` filters the problem is then solved without ``rD``, so that
+    eigenvalues, scaling and atoms mean what they mean with any loading. The first of the
+    steered filters is that of cPCA at ``α = c``. Other rules do not steer.
 
     Examples
     --------
@@ -303,12 +298,7 @@ def _check_options(loading: Any, solver: str, scaling: str) -> None:
     for name, value, allowed in (("solver", solver, SOLVERS), ("scaling", scaling, SCALINGS)):
         if value not in allowed:
             raise ValueError(f"{name}={value!r} must be one of {', '.join(map(repr, allowed))}")
-    if isinstance(loading, Real) and not isinstance(loading, bool | np.bool_):
-        if not (np.isfinite(float(loading)) and float(loading) >= 0.0):
-            raise ValueError(f"loading={loading} must be a finite number of at least 0")
-    elif loading not in LOADINGS:
-        names = ", ".join(map(repr, LOADINGS))
-        raise ValueError(f"loading={loading!r} must be one of {names}, or a number")
+    rules.check_loading(loading)
 
 
 def _check_sizes(target: Moments, background: Moments | None) -> None:
@@ -349,93 +339,6 @@ def _choose_solver(solver: str, target: Moments, background: Moments | None, k: 
     return "iterative" if large else "dense"
 
 
-# -- the loading rule ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Rule:
-    """Loaded ``R_b = weight · R_b + ridge · diag(units)``."""
-
-    weight: float
-    ridge: float
-    units: FloatArray
-
-    def loading(self) -> Loading:
-        return Loading(self.weight, self.ridge * self.units)
-
-
-def _loading_units(loading: str | float, target: Moments, background: Moments) -> FloatArray:
-    """Return the squared unit of each feature in which the loading is a scaled identity."""
-    if loading != "auto":
-        return np.ones(_width(target))
-    units = background.variance()
-    constant = background.constant_features()
-    if constant.any():
-        # No unit to be had from the background: take the target's. A feature that is constant
-        # in both is never used by a filter, and any unit will do.
-        fallback = np.where(target.constant_features(), 1.0, target.variance())
-        units = np.where(constant, fallback, units)
-    return units
-
-
-def _shrink_or_load(
-    loading: str | float, units: FloatArray, n_background: int, trace: float, square: float
-) -> _Rule:
-    """Apply the loading rule; ``trace`` and ``square`` are those of ``R_b`` in ``units``."""
-    mean_eigenvalue = trace / len(units)
-    if loading == "auto":
-        rho = max(oas_shrinkage(trace, square, n_background, len(units)), _LEAST_SHRINKAGE)
-        return _Rule(1.0 - rho, rho * mean_eigenvalue, units)
-    fraction = _DIAGONAL_LOADING if loading == "diagonal" else float(loading)
-    return _Rule(1.0, fraction * mean_eigenvalue, units)
-
-
-def oas_shrinkage(trace: float, trace_of_square: float, n_samples: int, n_features: int) -> float:
-    """Return the oracle approximating shrinkage of a covariance towards a scaled identity.
-
-    Parameters
-    ----------
-    trace, trace_of_square : float
-        Traces of the sample covariance ``S`` and of ``S²``.
-    n_samples, n_features : int
-
-    Returns
-    -------
-    float
-        ρ in [0, 1]; the shrunk covariance is ``(1 - ρ) S + ρ (trace / n_features) I``.
-
-    References
-    ----------
-    Y. Chen, A. Wiesel, Y. C. Eldar, A. O. Hero, "Shrinkage algorithms for MMSE covariance
-    estimation", IEEE Transactions on Signal Processing 58(10), 2010. As in scikit-learn, its
-    terms in ``2 / n_features`` are left out.
-
-    Examples
-    --------
-    >>> round(oas_shrinkage(trace=4.0, trace_of_square=10.0, n_samples=50, n_features=4), 3)
-    0.085
-    """
-    numerator = trace_of_square + trace**2
-    denominator = (n_samples + 1.0) * (trace_of_square - trace**2 / n_features)
-    return 1.0 if numerator >= denominator else numerator / denominator
-
-
-def _traces(lower: FloatArray, units: FloatArray, block: int = 128) -> tuple[float, float]:
-    """Return the traces of ``S`` and ``S²``, ``S`` a lower triangle taken in ``units``."""
-    inverse = 1.0 / units
-    diagonal = lower.diagonal() * inverse
-    square: Any = 0.0
-    for start in range(0, len(units), block):
-        stop = start + block
-        # Σ S_ij² / (u_i u_j) over a strip of columns: the corner once below its diagonal ...
-        corner = np.tril(lower[start:stop, start:stop], -1)
-        square += inverse[start:stop] @ (corner * corner) @ inverse[start:stop]
-        # ... and everything under it.
-        below = lower[stop:, start:stop]
-        square += inverse[stop:] @ (below * below) @ inverse[start:stop]
-    return float(diagonal.sum()), float(2.0 * square + diagonal @ diagonal)
-
-
 # -- dense and iterative: n_features x n_features ------------------------------------------
 
 
@@ -454,27 +357,39 @@ def _solve_primal(
         _check_rank(values, len(r_f), k)
         return Contrast(vectors, vectors.copy(order="F"), values, None, None, method)
     n_background = background.n_samples
-    units = _loading_units(loading, target, background)
-    r_b = _lower_covariance(background, overwrite)
-    lower, rule = _factor(r_b, loading, units, n_background)
+    units = rules.loading_units(loading, target, background)
+    steering_units = rules.steering_units(target, background)
+    bound = rules.contrast_bound(target.n_samples, len(units))
+
+    def steer(loaded: FloatArray) -> FloatArray | None:
+        # With S = rD the steering, R_f v = c (Σ + S) v is (R_f - cΣ) v = c r D v.
+        largest = rules.positive_eigenvalue(lambda: _difference(r_f, loaded, bound, steering_units))
+        return largest / bound * steering_units if largest > 0.0 else None
+
+    r_b, r_f = (_lower_covariance(moments, overwrite) for moments in (background, target))
+    lower, rule = _factor(r_b, loading, units, n_background, steer if loading == "auto" else None)
     del r_b
     # C = L⁻¹ R_f L⁻ᵀ with LLᵀ the loaded background: R_f v = λ LLᵀ v becomes C u = λ u.
-    c, _ = lapack.dsygst(_lower_covariance(target, overwrite), lower, lower=1, overwrite_a=1)
+    c, _ = lapack.dsygst(r_f, lower, lower=1, overwrite_a=1)
     values, u, method = _top(c, k, method, fall_back)
     _check_rank(values, len(c), k)
     filters, _ = lapack.dtrtrs(lower, u, lower=1, trans=1)  # F = L⁻ᵀ u
     atoms = blas.dtrmm(1.0, lower, u, lower=1)  # W = LLᵀ F = L u
-    diagonal = rule.ridge * rule.units
     freedom = float(len(c))
-    if rule.ridge > 0.0:
+    diagonal = rule.diagonal()
+    if diagonal.any():
         # tr(w R_b (LLᵀ)⁻¹) = M - tr(D (LLᵀ)⁻¹) = M - ‖L⁻¹ D^½‖²
         inverse, _ = lapack.dtrtri(lower, lower=1, overwrite_c=1)
         freedom -= float(np.einsum("ij,ij,j->", inverse, inverse, diagonal))
-    # Fᵀ (w R_b + D) F = I, so Fᵀ R_b F needs no second look at R_b.
-    inside = np.eye(k) - filters.T @ (diagonal[:, None] * filters)
-    inside = inside / rule.weight if rule.weight > _EPS**0.5 else np.eye(k)
+    # Fᵀ (w R_b + D) F = I, so Fᵀ R_b F needs no second look at R_b. Where it is shrunk to
+    # nothing, Σ is the better estimate.
+    shrunk = rule.weight <= _EPS**0.5
+    apart = diagonal - rule.loading().diagonal if shrunk else diagonal
+    inside = np.eye(k) - filters.T @ (apart[:, None] * filters)
+    inside /= 1.0 if shrunk else rule.weight
     outside = _out_of_sample(inside, freedom, n_background)
-    return Contrast(filters, atoms, values, rule.loading(), outside, method)
+    found = Contrast(filters, atoms, values, rule.loading(), outside, method)
+    return _without_steering(found, rule.steering)
 
 
 def _lower_covariance(moments: Moments, overwrite: bool) -> FloatArray:
@@ -491,19 +406,26 @@ def _lower_covariance(moments: Moments, overwrite: bool) -> FloatArray:
 
 
 def _factor(
-    r_b: FloatArray, loading: str | float, units: FloatArray, n_background: int
-) -> tuple[FloatArray, _Rule]:
+    r_b: FloatArray,
+    loading: str | float,
+    units: FloatArray,
+    n_background: int,
+    steer: Callable[[FloatArray], FloatArray | None] | None = None,
+) -> tuple[FloatArray, LoadingRule]:
     """Return the Cholesky factor of the loaded background, and the loading. Uses up ``r_b``."""
     if loading in ("none", "diagonal"):
         lower = _cholesky(r_b.copy(order="F"))
         if lower is not None:
-            return lower, _Rule(1.0, 0.0, units)
+            return lower, LoadingRule(1.0, 0.0, units)
         if loading == "none":
             raise SingularBackgroundError(_rank(r_b), len(r_b), n_background)
-    trace, square = _traces(r_b, units)
-    rule = _shrink_or_load(loading, units, n_background, trace, square)
+    rule = rules.shrink_or_load(loading, units, n_background, *rules.traces(r_b, units))
     r_b *= rule.weight
-    r_b[np.diag_indices_from(r_b)] += rule.ridge * units
+    diagonal = np.diag_indices_from(r_b)
+    r_b[diagonal] += rule.ridge * units
+    if steer is not None and (steering := steer(r_b)) is not None:
+        rule = replace(rule, steering=steering)
+        r_b[diagonal] += steering
     lower = _cholesky(r_b)
     if lower is None:
         raise ValueError(
@@ -511,6 +433,16 @@ def _factor(
             "raise it or use loading='auto'"
         )
     return lower, rule
+
+
+def _difference(r_f: FloatArray, r_b: FloatArray, alpha: float, units: FloatArray) -> FloatArray:
+    """Return the lower triangle of ``R_f - αR_b`` in ``units``."""
+    scale = 1.0 / np.sqrt(units)
+    difference = r_b * -alpha
+    difference += r_f
+    difference *= scale[:, None]
+    difference *= scale
+    return difference
 
 
 def _cholesky(a: FloatArray) -> FloatArray | None:
@@ -616,6 +548,11 @@ class _SampleRows:
             inner += self.offset @ other.offset
         return inner
 
+    def covariance_times(self, v: FloatArray) -> FloatArray:
+        """Return ``rowsᵀ rows v / n``, (n_features,)."""
+        outputs = self.rows @ v - self.offset @ v
+        return self.combine(outputs[:, None])[:, 0] / len(outputs)
+
     def combine(self, weights: FloatArray) -> FloatArray:
         """Return ``rowsᵀ weights``, (n_features, k)."""
         total = np.asarray(self.rows.T @ weights)
@@ -635,21 +572,39 @@ def _solve_dual(
         filters = np.asfortranarray(a_f.combine(a / np.sqrt(values)))
         return Contrast(filters, filters.copy(order="F"), values / n_f, None, None, "dual")
     n_b = background.n_samples
-    units = _loading_units(loading, target, background)
+    units = rules.loading_units(loading, target, background)
     a_b = _SampleRows(background, units)
     g_bb = a_b.gram(a_b)
     trace, square = float(g_bb.trace()) / n_b, float(np.vdot(g_bb, g_bb)) / n_b**2
     if loading == "none":
         raise SingularBackgroundError(_rank(g_bb), _width(target), n_b)
-    rule = _shrink_or_load(loading, units, n_b, trace, square)
-    w, r = rule.weight, rule.ridge
-    if r <= _EPS * trace:
+    rule = rules.shrink_or_load(loading, units, n_b, trace, square)
+    if rule.ridge <= _EPS * trace:
         raise ValueError(
             f"loading={loading} is too small: with fewer background samples than "
             "features it must be positive; use loading='auto'"
         )
     a_f = _SampleRows(target, units)
+    found = _dual_contrast(a_f, a_b, g_bb, k, rule)
+    bound = rules.contrast_bound(n_f, _width(target))
+    if loading != "auto" or found.eigenvalues[0] <= bound:
+        return found
+    steering = _dual_steering(a_f, a_b, rule, bound, rules.steering_units(target, background))
+    del a_f, a_b, g_bb, found
+    # The same once more, in units that make the whole diagonal 1.
+    units = replace(rule, steering=steering).diagonal()
+    a_f, a_b = (_SampleRows(moments, units) for moments in (target, background))
+    steered = LoadingRule(rule.weight, 1.0, units)
+    found = _dual_contrast(a_f, a_b, a_b.gram(a_b), k, steered)
+    return _without_steering(replace(found, loading=rule.loading()), steering)
+
+
+def _dual_contrast(
+    a_f: _SampleRows, a_b: _SampleRows, g_bb: FloatArray, k: int, rule: LoadingRule
+) -> Contrast:
     g_bf, g_ff = a_b.gram(a_f), a_f.gram(a_f)
+    n_b, n_f = g_bf.shape
+    w, r = rule.weight, rule.ridge
     # With A the rows and Σ = w AbᵀAb/n_b + rI, Woodbury gives
     #   r Σ⁻¹ = I - w Abᵀ (n_b r I + w AbAbᵀ)⁻¹ Ab,
     # so K = Af Σ⁻¹ Afᵀ takes inner products only; K a = κ a with λ = κ/n_f, F = Σ⁻¹Afᵀa/√κ.
@@ -659,10 +614,10 @@ def _solve_dual(
     solved = cho_solve((factor, True), g_bf)
     kernel = (g_ff - w * (g_bf.T @ solved)) / r
     values, a = _top_dense(np.asfortranarray(kernel), k)
-    _check_rank(values, _width(target), k)
+    _check_rank(values, len(rule.units), k)
     a /= np.sqrt(values)
     b = -w * (solved @ a)
-    root = np.sqrt(units)[:, None]
+    root = np.sqrt(rule.units)[:, None]
     filters = (a_f.combine(a) + a_b.combine(b)) / (r * root)
     atoms = a_f.combine(a) * root  # W = ΣF
     outputs = (g_bf @ a + g_bb @ b) / r  # Ab F, the outputs of the background samples
@@ -673,7 +628,49 @@ def _solve_dual(
     return Contrast(filters, atoms, values / n_f, rule.loading(), outside, "dual")
 
 
+def _dual_steering(
+    a_f: _SampleRows, a_b: _SampleRows, rule: LoadingRule, bound: float, units: FloatArray
+) -> FloatArray:
+    """Return the steering that brings the largest eigenvalue down to ``bound``."""
+    scale = np.sqrt(rule.units / units)
+
+    def difference(v: FloatArray) -> FloatArray:
+        # (R_f - cΣ) v in the units of the steering
+        x = scale * v.ravel()
+        loaded = rule.weight * a_b.covariance_times(x) + rule.ridge * x
+        return scale * (a_f.covariance_times(x) - bound * loaded)
+
+    n = len(units)
+    largest = rules.lanczos_largest(difference, n, restarts=10 * n, basis=8)
+    if largest is None:
+        raise ValueError(
+            "loading='auto' found no bound for the contrast (its eigenvalues lie too close "
+            "together); use loading='oas'"
+        )
+    return largest / bound * units
+
+
 # -- after the eigenproblem ----------------------------------------------------------------
+
+
+def _without_steering(found: Contrast, steering: FloatArray | None) -> Contrast:
+    """Solve ``R_f v = λΣv`` within the span of steered filters."""
+    if steering is None:
+        return found
+    # With S the steering, Fᵀ(Σ + S)F = I and R_fF = (Σ + S)F diag(μ) = W diag(μ). In the new
+    # basis Fy the atoms that predict the target best, R_fF(FᵀR_fF)⁻¹, are W(FᵀΣF)y.
+    steered = steering[:, None] * found.filters
+    inner = np.eye(len(found.eigenvalues)) - found.filters.T @ steered
+    values, y = eigh(np.diag(found.eigenvalues), inner)
+    values, y = values[::-1], y[:, ::-1]
+    assert found.output_covariance is not None
+    return replace(
+        found,
+        filters=found.filters @ y,
+        atoms=found.atoms @ (inner @ y),
+        eigenvalues=values,
+        output_covariance=y.T @ found.output_covariance @ y,
+    )
 
 
 def _out_of_sample(inside: FloatArray, freedom: float, n_background: int) -> FloatArray:

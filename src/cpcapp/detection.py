@@ -269,7 +269,7 @@ def permutation_threshold(
     *,
     false_alarm_rate: float = 0.05,
     n_permutations: int = 99,
-    loading: str | float = "auto",
+    loading: str | float = "oas",
     random_state: int | np.random.Generator | None = 0,
 ) -> float:
     """Return the largest eigenvalue that shuffling target and background gives by chance.
@@ -285,8 +285,9 @@ def permutation_threshold(
     false_alarm_rate : float, default=0.05
     n_permutations : int, default=99
         At least ``1/false_alarm_rate - 1``.
-    loading : default="auto"
-        As in `solve_contrast`.
+    loading : {"oas", "none", "diagonal"} or float, default="oas"
+        As in `solve_contrast`; not ``"auto"``, whose first eigenvalue need not be the largest
+        there is.
     random_state : int, Generator or None, default=0
 
     Returns
@@ -309,6 +310,8 @@ def permutation_threshold(
             f"n_permutations={n_permutations} must be at least {needed} for "
             f"false_alarm_rate={false_alarm_rate}"
         )
+    if loading == "auto":
+        raise ValueError("loading='auto' need not give the largest eigenvalue; use loading='oas'")
     rng = np.random.default_rng(random_state)
     X, background = (a if sp.issparse(a) else np.asarray(a) for a in (X, background))
     pooled = _pool(X, background)

@@ -39,9 +39,10 @@ class CPCAPlusPlus(ContrastiveTransformer):
         F-matrices where the background covariance has full rank and by permutation otherwise.
         ``"permutation"`` always uses permutations: slower, and free of assumptions about the
         distribution.
-    loading : {"auto", "none", "diagonal"} or float, default="auto"
+    loading : {"auto", "oas", "none", "diagonal"} or float, default="auto"
         How to keep the background covariance safe to divide by; see
-        :func:`cpcapp.solve_contrast`.
+        :func:`cpcapp.solve_contrast`. ``"auto"`` prefers loud directions to a contrast beyond 6;
+        ``"oas"`` is the plain ratio, however faint what it finds.
     solver : {"auto", "dense", "iterative", "dual"}, default="auto"
         See :func:`cpcapp.solve_contrast`.
     scaling : {"background", "unit"}, default="background"
@@ -59,14 +60,16 @@ class CPCAPlusPlus(ContrastiveTransformer):
     atoms_ : ndarray of shape (n_components_, n_features)
         Dictionary atoms ``W``, in rows, with ``components_ @ atoms_.T`` the identity.
     eigenvalues_ : ndarray of shape (n_components_,)
-        Target power over background power, descending. Without a background the variances.
+        Target power over loaded background power, descending. Without a background the
+        variances.
     mean_ : ndarray of shape (n_features,)
         Mean of the target.
     background_mean_ : ndarray of shape (n_features,) or None
     loading_ : ndarray of shape (n_features,) or None
         What was added to the diagonal of the background covariance.
     shrinkage_ : float or None
-        Share by which the background covariance itself was scaled down (``loading="auto"``).
+        Share by which the background covariance itself was scaled down (``loading="auto"`` and
+        ``"oas"``).
     n_components_ : int
     solver_ : {"dense", "iterative", "dual"}
         The solver that was used.
@@ -258,11 +261,13 @@ class CPCAPlusPlus(ContrastiveTransformer):
             X, other = _take_rows(X, ~mask), _take_rows(X, mask)
         if isinstance(other, Moments):
             raise ValueError("n_components by permutation needs background samples, not Moments")
+        # "auto" need not give the largest eigenvalues, which are to be compared here.
+        loading = "oas" if self.loading == "auto" else self.loading
         threshold = permutation_threshold(
             _as_matrix(X),
             _as_matrix(other),
             false_alarm_rate=self.false_alarm_rate,
-            loading=self.loading,
+            loading=loading,
             random_state=self.random_state,
         )
         assert target.n_features is not None
@@ -270,7 +275,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         k = min(8, most)
         while True:
             try:
-                found = solve_contrast(target, background, k, loading=self.loading).eigenvalues
+                found = solve_contrast(target, background, k, loading=loading).eigenvalues
             except InsufficientRankError as error:
                 if error.rank == 0:
                     return 0

@@ -321,7 +321,8 @@ def _filters(target: Moments, background: Moments, options: BankOptions) -> Cont
 def _at_most(k: int, target: Moments, background: Moments | None, scaling: str) -> Contrast | None:
     """Return up to ``k`` filters: as many as there are directions."""
     try:
-        return solve_contrast(target, background, k, scaling=scaling)
+        # Seams are faint, so the contrast may be as large as it will.
+        return solve_contrast(target, background, k, loading="oas", scaling=scaling)
     except InsufficientRankError as error:
         return _at_most(error.rank, target, background, scaling) if error.rank else None
 

@@ -1,0 +1,241 @@
+"""How the background covariance is made safe, and sensible, to divide by.
+
+Every rule here ends in ``Σ = weight · R_b + ridge · diag(units)``: see `LoadingRule`. The rule
+``"auto"`` also steers: of all directions with a large contrast it makes the solver take loud ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy.linalg import blas, eigh, lapack
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+from cpcapp.moments import FloatArray, Moments
+
+LOADINGS = ("auto", "oas", "none", "diagonal")
+
+# A background with a sixth of a component's power hides nothing of it. Between four and ten, real
+# data gives much the same: benchmarks/results/loading_rules.md.
+LARGEST_CONTRAST = 6.0
+# The paper's rho is "small": this fraction of the mean background variance.
+_DIAGONAL_LOADING = 1e-6
+# OAS fades with the sample count; exact copies of a feature stay singular however many there are.
+_LEAST_SHRINKAGE = 1e-9
+# Below this order LAPACK finds the largest eigenvalue as fast as Lanczos.
+_LANCZOS_FROM = 100
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How the background covariance was made safe to divide by.
+
+    The loaded background is ``weight · R_b + diag(diagonal)``.
+
+    Attributes
+    ----------
+    weight : float
+        1 unless the rule shrinks (``"auto"`` and ``"oas"``), then 1 minus the shrinkage.
+    diagonal : ndarray of shape (n_features,)
+    """
+
+    weight: float
+    diagonal: FloatArray
+
+
+@dataclass(frozen=True)
+class LoadingRule:
+    """The loaded background, ``Σ = weight · R_b + ridge · diag(units)``, and the steering.
+
+    Filters are the eigenvectors of ``R_f v = μ (Σ + diag(steering)) v``.
+    """
+
+    weight: float
+    ridge: float
+    units: FloatArray
+    steering: FloatArray | None = None
+
+    def loading(self) -> Loading:
+        """Return the loading as users see it."""
+        return Loading(self.weight, self.ridge * self.units)
+
+    def diagonal(self) -> FloatArray:
+        """Return all that is added to the diagonal while filters are sought."""
+        loaded = self.ridge * self.units
+        return loaded if self.steering is None else loaded + self.steering
+
+
+def check_loading(loading: Any) -> None:
+    """Raise ``ValueError`` unless ``loading`` names a rule or is a number of at least 0."""
+    if isinstance(loading, Real) and not isinstance(loading, bool | np.bool_):
+        if not (np.isfinite(float(loading)) and float(loading) >= 0.0):
+            raise ValueError(f"loading={loading} must be a finite number of at least 0")
+    elif loading not in LOADINGS:
+        names = ", ".join(map(repr, LOADINGS))
+        raise ValueError(f"loading={loading!r} must be one of {names}, or a number")
+
+
+def loading_units(loading: str | float, target: Moments, background: Moments) -> FloatArray:
+    """Return the squared unit of each feature in which the loading is a scaled identity."""
+    if loading not in ("auto", "oas"):
+        return np.ones(target.n_features or 0)
+    units = background.variance()
+    constant = background.constant_features()
+    if constant.any():
+        # No unit to be had from the background: take the target's. A feature that is constant
+        # in both is never used by a filter, and any unit will do.
+        fallback = np.where(target.constant_features(), 1.0, target.variance())
+        units = np.where(constant, fallback, units)
+    return units
+
+
+def shrink_or_load(
+    loading: str | float, units: FloatArray, n_background: int, trace: float, square: float
+) -> LoadingRule:
+    """Return what the background alone asks for.
+
+    Parameters
+    ----------
+    loading : str or float
+    units : ndarray of shape (n_features,)
+    n_background : int
+    trace, square : float
+        Traces of ``R_b`` and of its square, in ``units``.
+    """
+    mean_eigenvalue = trace / len(units)
+    if loading in ("auto", "oas"):
+        rho = max(oas_shrinkage(trace, square, n_background, len(units)), _LEAST_SHRINKAGE)
+        return LoadingRule(1.0 - rho, rho * mean_eigenvalue, units)
+    fraction = _DIAGONAL_LOADING if loading == "diagonal" else float(loading)
+    return LoadingRule(1.0, fraction * mean_eigenvalue, units)
+
+
+def steering_units(target: Moments, background: Moments) -> FloatArray:
+    """Return the mean variance of each feature over the two sets, or 1 where it is 0."""
+    of_both = [
+        np.where(moments.constant_features(), 0.0, moments.variance())
+        for moments in (target, background)
+    ]
+    units = (of_both[0] + of_both[1]) / 2.0
+    return np.where(units > 0.0, units, 1.0)
+
+
+def contrast_bound(n_target: int, n_features: int) -> float:
+    """Return the contrast that is large enough to prefer loudness to more of it.
+
+    Not below what sampling alone makes of a white target, the edge of the law of Marchenko and
+    Pastur: there a loud direction can be one of noise.
+
+    Examples
+    --------
+    >>> contrast_bound(n_target=1000, n_features=90)
+    6.0
+    >>> contrast_bound(n_target=100, n_features=2500)
+    36.0
+    """
+    return max(LARGEST_CONTRAST, (1.0 + math.sqrt(n_features / n_target)) ** 2)
+
+
+def positive_eigenvalue(make: Callable[[], FloatArray]) -> float:
+    """Return the largest eigenvalue of a symmetric matrix, or 0 if it is negative.
+
+    ``make`` returns a new copy of the matrix in Fortran order, valid in its lower triangle.
+    """
+    matrix = make()
+    n = len(matrix)
+    if n < _LANCZOS_FROM:
+        return max(0.0, _largest_dense(matrix))
+    # Where there is nothing to be found eigenvalues crowd below 0 and Lanczos is slow, while a
+    # Cholesky factorization of the negative tells it.
+    np.negative(matrix, out=matrix)
+    failed = lapack.dpotrf(matrix, lower=1, overwrite_a=1)[1]
+    if not failed:
+        return 0.0
+    del matrix
+    matrix = make()
+    found = lanczos_largest(lambda v: blas.dsymv(1.0, matrix, v, lower=1), n, restarts=20)
+    return max(0.0, _largest_dense(matrix) if found is None else found)
+
+
+def lanczos_largest(
+    matvec: Callable[[FloatArray], FloatArray], n: int, restarts: int, basis: int = 20
+) -> float | None:
+    """Return the largest eigenvalue of a symmetric operator, or None if that takes too long.
+
+    Holds ``basis`` vectors between restarts.
+    """
+    operator = LinearOperator((n, n), matvec=matvec, dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(n)
+    try:
+        found = eigsh(
+            operator,
+            1,
+            which="LA",
+            v0=start,
+            ncv=min(basis, n),
+            tol=1e-8,
+            maxiter=restarts,
+            return_eigenvectors=False,
+        )
+    except ArpackNoConvergence:
+        return None
+    return float(found[0])
+
+
+def _largest_dense(matrix: FloatArray) -> float:
+    last = len(matrix) - 1
+    values = eigh(
+        matrix, lower=True, eigvals_only=True, subset_by_index=(last, last), overwrite_a=True
+    )
+    return float(values[0])
+
+
+def oas_shrinkage(trace: float, trace_of_square: float, n_samples: int, n_features: int) -> float:
+    """Return the oracle approximating shrinkage of a covariance towards a scaled identity.
+
+    Parameters
+    ----------
+    trace, trace_of_square : float
+        Traces of the sample covariance ``S`` and of ``S²``.
+    n_samples, n_features : int
+
+    Returns
+    -------
+    float
+        ρ in [0, 1]; the shrunk covariance is ``(1 - ρ) S + ρ (trace / n_features) I``.
+
+    References
+    ----------
+    Y. Chen, A. Wiesel, Y. C. Eldar, A. O. Hero, "Shrinkage algorithms for MMSE covariance
+    estimation", IEEE Transactions on Signal Processing 58(10), 2010. As in scikit-learn, its
+    terms in ``2 / n_features`` are left out.
+
+    Examples
+    --------
+    >>> round(oas_shrinkage(trace=4.0, trace_of_square=10.0, n_samples=50, n_features=4), 3)
+    0.085
+    """
+    numerator = trace_of_square + trace**2
+    denominator = (n_samples + 1.0) * (trace_of_square - trace**2 / n_features)
+    return 1.0 if numerator >= denominator else numerator / denominator
+
+
+def traces(lower: FloatArray, units: FloatArray, block: int = 128) -> tuple[float, float]:
+    """Return the traces of ``S`` and ``S²``, ``S`` a lower triangle taken in ``units``."""
+    inverse = 1.0 / units
+    diagonal = lower.diagonal() * inverse
+    square: Any = 0.0
+    for start in range(0, len(units), block):
+        stop = start + block
+        # Σ S_ij² / (u_i u_j) over a strip of columns: the corner once below its diagonal ...
+        corner = np.tril(lower[start:stop, start:stop], -1)
+        square += inverse[start:stop] @ (corner * corner) @ inverse[start:stop]
+        # ... and everything under it.
+        below = lower[stop:, start:stop]
+        square += inverse[stop:] @ (below * below) @ inverse[start:stop]
+    return float(diagonal.sum()), float(2.0 * square + diagonal @ diagonal)
