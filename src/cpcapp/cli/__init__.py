@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from cpcapp import __version__
-from cpcapp.cli import demo, evaluate, localize, make_splices, train, train_edges
+from cpcapp.cli import demo, evaluate, localize, make_splices, reproduce, train, train_edges
 from cpcapp.cli._errors import UserError
 
 
@@ -25,6 +25,7 @@ def build_parser() -> argparse.ArgumentParser:
     evaluate.add_parser(commands)
     localize.add_parser(commands)
     make_splices.add_parser(commands)
+    reproduce.add_parser(commands)
     train.add_parser(commands)
     train_edges.add_parser(commands)
     return parser
