@@ -14,7 +14,7 @@ from cpcapp.contrast import subspace_overlap
 from cpcapp.datasets import ContrastData
 from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.experiments._results import Progress, Settings
-from cpcapp.experiments.measures import Measures, measure
+from cpcapp.experiments.measures import ROUNDING, Measures, measure
 from cpcapp.moments import FloatArray, Moments
 
 _QUICK_TSNE_ROWS = 300
@@ -163,6 +163,9 @@ def _view_at(cpca: CPCA, alpha: float, data: ContrastData, settings: Settings) -
     scores, back = (cpca.transform_at(side, alpha) for side in (data.target, data.background))
     # v an eigenvector of unit length: λ = vᵀ(R_f - αR_b)v.
     values = scores.var(axis=0) - alpha * back.var(axis=0)
+    # Directions in which neither set varies: what they show is rounding.
+    flat = scores.std(axis=0) <= ROUNDING * data.target.std()
+    scores, values = np.where(flat, 0.0, scores), np.where(flat, 0.0, values)
     return _view(data, settings, "cPCA", scores, values, alpha=alpha)
 
 

@@ -69,7 +69,7 @@ def tables(comparison: Comparison, suffix: str = "") -> tuple[Table, Table, Tabl
         for i, view in enumerate(comparison.sweep)
     ]
     overlaps: list[tuple[Cell, ...]] = [
-        (int(o["k"]), o["overlap"], o["unrelated"]) for o in comparison.overlaps
+        (int(o["k"]), f"{o['overlap']:.3f}", f"{o['unrelated']:.3f}") for o in comparison.overlaps
     ]
     return (
         Table(
@@ -108,7 +108,8 @@ def target_sentence(comparison: Comparison, aim: float) -> str:
 
 
 def _row(name: str, view: View) -> tuple[Cell, ...]:
-    return (name, view.measures.ari, view.measures.silhouette, view.measures.accuracy)
+    found = (view.measures.ari, view.measures.silhouette, view.measures.accuracy)
+    return (name, *(f"{value:.3f}" for value in found))
 
 
 def _shown(view: View, comparison: Comparison) -> str:

@@ -11,6 +11,7 @@ from cpcapp.experiments._results import Missing, Picture, Result, Settings, Tabl
 from cpcapp.experiments._words import HEADING, MISSING, cell_text, preamble
 from cpcapp.experiments.paper import CITATION
 
+_LARGE = 1000  # pixels: on a phone such a picture is scrolled, and not shrunk
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c1c1e; --soft: #5a5a60; --paper: #fdfdfc;
   --line: #d8d8d4; --card: #f2f2ef; --accent: #0060a0; }
@@ -26,6 +27,7 @@ a { color: var(--accent); }
 figure { margin: 1.5rem 0; }
 figure img { display: block; max-width: 100%; height: auto; background: #fff;
   border: 1px solid var(--line); border-radius: 6px; }
+@media (max-width: 45rem) { figure img.large { max-width: none; width: 52rem; } }
 figcaption, .note, .data { color: var(--soft); font-size: .9rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
@@ -103,8 +105,11 @@ def _paper(result: Result) -> str:
 
 def _figure(picture: Picture) -> str:
     data = base64.b64encode(picture.png).decode()
+    # The header of a PNG has its width in these bytes.
+    kind = ' class="large"' if int.from_bytes(picture.png[16:20]) >= _LARGE else ""
     return (
-        f'<figure><img src="data:image/png;base64,{data}" alt="{escape(picture.alt)}">'
+        f'<figure><div class="wide"><img{kind} src="data:image/png;base64,{data}" '
+        f'alt="{escape(picture.alt)}"></div>'
         f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
     )
 

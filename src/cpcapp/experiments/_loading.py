@@ -30,7 +30,7 @@ def loaded(load: Callable[[], ContrastData]) -> ContrastData:
 
 
 def fewer(data: ContrastData, settings: Settings) -> ContrastData:
-    """Return some rows of either side for a quick run, in their order; else the data as they are."""
+    """Return some rows of either side, in their order, for a quick run; else all."""
     if not settings.quick:
         return data
     rng = np.random.default_rng(settings.seed)

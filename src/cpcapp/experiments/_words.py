@@ -31,7 +31,7 @@ def cell_text(value: Cell) -> str:
 
 def _plain(value: float) -> str:
     digits = 3 if abs(value) < 10.0 else 1 if abs(value) < 100.0 else 0
-    if abs(value) < 0.1:
+    if abs(value) < 0.01:
         return f"{value:.3g}"
     text = f"{value:.{digits}f}"
     return text.rstrip("0").rstrip(".") if digits == 1 else text

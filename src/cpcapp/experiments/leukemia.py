@@ -30,7 +30,7 @@ def run(settings: Settings, progress: Progress) -> Result:
             PaperSays(
                 "cPCA is “close to being separable” at α = 3.5; PCA is “incapable of clustering "
                 "the data”; t-SNE achieves “some separation”, “not on par” with cPCA; cPCA++ is "
-                "similar to the best cPCA. R_b was rank-deficient and loaded. No numbers are given.",
+                "similar to the best cPCA. R_b was rank-deficient and loaded. No numbers.",
                 "Section III-B5",
             ),
             PaperSays("N_f = 7898, N_b = 1985, M = 500", "Table I"),

@@ -20,6 +20,7 @@ from cpcapp.moments import FloatArray
 
 _FOLDS = 5
 _NEIGHBOURS = 5
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,10 @@ def measure(
 
 
 def unit_variance(scores: ArrayLike) -> FloatArray:
-    """Centre components and scale each to variance 1; one that is constant stays 0.
+    """Centre components and scale each to variance 1; one that is constant becomes 0.
+
+    So does one that is constant to rounding: against a huge α cPCA finds directions in which
+    nothing varies at all, and what is left there depends on the machine.
 
     Parameters
     ----------
@@ -94,7 +98,9 @@ def unit_variance(scores: ArrayLike) -> FloatArray:
     """
     points = np.asarray(scores, dtype=np.float64)
     deviation = points.std(axis=0)
-    return np.asarray((points - points.mean(axis=0)) / np.where(deviation > 0.0, deviation, 1.0))
+    constant = deviation <= ROUNDING * deviation.max()
+    centred = (points - points.mean(axis=0)) / np.where(constant, 1.0, deviation)
+    return np.asarray(np.where(constant, 0.0, centred))
 
 
 def cluster_agreement(scores: ArrayLike, labels: ArrayLike, *, seed: int = 0) -> float:

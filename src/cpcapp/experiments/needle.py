@@ -49,11 +49,12 @@ def run(settings: Settings, progress: Progress) -> Result:
         f"{EPSILON:g}, ρ = {RHO:g} and {_FEATURES} features: as matrices, and as {_SAMPLES:,} "
         "Gaussian samples of each set.",
         findings=(
-            f"cPCA++ finds c to {exact['cPCA++']:.2g}° ({sampled['cPCA++']:.2g}° from samples), "
-            f"and with its default loading to {exact['cPCA++, default loading']:.2g}° "
-            f"({sampled['cPCA++, default loading']:.2g}°). PCA finds a.",
-            f"cPCA finds c from about α = β/γ = {BETA / GAMMA:g} on (here at {min(works):g}), and "
-            "finds a below.",
+            f"cPCA++ finds c to {exact['cPCA++']:.1f}° ({sampled['cPCA++']:.1f}° from samples), "
+            f"and with its default loading to {exact['cPCA++, default loading']:.1f}° "
+            f"({sampled['cPCA++, default loading']:.1f}°). PCA finds a.",
+            f"With exact matrices cPCA finds c from about α = β/γ = {BETA / GAMMA:g} on (here at "
+            f"{min(works):g}) and a below. From samples it takes a larger α, as chance alone "
+            "leaves some of a.",
             "The paper says that for α → ∞ cPCA picks a again. The largest eigenvalue of R_f − "
             "αR_b then belongs to what the background has least of, so a is what it avoids. With "
             "exact matrices c stays the answer; with samples a very large α ends in the "
@@ -72,10 +73,11 @@ def run(settings: Settings, progress: Progress) -> Result:
 
 
 def _table(exact: dict[str, Any], sampled: dict[str, Any]) -> Table:
-    rows: list[tuple[Cell, ...]] = [("PCA", exact["PCA"], sampled["PCA"])]
+    angles = [("PCA", exact["PCA"], sampled["PCA"])]
     pairs = zip(ALPHAS, exact["cPCA"], sampled["cPCA"], strict=True)
-    rows += [(f"cPCA, α = {alpha:g}", e, s) for alpha, e, s in pairs]
-    rows += [(name, exact[name], sampled[name]) for name in ("cPCA++", "cPCA++, default loading")]
+    angles += [(f"cPCA, α = {alpha:g}", e, s) for alpha, e, s in pairs]
+    angles += [(name, exact[name], sampled[name]) for name in ("cPCA++", "cPCA++, default loading")]
+    rows: list[tuple[Cell, ...]] = [(name, f"{e:.1f}", f"{s:.1f}") for name, e, s in angles]
     return Table(
         "Angle of the first filter with c, in degrees",
         ("method", "exact matrices", f"{_SAMPLES:,} samples"),
@@ -94,4 +96,4 @@ def _degrees(filter_: NDArray[Any], c: FloatArray) -> float:
     # From the sine as well: the cosine can't see small angles.
     along = abs(float(unit @ c))
     across = float(np.linalg.norm(unit - (unit @ c) * c))
-    return float(np.degrees(np.arctan2(across, along)))
+    return round(float(np.degrees(np.arctan2(across, along))), 6)
