@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -11,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.datasets._contrast_data import ContrastData
-from cpcapp.datasets._places import DataNotFoundError, PathLike, local_places
+from cpcapp.datasets._fetch import PathLike, fetch, find
+from cpcapp.datasets._registry import MICE
+from cpcapp.datasets._standardize import standardized
 from cpcapp.moments import FloatArray
 
 Missing = Literal["zero", "mean", "drop-rows", "drop-features", "keep"]
@@ -49,7 +52,9 @@ def mice_protein(
     standardize : bool, default=True
         Centre each protein and divide it by its standard deviation, in each set by its own.
     data_home : path, optional
-        The folder with ``mice_protein/Data_Cortex_Nuclear.csv``; see :doc:`/datasets`.
+        The folder with ``mice_protein/Data_Cortex_Nuclear.csv``, the table of UCI saved as CSV,
+        or ``mice_protein/MiceProtein.arff`` of OpenML, which is fetched if need be; see
+        :doc:`/datasets`.
 
     Returns
     -------
@@ -60,7 +65,7 @@ def mice_protein(
     Raises
     ------
     DataNotFoundError
-        If the table is not here.
+        If the table is not here and can't be fetched.
 
     Examples
     --------
@@ -88,7 +93,7 @@ def mice_protein(
         raise ValueError(f"missing={missing!r} must be one of {', '.join(get_args(Missing))}")
     path = _table_file(data_home)
     with path.open(encoding="utf-8-sig", newline="") as file:
-        names, values, facts = _parsed(csv.reader(file), path)
+        names, values, facts = _parsed(_rows(file), path)
     saline = facts["Treatment"] == "Saline"
     control = facts["Genotype"] == "Control"
     target = saline & (facts["Behavior"] == "S/C")
@@ -107,7 +112,7 @@ def mice_protein(
 
     def prepared(rows: NDArray[np.bool_]) -> FloatArray:
         filled = _filled(values[rows], missing)
-        return _standardized(filled) if standardize else filled
+        return standardized(filled) if standardize else filled
 
     return ContrastData(
         prepared(target),
@@ -121,11 +126,23 @@ def mice_protein(
 
 
 def _table_file(data_home: PathLike | None) -> Path:
-    places = local_places("mice_protein/Data_Cortex_Nuclear.csv", data_home)
-    for place in places:
-        if place.is_file():
-            return place
-    raise DataNotFoundError(f"the mice protein table is not here; put it at {places}")
+    def look(home: Path) -> Path | None:
+        table = home / "mice_protein" / "Data_Cortex_Nuclear.csv"
+        return table if table.is_file() else None
+
+    return find(look, data_home) or fetch(MICE, data_home)
+
+
+def _rows(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the header and the rows of a table in CSV, or in ARFF as OpenML has it."""
+    lines = (line for line in lines if line.strip() and not line.startswith("%"))
+    first = next(lines, "")
+    if not first.lower().startswith("@relation"):
+        yield from csv.reader(chain([first], lines))
+        return
+    header = takewhile(lambda line: not line.lower().startswith("@data"), lines)
+    yield [line.split(maxsplit=2)[1] for line in header if line.lower().startswith("@attribute")]
+    yield from csv.reader(lines, quotechar="'")
 
 
 def _parsed(
@@ -172,16 +189,6 @@ def _filled(values: FloatArray, missing: Missing) -> FloatArray:
         means = np.nansum(values, axis=0) / np.maximum(known, 1)
         return np.where(unknown, means, values)
     return values
-
-
-def _standardized(rows: FloatArray) -> FloatArray:
-    """Centre and scale each column; a constant one becomes 0."""
-    known = ~np.isnan(rows)
-    n = np.maximum(known.sum(axis=0), 1)
-    centred = rows - np.nansum(rows, axis=0) / n
-    deviations = np.sqrt(np.nansum(centred**2, axis=0) / n)
-    scaled: FloatArray = centred / np.where(deviations > 0.0, deviations, 1.0)
-    return scaled
 
 
 def _mice(ids: NDArray[np.str_]) -> NDArray[np.intp]:

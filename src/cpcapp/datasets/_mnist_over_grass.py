@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.datasets._contrast_data import ContrastData
-from cpcapp.datasets._places import DataNotFoundError, PathLike, local_places
+from cpcapp.datasets._errors import DataNotFoundError
+from cpcapp.datasets._fetch import PathLike, fetch, find, home_folders, needs
+from cpcapp.datasets._registry import MNIST
 from cpcapp.moments import FloatArray
 
 SIDE = 28
@@ -41,7 +43,8 @@ def mnist_over_grass(
         How strongly the digits show. At 0.25 a person can hardly read them.
     random_state : int, Generator or None
     data_home : path, optional
-        The folder with ``mnist/mnist.npz`` and ``grass/*.jpg``; see :doc:`/datasets`.
+        The folder with ``mnist/mnist.npz``, which is fetched if need be, and ``grass/*.jpg``,
+        which is not; see :doc:`/datasets`.
 
     Returns
     -------
@@ -71,7 +74,7 @@ def mnist_over_grass(
     if not (np.isfinite(weight) and weight >= 0.0):
         raise ValueError(f"weight={weight} must be a number of 0 or more")
     photos = _grey_photos(_grass_folder(data_home))
-    images, found = _training_digits(_mnist_file(data_home))
+    images, found = _training_digits(fetch(MNIST, data_home))
     rng = np.random.default_rng(random_state)
     of_classes = np.flatnonzero(np.isin(found, classes))
     if n_target > len(of_classes):
@@ -102,14 +105,6 @@ def _checked_digits(digits: Sequence[int]) -> list[int]:
     return classes
 
 
-def _mnist_file(data_home: PathLike | None) -> Path:
-    places = local_places("mnist/mnist.npz", data_home)
-    for place in places:
-        if place.is_file():
-            return place
-    raise DataNotFoundError(f"MNIST is not here; put mnist.npz at {places or 'CPCAPP_DATA'}")
-
-
 def _training_digits(path: Path) -> tuple[NDArray[np.uint8], NDArray[Any]]:
     with np.load(path, allow_pickle=False) as archive:
         missing = {"x_train", "y_train"} - set(archive.files)
@@ -125,30 +120,28 @@ def _training_digits(path: Path) -> tuple[NDArray[np.uint8], NDArray[Any]]:
 
 
 def _grass_folder(data_home: PathLike | None) -> Path:
-    places = local_places("grass", data_home)
-    for place in places:
-        if place.is_dir():
-            return place
-    where = " or ".join(str(place) for place in places) or "grass in the folder CPCAPP_DATA names"
-    raise DataNotFoundError(f"photos of grass are not here; put them (.jpg) into {where}")
+    def look(home: Path) -> Path | None:
+        return home / "grass" if (home / "grass").is_dir() else None
+
+    folder = find(look, data_home)
+    if folder is None:
+        raise DataNotFoundError(
+            "photos of grass are not here, and no free source of those of the paper is known; put "
+            f"photos of grass of your own (.jpg, .png) into {home_folders(data_home)[0] / 'grass'}"
+        )
+    return folder
 
 
 def _grey_photos(folder: Path) -> list[FloatArray]:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ImportError(
-            "photos of grass need Pillow; install it with: pip install 'cpcapp[datasets]'"
-        ) from error
-
+    image = needs("PIL.Image", "reading photos of grass")
     photos = []
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() not in _SUFFIXES:
             continue
         try:
-            with Image.open(path) as photo:
+            with image.open(path) as photo:
                 grey = np.asarray(photo.convert("L"), dtype=np.float64) / 255.0
-        except (OSError, Image.DecompressionBombError) as error:
+        except (OSError, image.DecompressionBombError) as error:
             raise ValueError(f"{path} can't be read as a photo: {error}") from error
         if min(grey.shape) >= SIDE:
             photos.append(grey)

