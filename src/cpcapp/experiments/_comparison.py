@@ -103,8 +103,8 @@ def compare(data: ContrastData, settings: Settings, progress: Progress) -> Compa
     Comparison
     """
     X, B = data.target, data.background
-    # k-means and t-SNE add up in whatever order their threads end; one thread, one result.
-    with threadpool_limits(1, user_api="openmp"):
+    # Threads add up in whatever order they end; one thread, one result.
+    with threadpool_limits(1):
         plus = CPCAPlusPlus().fit(X, background=B)
         plus_view = _view(data, settings, "cPCA++", plus.transform(X), plus.eigenvalues_)
         pca = CPCAPlusPlus().fit(X)

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from cpcapp.datasets import ContrastData, mnist_over_grass
 from cpcapp.estimators import CPCA, CPCAPlusPlus
@@ -78,7 +79,8 @@ def run(settings: Settings, progress: Progress) -> Result:
     alphas: dict[str, list[float]] = {}
     shown: list[Denoised] = []
     for i, k in enumerate(components):
-        found = denoise(fitted, new, k, settings)
+        with threadpool_limits(1):  # threads add up in whatever order they end
+            found = denoise(fitted, new, k, settings)
         for each in found:
             errors.setdefault(each.method, []).append(errors_of(each.digits, new))
             if each.alpha is not None:
