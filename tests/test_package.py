@@ -88,10 +88,10 @@ def test_unknown_names_are_an_attribute_error():
 
 
 def test_dependencies_point_one_way():
-    """moments ← contrast ← detection ← estimators ← splicing ← datasets, plotting ← cli."""
+    """moments ← contrast ← detection ← estimators ← splicing ← datasets, plotting ← experiments ← cli."""
     order = [
         *("moments", "contrast", "detection", "estimators", "splicing", "datasets", "plotting"),
-        "cli",
+        *("experiments", "cli"),
     ]
     for module in pkgutil.walk_packages(cpcapp.__path__, "cpcapp."):
         room = module.name.split(".")[1]
