@@ -62,7 +62,7 @@ def test_public_functions_are_documented_with_an_example(name):
 def test_the_core_needs_no_extra():
     code = (
         "import sys, cpcapp, cpcapp.datasets, cpcapp.cli\n"
-        "extras = {'matplotlib', 'cv2', 'PIL', 'torch', 'dask', 'starlette'}\n"
+        "extras = {'matplotlib', 'cv2', 'PIL', 'torch', 'dask', 'starlette', 'pooch', 'h5py'}\n"
         "loaded = extras & set(sys.modules)\n"
         "assert not loaded, loaded\n"
     )
@@ -107,6 +107,6 @@ def test_the_wheel_is_typed_and_licensed():
     assert (Path(cpcapp.__file__).parent / "py.typed").exists()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["license"] == "BSD-3-Clause"
-    wanted = {"splicing", "web", "plot", "dask", "torch", "all", "test", "dev"}
+    wanted = {"splicing", "datasets", "web", "plot", "dask", "torch", "all", "test", "dev"}
     assert wanted <= set(project["optional-dependencies"])
     assert "torch" not in project["optional-dependencies"]["all"][0]

@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+import gzip
+import hashlib
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 
-from cpcapp.datasets import DataNotFoundError, mice_protein
+from cpcapp.datasets import DataNotFoundError, _mice_protein, mice_protein
+from cpcapp.datasets._registry import RemoteFile
+from loopback import serving
 
 HEADER = "MouseID,A_N,B_N,Genotype,Treatment,Behavior,class\n"
 ROWS = (
@@ -109,6 +116,55 @@ def test_other_tables_are_refused(home, text, message):
         mice_protein(data_home=written(home, text))
 
 
-def test_no_table(tmp_path):
-    with pytest.raises(DataNotFoundError, match="mice_protein"):
+def as_arff(csv_text):
+    """Return a table as OpenML publishes this one."""
+    rows = [row.split(",") for row in csv_text.splitlines()]
+    kinds = ["numeric" if name.endswith("_N") else "{'a','b'}" for name in rows[0]]
+    head = [f"@attribute {name} {kind}" for name, kind in zip(rows[0], kinds, strict=True)]
+    quoted = [
+        ",".join(
+            (value or "?") if kind == "numeric" else f"'{value}'"
+            for value, kind in zip(row, kinds, strict=True)
+        )
+        for row in rows[1:]
+    ]
+    return "\n".join(["% about", "@relation mice", *head, "", "@DATA", *quoted]) + "\n"
+
+
+def test_openml_has_the_same(data_folder, home, monkeypatch):
+    """The real table in the layout of OpenML, fetched from a server."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    table = (data_folder / "mice_protein" / "Data_Cortex_Nuclear.csv").read_text()
+    arff = as_arff(table).encode()
+    with serving(arff) as server:
+        md5 = hashlib.md5(arff).hexdigest()
+        file = RemoteFile("mice_protein/MiceProtein.arff", server.address, f"md5:{md5}")
+        monkeypatch.setattr(_mice_protein, "MICE", file)
+        fetched = mice_protein(data_home=home)
+    ours = mice_protein(data_home=data_folder)
+    np.testing.assert_array_equal(fetched.target, ours.target)
+    np.testing.assert_array_equal(fetched.background, ours.background)
+    np.testing.assert_array_equal(fetched.labels, ours.labels)
+    np.testing.assert_array_equal(fetched.groups, ours.groups)
+
+
+def test_the_file_of_openml(data_folder):
+    """Its head and first rows, which scikit-learn carries for its own tests."""
+    sample = "datasets/tests/data/openml/id_40966/data-v1-dl-17928620.arff.gz"
+    path = Path(sklearn.__file__).parent / sample
+    if not path.exists():
+        pytest.skip("this scikit-learn comes without its tests")
+    with gzip.open(path, "rt") as file:
+        names, values, facts = _mice_protein._parsed(_mice_protein._rows(file), path)
+    table = pd.read_csv(data_folder / "mice_protein" / "Data_Cortex_Nuclear.csv", nrows=len(values))
+    assert len(values) == 7
+    assert names == list(table.columns[1:78])
+    np.testing.assert_array_equal(values, table.iloc[:, 1:78])
+    for name, known in facts.items():
+        assert known.tolist() == table[name].tolist()
+
+
+def test_no_table(tmp_path, monkeypatch):
+    monkeypatch.setenv("CPCAPP_OFFLINE", "1")
+    with pytest.raises(DataNotFoundError, match=r"from https://www.openml.org/.*put it at"):
         mice_protein(data_home=tmp_path)

@@ -44,13 +44,16 @@ class ResumingDownloader:
         What the file will be called. Half a file is kept beside it.
     known_hash : str or None
         ``"algorithm:hexdigest"`` that the whole file must have.
+    magic : bytes
+        How the file must begin.
     advice : str
         What to do where nothing can be fetched, as the end of a message.
     """
 
-    def __init__(self, target: Path, known_hash: str | None, advice: str) -> None:
+    def __init__(self, target: Path, known_hash: str | None, magic: bytes, advice: str) -> None:
         self.target = target
         self.known_hash = known_hash
+        self.magic = magic
         self.advice = advice
         self.part = target.with_name(f"{target.name}.part")
         self.notes = target.with_name(f"{target.name}.part.json")
@@ -66,7 +69,7 @@ class ResumingDownloader:
                 self._fetch(session, url)
         except requests.RequestException as error:
             raise self._failure(url, error) from error
-        self._check_hash(url)
+        self._check(url)
         self.notes.unlink(missing_ok=True)
         self.part.replace(output_file)
 
@@ -151,21 +154,27 @@ class ResumingDownloader:
             f"{again} (kept in {self.part}); or {self.advice}"
         )
 
-    def _check_hash(self, url: str) -> None:
+    def _check(self, url: str) -> None:
+        with self.part.open("rb") as file:
+            head = file.read(len(self.magic))
+        if head != self.magic:
+            raise self._rejected(url, f"it begins with {head!r} instead of {self.magic!r}")
         if self.known_hash is None:
             return
         algorithm, _, expected = self.known_hash.rpartition(":")
         algorithm = algorithm or "sha256"
         found = pooch.file_hash(str(self.part), alg=algorithm)
         if found != expected.lower():
-            aside = self.target.with_name(f"{self.target.name}.rejected")
-            self.part.replace(aside)
-            self.notes.unlink(missing_ok=True)
-            raise DownloadError(
-                f"{self.target.name} from {url} is not the file it should be: expected "
-                f"{algorithm} {expected}, found {found}; what came is kept as {aside}; "
-                f"{self.advice}"
-            )
+            raise self._rejected(url, f"expected {algorithm} {expected}, found {found}")
+
+    def _rejected(self, url: str, why: str) -> DownloadError:
+        aside = self.target.with_name(f"{self.target.name}.rejected")
+        self.part.replace(aside)
+        self.notes.unlink(missing_ok=True)
+        return DownloadError(
+            f"{self.target.name} from {url} is not the file it should be: {why}; what came is "
+            f"kept as {aside}; {self.advice}"
+        )
 
 
 def _get(session: Any, url: str, headers: dict[str, str]) -> Any:

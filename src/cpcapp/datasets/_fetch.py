@@ -76,7 +76,7 @@ def fetch(file: RemoteFile, data_home: PathLike | None = None) -> Path:
         if (place / file.name).is_file():
             return place / file.name
     target = folder / file.name
-    advice = f"get it from {file.url} on another machine and put it at {target}"
+    advice = f"get that file on another machine and put it at {target}"
     try:
         import pooch
         import requests  # noqa: F401
@@ -85,8 +85,8 @@ def fetch(file: RemoteFile, data_home: PathLike | None = None) -> Path:
         if target.is_file():
             return target
         raise DataNotFoundError(
-            f"{target.name} is not here; to fetch it, install what that needs with {_INSTALL}, "
-            f"or {advice}"
+            f"{target.name} is not here; to fetch it from {file.url}, install what that needs "
+            f"with {_INSTALL}, or {advice}"
         ) from error
 
     from cpcapp.datasets._download import ResumingDownloader
@@ -96,7 +96,8 @@ def fetch(file: RemoteFile, data_home: PathLike | None = None) -> Path:
         return target
     if os.environ.get("CPCAPP_OFFLINE") == "1":
         raise DataNotFoundError(
-            f"{target.name} is not here, and CPCAPP_OFFLINE=1 forbids to fetch it; {advice}"
+            f"{target.name} is not here, and CPCAPP_OFFLINE=1 forbids to fetch it from "
+            f"{file.url}; {advice}"
         )
     with _one_at_a_time(folder), _silent(pooch.get_logger()):
         known = pooch.create(
@@ -105,7 +106,8 @@ def fetch(file: RemoteFile, data_home: PathLike | None = None) -> Path:
             registry={file.name: known_hash},
             urls={file.name: file.url},
         )
-        known.fetch(file.name, downloader=ResumingDownloader(target, known_hash, advice))
+        downloader = ResumingDownloader(target, known_hash, file.magic, advice)
+        known.fetch(file.name, downloader=downloader)
         if known_hash is None:
             _remember(folder, file, pooch.file_hash(str(target)))
     return target
@@ -171,8 +173,15 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
     except ImportError:  # Windows: the hash shows if two were at it
         yield
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".fetching.lock").open("w") as lock:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".fetching.lock").open("w")
+    except OSError as error:
+        raise DataNotFoundError(
+            f"nothing can be fetched into {folder} ({error.strerror}); name another folder by "
+            "CPCAPP_CACHE or data_home"
+        ) from error
+    with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

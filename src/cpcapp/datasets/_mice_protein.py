@@ -42,9 +42,9 @@ def mice_protein(
     missing : {"zero", "mean", "drop-rows", "drop-features", "keep"}, default="zero"
         What becomes of the 1.7 % of all values that are missing.
 
-        - ``"zero"`` makes them 0 *before* standardizing, as the authors of cPCA do. No protein
-          is near 0, so such values stand out; several proteins then differ mostly by where
-          values are missing.
+        - ``"zero"`` makes them 0 *before* standardizing, as the authors of cPCA do. All measured
+          values are above 0, so these stand out; in five proteins a fifth or more of a set
+          is missing.
         - ``"mean"`` takes the protein's mean in the same set, which says nothing of the class.
         - ``"drop-rows"`` leaves out measurements with a missing value, ``"drop-features"``
           proteins with one in either set.

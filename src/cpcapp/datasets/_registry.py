@@ -21,12 +21,16 @@ class RemoteFile:
         then recorded at the first download and checked from then on.
     hash_source : str
         Who publishes the hash.
+    magic : bytes
+        How its content begins. Where no hash is known, this at least tells it from the page of a
+        hotel's network that answers in its place.
     """
 
     name: str
     url: str
     published_hash: str | None
     hash_source: str = ""
+    magic: bytes = b""
 
 
 MNIST = RemoteFile(
@@ -58,4 +62,5 @@ def tenx_sample(sample: str) -> RemoteFile:
     'leukemia/aml027_pre_transplant_filtered_gene_bc_matrices.tar.gz'
     """
     archive = f"{sample}_filtered_gene_bc_matrices.tar.gz"
-    return RemoteFile(f"leukemia/{archive}", f"{_TENX}/{sample}/{archive}", None)
+    gzip_magic = b"\x1f\x8b"
+    return RemoteFile(f"leukemia/{archive}", f"{_TENX}/{sample}/{archive}", None, magic=gzip_magic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -120,8 +121,9 @@ def read_10x(
 
 
 def _said(error: BaseException) -> str:
-    if isinstance(error, KeyError):
-        return f"it lacks {error.args[0]}" if error.args else "something is missing"
+    missing = re.search(r"object '(.+)' doesn't exist", str(error))  # by h5py
+    if missing:
+        return f"it has no {missing[1]}"
     return str(error) or type(error).__name__
 
 

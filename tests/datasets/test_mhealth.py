@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import zipfile
+
+import numpy as np
+import pytest
+
+from cpcapp.datasets import DataNotFoundError, _mhealth, mhealth
+from cpcapp.datasets._registry import RemoteFile
+from loopback import serving
+
+
+def log(rng, activities):
+    """Return rows as they are published: 23 signals and the label, by tabs, and the signals."""
+    signals = np.round(rng.normal(size=(len(activities), 23)) * np.arange(1, 24), 6)
+    rows = [
+        "\t".join([*(f"{value:.6g}" for value in row), str(activity)])
+        for row, activity in zip(signals, activities, strict=True)
+    ]
+    signals = np.array([[float(f"{value:.6g}") for value in row] for row in signals])
+    return "\n".join(rows) + "\n", signals
+
+
+LABELS = np.repeat([0, 3, 0, 8, 9, 8, 12], [5, 40, 3, 30, 25, 4, 6])
+
+
+@pytest.fixture
+def recorded(tmp_path, rng):
+    """Logs of subjects 1, 2 and 10 in a folder, and what they hold."""
+    folder = tmp_path / "logs" / "MHEALTHDATASET"
+    folder.mkdir(parents=True)
+    signals = {}
+    for subject in (1, 2, 10):
+        text, signals[subject] = log(rng, LABELS)
+        (folder / f"mHealth_subject{subject}.log").write_text(text)
+    (folder / "README.txt").write_text("about")
+    return tmp_path / "logs", signals
+
+
+@pytest.fixture
+def archive(recorded, tmp_path):
+    folder, _ = recorded
+    path = tmp_path / "MHEALTHDATASET.zip"
+    with zipfile.ZipFile(path, "w") as out:
+        for file in folder.rglob("*.*"):
+            out.write(file, file.relative_to(folder))
+    return path
+
+
+def test_the_papers_choice(recorded):
+    folder, signals = recorded
+    data = mhealth(folder, standardize=False)
+    np.testing.assert_array_equal(data.target, signals[1][np.isin(LABELS, (8, 9))])
+    np.testing.assert_array_equal(data.background, signals[1][LABELS == 3])
+    assert data.labels.tolist() == [0] * 30 + [1] * 25 + [0] * 4
+    assert data.label_names == ["knees bending", "cycling"]
+    assert set(data.groups) == {1}
+
+
+def test_signals_in_the_documented_order(recorded):
+    names = mhealth(recorded[0]).feature_names
+    assert len(names) == len(set(names)) == 23
+    assert names[0] == "chest_acceleration_x"
+    assert names[3:6] == ["ecg_lead_1", "ecg_lead_2", "left_ankle_acceleration_x"]
+    assert names[11] == "left_ankle_magnetometer_x"
+    assert names[14] == "right_lower_arm_acceleration_x"
+    assert names[22] == "right_lower_arm_magnetometer_z"
+
+
+def test_each_set_is_standardized_by_itself(recorded):
+    data = mhealth(recorded[0])
+    for rows in (data.target, data.background):
+        np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-12)
+        np.testing.assert_allclose(rows.std(axis=0), 1)
+
+
+def test_all_subjects_and_other_activities(recorded):
+    folder, signals = recorded
+    data = mhealth(folder, activities=(12,), background=0, subjects=None, standardize=False)
+    expected = np.concatenate([signals[s][LABELS == 12] for s in (1, 2, 10)])
+    np.testing.assert_array_equal(data.target, expected)
+    assert data.groups.tolist() == [1] * 6 + [2] * 6 + [10] * 6
+    assert len(data.background) == 24
+    turned = mhealth(folder, activities=(9, 8), subjects=(10,))
+    assert turned.label_names == ["cycling", "knees bending"]
+    assert turned.labels.tolist() == [1] * 30 + [0] * 25 + [1] * 4
+
+
+def test_the_archive_reads_like_the_folder(recorded, archive):
+    for subjects in ((1,), None):
+        one, two = (mhealth(p, subjects=subjects) for p in (recorded[0], archive))
+        np.testing.assert_array_equal(one.target, two.target)
+        np.testing.assert_array_equal(one.background, two.background)
+
+
+@pytest.mark.parametrize("name", ["MHEALTHDATASET.zip", "mhealth+dataset.zip"])
+def test_found_in_a_data_folder(recorded, archive, tmp_path, name):
+    expected = mhealth(recorded[0]).target
+    for home in ("zipped", "unpacked"):
+        (tmp_path / home).mkdir()
+    (tmp_path / "zipped" / "mhealth").mkdir()
+    archive.rename(tmp_path / "zipped" / "mhealth" / name)
+    recorded[0].rename(tmp_path / "unpacked" / "mhealth")
+    for home in ("zipped", "unpacked"):
+        np.testing.assert_array_equal(mhealth(data_home=tmp_path / home).target, expected)
+
+
+def test_fetched(archive, tmp_path, monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    expected = mhealth(archive).target
+    content = archive.read_bytes()
+    with serving(content) as server:
+        import hashlib
+
+        file = RemoteFile(
+            "mhealth/MHEALTHDATASET.zip",
+            server.address,
+            f"sha256:{hashlib.sha256(content).hexdigest()}",
+        )
+        monkeypatch.setattr(_mhealth, "MHEALTH", file)
+        data = mhealth(data_home=tmp_path / "new")
+    np.testing.assert_array_equal(data.target, expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"activities": ()}, r"activities=\(\) must be different numbers"),
+        ({"activities": (8, 8)}, "different numbers from 0 to 12"),
+        ({"activities": (13,)}, "from 0 to 12"),
+        ({"background": 8}, "background=8 must be a number from 0 to 12 that is not among"),
+        ({"background": 13}, "background=13"),
+        ({"subjects": (3,)}, r"subjects=\(3,\) must be of those in .*: 1, 2, 10"),
+        ({"subjects": ()}, "must be of those in"),
+        ({"activities": (5,)}, "have 0 rows of activities 5 and 40 of activity 3"),
+    ],
+)
+def test_bad_parameters(recorded, options, message):
+    with pytest.raises(ValueError, match=message):
+        mhealth(recorded[0], **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1\t2\t3\n", "has 3 columns; logs of mHealth have 24"),
+        ("\t".join(["1"] * 23 + ["99"]), "activities from 0 to 12"),
+        ("\t".join(["1"] * 23 + ["3.5"]), "activities from 0 to 12"),
+        ("\t".join(["1"] * 24) + "\n" + "\t".join(["1"] * 7), "is not a log of mHealth"),
+        ("words", "is not a log of mHealth"),
+    ],
+)
+def test_logs_that_are_none(tmp_path, text, message):
+    (tmp_path / "mHealth_subject1.log").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        mhealth(tmp_path)
+
+
+def test_places_without_logs(tmp_path):
+    with pytest.raises(ValueError, match=r"has no mHealth_subject\*.log"):
+        mhealth(tmp_path)
+    (tmp_path / "a.zip").write_bytes(b"PK")
+    with pytest.raises(ValueError, match="neither a folder nor a zip archive"):
+        mhealth(tmp_path / "a.zip")
+    with pytest.raises(DataNotFoundError, match=r"does not exist; get mHealth from https://"):
+        mhealth(tmp_path / "nowhere")

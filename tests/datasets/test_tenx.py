@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import tarfile
+import warnings
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cpcapp.datasets import DataNotFoundError, read_10x
+
+GENES = [("ENSG00000243485", "MIR1302-10"), ("ENSG00000237613", "FAM138A"), ("ENSG2", "TP53")]
+CELLS = ["AAACATACAACCAC-1", "AAACATTGAGCTAC-1"]
+COUNTS = np.array([[0, 3, 1], [7, 0, 0]])
+
+
+def write_mex(folder: Path, counts=COUNTS, version=2, kinds=None):
+    """Write a folder as Cell Ranger does: genes are rows, numbered from 1."""
+    folder.mkdir(parents=True, exist_ok=True)
+    genes, cells = np.nonzero(counts.T)
+    entries = [f"{g + 1} {c + 1} {counts[c, g]}" for g, c in zip(genes, cells, strict=True)]
+    head = ["%%MatrixMarket matrix coordinate integer general", "%"]
+    size = f"{counts.shape[1]} {counts.shape[0]} {len(entries)}"
+    rows = ["\t".join(gene) for gene in GENES]
+    if version == 3:
+        kinds = kinds or ["Gene Expression"] * len(GENES)
+        rows = ["\t".join([*gene, kind]) for gene, kind in zip(GENES, kinds, strict=True)]
+    files = {
+        "matrix.mtx": [*head, size, *entries],
+        "genes.tsv" if version == 2 else "features.tsv": rows,
+        "barcodes.tsv": CELLS,
+    }
+    for name, lines in files.items():
+        text = ("\n".join(lines) + "\n").encode()
+        if version == 2:
+            (folder / name).write_bytes(text)
+        else:
+            (folder / f"{name}.gz").write_bytes(gzip.compress(text))
+    return folder
+
+
+def write_h5(path: Path, counts=COUNTS, version=2, genome="hg19", kinds=None, genomes=None):
+    """Write the HDF5 of Cell Ranger: genes by cells in compressed columns."""
+    columns = sp.csc_array(counts.T)
+    with h5py.File(path, "a") as file:
+        group = file.create_group(genome if version == 2 else "matrix")
+        group["barcodes"] = np.array(CELLS, dtype="S18")
+        group["data"] = columns.data.astype(np.int32)
+        group["indices"] = columns.indices.astype(np.int64)
+        group["indptr"] = columns.indptr.astype(np.int64)
+        group["shape"] = np.array(columns.shape, dtype=np.int32)
+        ids, names = (np.array(part, dtype="S32") for part in zip(*GENES, strict=True))
+        if version == 2:
+            group["genes"], group["gene_names"] = ids, names
+        else:
+            features = group.create_group("features")
+            features["_all_tag_keys"] = np.array(["genome"], dtype="S")
+            features["id"], features["name"] = ids, names
+            features["feature_type"] = np.array(kinds or ["Gene Expression"] * 3, dtype="S")
+            features["genome"] = np.array(genomes or [genome] * 3, dtype="S")
+    return path
+
+
+def packed(folder: Path, path: Path, mode="w:gz"):
+    with tarfile.open(path, mode) as archive:
+        archive.add(folder, arcname=".")
+    return path
+
+
+def expect(cells, counts=COUNTS, genes=GENES):
+    assert sp.issparse(cells.counts)
+    assert cells.counts.format == "csr"
+    np.testing.assert_array_equal(cells.counts.toarray(), counts)
+    assert cells.barcodes == CELLS
+    assert cells.gene_ids == [gene for gene, _ in genes]
+    assert cells.gene_names == [name for _, name in genes]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("within", ["", "filtered_matrices_mex/hg19"])
+def test_folders_and_archives(tmp_path, version, within):
+    folder = tmp_path / "sample"
+    write_mex(folder / within, version=version)
+    expect(read_10x(folder))
+    expect(read_10x(packed(folder, tmp_path / "sample.tar.gz")))
+    expect(read_10x(packed(folder, tmp_path / "sample.tar", "w")))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_hdf5_of_cell_ranger(tmp_path, version):
+    expect(read_10x(write_h5(tmp_path / "filtered.h5", version=version)))
+
+
+def test_several_genomes(tmp_path):
+    for genome, factor in (("hg19", 1), ("mm10", 2)):
+        write_mex(tmp_path / "barnyard" / genome, factor * COUNTS)
+        write_h5(tmp_path / "barnyard.h5", factor * COUNTS, genome=genome)
+    write_h5(tmp_path / "three.h5", version=3, genomes=["hg19", "mm10", "hg19"])
+    for name in ("barnyard", "barnyard.h5"):
+        expect(read_10x(tmp_path / name, genome="mm10"), 2 * COUNTS)
+    expect(read_10x(tmp_path / "three.h5", genome="mm10"), COUNTS[:, [1]], GENES[1:2])
+    for name in ("barnyard", "barnyard.h5", "three.h5"):
+        with pytest.raises(ValueError, match="several genomes; choose by genome=: hg19, mm10"):
+            read_10x(tmp_path / name)
+        with pytest.raises(ValueError, match="genome='rn6' must be one of hg19, mm10"):
+            read_10x(tmp_path / name, genome="rn6")
+
+
+def test_kinds_of_features(tmp_path):
+    kinds = ["Gene Expression", "Antibody Capture", "Gene Expression"]
+    folder = write_mex(tmp_path / "cite", version=3, kinds=kinds)
+    file = write_h5(tmp_path / "cite.h5", version=3, kinds=kinds, genomes=["GRCh38", "", "GRCh38"])
+    for path in (folder, file):
+        expect(read_10x(path), COUNTS[:, [0, 2]], [GENES[0], GENES[2]])
+        expect(read_10x(path, feature_type=None))
+        expect(read_10x(path, feature_type="Antibody Capture"), COUNTS[:, [1]], GENES[1:2])
+        with pytest.raises(ValueError, match="must be None or one of Antibody Capture, Gene"):
+            read_10x(path, feature_type="Peaks")
+
+
+@settings(max_examples=25)
+@given(counts=st.lists(st.lists(st.integers(0, 9), min_size=3, max_size=3), min_size=2, max_size=2))
+def test_formats_agree(tmp_path_factory, counts):
+    folder, counts = tmp_path_factory.mktemp("any"), np.array(counts)
+    expect(read_10x(write_mex(folder / "two", counts)), counts)
+    expect(read_10x(write_mex(folder / "three", counts, version=3)), counts)
+    expect(read_10x(write_h5(folder / "two.h5", counts)), counts)
+    expect(read_10x(write_h5(folder / "three.h5", counts, version=3)), counts)
+
+
+@pytest.fixture(scope="module")
+def anndata():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip("anndata")
+
+
+@pytest.mark.parametrize("layout", [sp.csr_matrix, sp.csc_matrix, np.asarray])
+@pytest.mark.parametrize("ids", ["none", "plain", "categories"])
+def test_h5ad_as_anndata_writes_it(tmp_path, anndata, layout, ids):
+    import pandas as pd
+
+    var = pd.DataFrame(index=pd.Index([name for _, name in GENES]))
+    if ids != "none":
+        var["gene_ids"] = [gene for gene, _ in GENES]
+    if ids == "categories":
+        var["gene_ids"] = var["gene_ids"].astype("category")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        data = anndata.AnnData(layout(COUNTS), obs=pd.DataFrame(index=CELLS), var=var)
+        data.write_h5ad(tmp_path / "cells.h5ad")
+    named = [(name, name) for _, name in GENES] if ids == "none" else GENES
+    expect(read_10x(tmp_path / "cells.h5ad"), genes=named)
+
+
+def test_a_real_h5ad_of_old():
+    """The 68k PBMC of 10x, reduced, that scanpy carries: X dense, tables as compound arrays."""
+    spec = importlib.util.find_spec("scanpy")
+    if spec is None:
+        pytest.skip("scanpy is not installed")
+    path = Path(spec.submodule_search_locations[0]) / "datasets" / "10x_pbmc68k_reduced.h5ad"
+    cells = read_10x(path)
+    with h5py.File(path) as file:
+        np.testing.assert_array_equal(cells.counts.toarray(), file["X"][:])
+    assert cells.counts.shape == (700, 765)
+    assert cells.barcodes[0] == "AAAGCCTGGCTAAC-1"
+    assert {"HES4", "CD3D", "LYZ"} <= set(cells.gene_names)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda f: (f / "barcodes.tsv").unlink(), "must lie barcodes.tsv and genes.tsv"),
+        (lambda f: (f / "genes.tsv").unlink(), "must lie barcodes.tsv and genes.tsv"),
+        (lambda f: (f / "matrix.mtx").unlink(), "there is no matrix.mtx in it"),
+        (lambda f: (f / "genes.tsv").write_text("A\n"), "names of 1 and 2"),
+        (lambda f: (f / "matrix.mtx").write_text("%%MatrixMarket matrix\n1"), "can't be read"),
+        (
+            lambda f: (f / "matrix.mtx").write_text(
+                "%%MatrixMarket matrix coordinate integer general\n%\n3 2 3\n1 1 1\n"
+            ),
+            "can't be read",
+        ),
+    ],
+)
+def test_folders_that_are_none(tmp_path, spoil, message):
+    folder = write_mex(tmp_path / "sample")
+    spoil(folder)
+    with pytest.raises(ValueError, match=message):
+        read_10x(folder)
+
+
+@pytest.mark.parametrize("name", ["a.h5", "a.h5ad", "a.tar.gz", "a.tar"])
+@pytest.mark.parametrize("content", [b"", b"not what it says", gzip.compress(b"x" * 900)[:-9]])
+def test_files_that_are_none(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=f"{name} can't be read"):
+        read_10x(tmp_path / name)
+
+
+def test_an_archive_that_was_cut_off(tmp_path, rng):
+    counts = rng.integers(1, 1000, (2, 3))
+    path = packed(write_mex(tmp_path / "sample", counts), tmp_path / "sample.tar.gz")
+    path.write_bytes(path.read_bytes()[:-120])
+    with pytest.raises(ValueError, match=r"sample.tar.gz can't be read"):
+        read_10x(path)
+
+
+def test_hdf5_of_something_else(tmp_path):
+    for name, lacks in (("a.h5", "genes"), ("a.h5ad", "X")):
+        with h5py.File(tmp_path / name, "w") as file:
+            file.create_group("images")
+        with pytest.raises(ValueError, match=f"{name} can't be read: it has no {lacks}"):
+            read_10x(tmp_path / name)
+
+
+def test_numbers_of_genes_out_of_range(tmp_path):
+    path = write_h5(tmp_path / "a.h5")
+    with h5py.File(path, "a") as file:
+        file["hg19/indices"][0] = 99
+    with pytest.raises(ValueError, match="can't be read"):
+        read_10x(path)
+
+
+def test_other_names(tmp_path):
+    with pytest.raises(DataNotFoundError, match="does not exist"):
+        read_10x(tmp_path / "none.h5")
+    (tmp_path / "cells.csv").write_text("1")
+    with pytest.raises(ValueError, match=r"must be a folder or end in .tar.gz, .h5 or .h5ad"):
+        read_10x(tmp_path / "cells.csv")
