@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-edges bench-splicing train-edges train-default docs clean
+.PHONY: help demo test lint bench bench-edges bench-splicing train-edges train-default gallery docs clean
 
 help:
 	@echo "make demo    install and run the main job on shipped examples (pictures in demo-output/)"
@@ -14,6 +14,7 @@ help:
 	@echo "make train-edges, make train-default    make the shipped models again (CPCAPP_DATA)"
 	@echo "make bench-edges    score the edge detector (CPCAPP_DATA)"
 	@echo "make bench-splicing    training and localizing: speed, memory, scores (CPCAPP_DATA)"
+	@echo "make gallery make the pages of docs/gallery again (CPCAPP_DATA; some minutes)"
 	@echo "make docs    build the documentation into docs/_build/html"
 	@echo "make clean   remove the virtual environment and everything that was built"
 
@@ -60,6 +61,10 @@ bench-edges: $(VENV)/.bench
 	$(BIN)/python benchmarks/edges.py
 bench-splicing: $(VENV)/.bench
 	$(BIN)/python benchmarks/splicing.py
+
+# Needs the folders mnist, grass, mice_protein, mhealth and leukemia in CPCAPP_DATA.
+gallery: $(VENV)/.dev
+	$(BIN)/python docs/make_gallery.py
 
 docs: $(VENV)/.dev
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

@@ -149,31 +149,24 @@ class TestNeedle:
         assert result.numbers["sampled"]["cPCA++, default loading"] < 10.0
 
 
+@pytest.fixture(scope="module")
+def digits(data_folder):
+    """Pictures to fit methods to, and others to denoise."""
+    everything = mnist_over_grass(700, 500, random_state=0, data_home=data_folder)
+    return denoising._split(everything, 500)
+
+
 class TestDenoising:
-    @pytest.fixture(scope="class")
-    def pictures(self, data_folder):
-        everything = mnist_over_grass(700, 500, random_state=0, data_home=data_folder)
-        return denoising._split(everything, 500)
+    def test_all_methods_are_given_the_same_mean_digit(self, digits):
+        """On what was fitted, the mean of what is found does not depend on the filters."""
+        fitted, _ = digits
+        average = fitted.target.mean(axis=0) - fitted.background.mean(axis=0)
+        for found in denoising.denoise(fitted, fitted, 2, QUICK):
+            np.testing.assert_allclose(found.digits.mean(axis=0), average, atol=1e-10)
 
-    def test_nothing_kept_is_the_average_digit(self, pictures):
-        """With all components of PCA nothing is lost: the picture without the mean of the grass."""
-        fitted, new = pictures
+    def test_errors(self, digits):
+        _, new = digits
         assert len(new.target) == 200
-        grass = fitted.background.mean(axis=0)
-        for found in denoising.denoise(fitted, new, 2, QUICK):
-            # On the set that was fitted, the mean of what is found is the mean digit, whatever
-            # the filters: all methods are given the same one.
-            again = next(
-                each
-                for each in denoising.denoise(fitted, fitted, 2, QUICK)
-                if each.method == found.method
-            )
-            np.testing.assert_allclose(
-                again.digits.mean(axis=0), fitted.target.mean(axis=0) - grass, atol=1e-10
-            )
-
-    def test_errors(self, pictures):
-        _, new = pictures
         same = denoising.errors_of(new.clean, new)
         assert (same.squared, same.brightness_aside) == (0.0, 0.0)
         assert same.likeness == pytest.approx(1.0)
@@ -183,8 +176,8 @@ class TestDenoising:
         assert denoising.errors_of(3.0 * new.clean + 1.0, new).likeness == pytest.approx(1.0)
         assert denoising.errors_of(np.zeros_like(new.clean), new).likeness == 0.0
 
-    def test_best_alpha_is_no_worse_than_the_automatic_one(self, pictures):
-        fitted, new = pictures
+    def test_best_alpha_is_no_worse_than_the_automatic_one(self, digits):
+        fitted, new = digits
         found = {each.method: each for each in denoising.denoise(fitted, new, 3, QUICK)}
         errors = {n: denoising.errors_of(each.digits, new).squared for n, each in found.items()}
         assert errors["cPCA, best α *"] <= errors["cPCA, automatic α"]
