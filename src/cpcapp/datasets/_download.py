@@ -136,6 +136,7 @@ class ResumingDownloader:
                 file.write(chunk)
                 progress.update(len(chunk))
         here = self.part.stat().st_size
+        # urllib3 before version 2 takes a connection that broke for the end of the file.
         if version.size is not None and here != version.size:
             raise self._failure(version.url, f"{here} bytes came instead of {version.size}")
 
