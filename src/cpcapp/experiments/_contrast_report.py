@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from cpcapp.experiments._comparison import Comparison, View
 from cpcapp.experiments._results import Cell, Picture, Table
-from cpcapp.experiments.figures import methods_figure, names_of_classes, png_of, sweep_figure
+from cpcapp.experiments.figures import (
+    DRAWN,
+    methods_figure,
+    names_of_classes,
+    png_of,
+    sweep_figure,
+)
 
 LOOK_AT = (
     "Each dot is a sample; colour and shape tell its class, which no method was shown. Look "
@@ -36,7 +42,7 @@ def pictures(
             f"{best.measures.ari:.2f}.",
             caption=f"{title}. Above: cPCA at some α. Below: PCA, t-SNE and cPCA++ with default "
             "settings. λ are eigenvalues: variances for PCA, differences of variances for cPCA, "
-            "ratios to the background for cPCA++.",
+            f"ratios to the background for cPCA++.{_drawn(comparison)}",
         ),
         Picture(
             f"{name}-sweep",
@@ -110,6 +116,11 @@ def target_sentence(comparison: Comparison, aim: float) -> str:
 def _row(name: str, view: View) -> tuple[Cell, ...]:
     found = (view.measures.ari, view.measures.silhouette, view.measures.accuracy)
     return (name, *(f"{value:.3f}" for value in found))
+
+
+def _drawn(comparison: Comparison) -> str:
+    n = len(comparison.data.target)
+    return f" At most {DRAWN:,} points of {n:,} are drawn in each." if n > DRAWN else ""
 
 
 def _shown(view: View, comparison: Comparison) -> str:

@@ -16,7 +16,7 @@ from cpcapp.experiments._comparison import Comparison, View
 from cpcapp.moments import FloatArray
 from cpcapp.plotting import MARKERS, PALETTE, scatter
 
-_DRAWN = 1000  # points in a panel: more hide each other
+DRAWN = 1000  # points in a panel: more hide each other
 _DPI = 100
 
 
@@ -101,8 +101,8 @@ def _alpha_title(comparison: Comparison, index: int, paper_alpha: float | None) 
 def _panel(ax: Axes, view: View, comparison: Comparison, title: str) -> None:
     ax.set_visible(True)
     drawn = np.arange(len(view.rows))
-    if len(drawn) > _DRAWN:
-        drawn = np.sort(np.random.default_rng(0).choice(len(drawn), _DRAWN, replace=False))
+    if len(drawn) > DRAWN:
+        drawn = np.sort(np.random.default_rng(0).choice(len(drawn), DRAWN, replace=False))
     labels = comparison.data.labels[view.rows[drawn]]
     scatter(ax, view.scores[drawn], labels, eigenvalues=view.eigenvalues, title=title)
 

@@ -117,11 +117,15 @@ def correlated(n: int, m: int, rng: np.random.Generator, *, signal: bool = False
     strengths = 3.0 / np.arange(1, n_factors + 1)
     factors = population.standard_normal((n_factors, m)) * strengths[:, None]
     own = population.uniform(0.3, 1.0, m)
+    mean = population.standard_normal(m)
     directions = population.standard_normal((2, m)) / np.sqrt(m)
-    rows = rng.standard_normal((n, m)) * own + rng.standard_normal((n, n_factors)) @ factors
+    rows: FloatArray = rng.standard_normal((n, m))
+    rows *= own
+    rows += rng.standard_normal((n, n_factors)) @ factors
+    rows += mean
     if signal:
         rows += rng.choice([-3.0, 3.0], (n, 2)) @ directions
-    return np.asarray(rows)
+    return rows
 
 
 def seconds_of(shape: Shape, settings: Settings) -> dict[str, float | None]:
