@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from cpcapp.experiments import NAMES, Missing, Result, Settings, run_experiments
 from cpcapp.experiments._markdown import markdown_section, plain
 from cpcapp.experiments.report import json_text
 
+NO_DATA = "the data were not at hand when this was written"
 INTRODUCTION = """---
 orphan: true
 ---
@@ -63,6 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def write_gallery(outcomes: Sequence[Result | Missing], settings: Settings, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
+    # Where files were looked for is nobody's business.
+    outcomes = [replace(o, reason=NO_DATA) if isinstance(o, Missing) else o for o in outcomes]
     made = datetime.now(UTC).isoformat(timespec="seconds")
     for outcome in outcomes:
         write(folder / f"{outcome.name}.md", page(outcome, settings, made).encode())
@@ -83,7 +87,7 @@ def page(outcome: Result | Missing, settings: Settings, made: str) -> str:
     if isinstance(outcome, Missing):
         blocks = [
             f"# {outcome.title}",
-            "Not made here: the data were not at hand when this page was written. With the data in "
+            f"Not made here: {outcome.reason}. With the data in "
             "the folder that `CPCAPP_DATA` names, this makes it:",
             f"```\n{command}\n```",
         ]
