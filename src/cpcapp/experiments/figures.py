@@ -223,6 +223,10 @@ def curves_figure(
         ax.axhline(value, color="0.35", linestyle=style, label=name)
     ax.set_xscale("log")
     ax.set_yscale("log")
+    ax.set_xticks(x, [f"{value:g}" for value in x], minor=False)
+    ax.set_xticks([], minor=True)
+    for formatter in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
+        formatter("{x:g}")
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
     ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
