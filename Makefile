@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-tables train-edges train-default docs clean
+.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-tables train-edges train-default gallery docs clean
 
 help:
 	@echo "make demo    install and run the main job on shipped examples (pictures in demo-output/)"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench-edges    score the edge detector (CPCAPP_DATA)"
 	@echo "make bench-splicing    training and localizing: speed, memory, scores (CPCAPP_DATA)"
 	@echo "make bench-tables    memory and speed on a CSV file of 1 GB"
+	@echo "make gallery make the pages of docs/gallery again (CPCAPP_DATA; some minutes)"
 	@echo "make docs    build the documentation into docs/_build/html"
 	@echo "make clean   remove the virtual environment and everything that was built"
 
@@ -66,6 +67,10 @@ bench-tables: $(VENV)/.bench
 	$(BIN)/python benchmarks/tables.py
 bench-splicing: $(VENV)/.bench
 	$(BIN)/python benchmarks/splicing.py
+
+# Needs the folders mnist, grass, mice_protein, mhealth and leukemia in CPCAPP_DATA.
+gallery: $(VENV)/.dev
+	$(BIN)/python docs/make_gallery.py
 
 docs: $(VENV)/.dev
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

@@ -15,6 +15,7 @@ from cpcapp.cli import (
     localize,
     make_splices,
     reduce,
+    reproduce,
     train,
     train_edges,
 )
@@ -36,6 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     localize.add_parser(commands)
     make_splices.add_parser(commands)
     reduce.add_parser(commands)
+    reproduce.add_parser(commands)
     train.add_parser(commands)
     train_edges.add_parser(commands)
     return parser

@@ -1,0 +1,116 @@
+"""Make the gallery: a page for each experiment, with its pictures and numbers.
+
+    python docs/make_gallery.py [--quick] [-o FOLDER]
+
+The data sets are looked for in CPCAPP_DATA. Pictures that show pieces of the data themselves are
+left out: ``cpcapp reproduce`` draws them for whoever has the data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cpcapp import __version__
+from cpcapp._files import written_whole
+from cpcapp.cli._progress import ProgressLine
+from cpcapp.experiments import NAMES, Missing, Result, Settings, run_experiments
+from cpcapp.experiments._markdown import markdown_section, plain
+from cpcapp.experiments.report import json_text
+
+NO_DATA = "the data were not at hand when this was written"
+INTRODUCTION = """---
+orphan: true
+---
+
+# Gallery: the paper's experiments
+
+Each page shows one experiment of the paper: the pictures, the numbers, and what the paper says.
+They were written by `make gallery`, with the code of `cpcapp reproduce`, which makes one report of
+all of them on your machine:
+
+```
+cpcapp reproduce all -o report             # report.html, report.md, report.json; some minutes
+cpcapp reproduce all -o report --quick     # smaller samples: under a minute
+cpcapp reproduce mice_protein -o report    # one of them
+```
+
+It needs `pip install 'cpcapp[reproduce]'` and, in the folder that `CPCAPP_DATA` names, the data.
+Where data are missing the report says so, and the rest is made. The same seed (`--seed`) gives the
+same numbers, times aside.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Make the gallery of the documentation.")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("-o", "--output", type=Path, default=Path(__file__).parent / "gallery")
+    parser.add_argument("names", nargs="*", default=NAMES)
+    arguments = parser.parse_args(argv)
+    settings = Settings(quick=arguments.quick)
+    with ProgressLine("") as line:
+
+        def progress(name: str, share: float) -> None:
+            line.title = f"{name:16}"
+            line(share)
+
+        outcomes = run_experiments(arguments.names, settings, progress)
+    write_gallery(outcomes, settings, arguments.output)
+    return 0
+
+
+def write_gallery(outcomes: Sequence[Result | Missing], settings: Settings, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    # Where files were looked for is nobody's business.
+    outcomes = [replace(o, reason=NO_DATA) if isinstance(o, Missing) else o for o in outcomes]
+    made = datetime.now(UTC).isoformat(timespec="seconds")
+    for outcome in outcomes:
+        write(folder / f"{outcome.name}.md", page(outcome, settings, made).encode())
+        for picture in outcome.pictures if isinstance(outcome, Result) else ():
+            if picture.shareable:
+                write(folder / f"{picture.name}.png", picture.png)
+    listed = "\n".join(
+        f"- [{plain(o.title)}]({o.name}.md)" + (" (no data here)" if isinstance(o, Missing) else "")
+        for o in outcomes
+    )
+    tree = "\n".join(["```{toctree}", ":hidden:", "", *(o.name for o in outcomes), "```"])
+    write(folder / "index.md", f"{INTRODUCTION}\n{listed}\n\n{tree}\n".encode())
+    write(folder / "numbers.json", json_text(outcomes, settings, made).encode())
+
+
+def page(outcome: Result | Missing, settings: Settings, made: str) -> str:
+    command = f"cpcapp reproduce {outcome.name} -o report"
+    if isinstance(outcome, Missing):
+        blocks = [
+            f"# {outcome.title}",
+            f"Not made here: {outcome.reason}. With the data in "
+            "the folder that `CPCAPP_DATA` names, this makes it:",
+            f"```\n{command}\n```",
+        ]
+        return "\n\n".join(blocks) + "\n"
+    shown = [picture for picture in outcome.pictures if picture.shareable]
+    left_out = len(outcome.pictures) - len(shown)
+    blocks = [f"# {outcome.title}", *markdown_section(outcome, shown, "", level=2)]
+    quick = ", as a quick run" if settings.quick else ""
+    blocks.append(
+        f"Made with cpcapp {__version__} on {made}, seed {settings.seed}{quick}. To make it again"
+        + (
+            ", with pictures of the data themselves, which are not ours to show:"
+            if left_out
+            else ":"
+        )
+    )
+    return "\n\n".join([*blocks, f"```\n{command}\n```"]) + "\n"
+
+
+def write(path: Path, content: bytes) -> None:
+    with written_whole(path) as file:
+        file.write(content)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

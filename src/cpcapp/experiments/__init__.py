@@ -1,0 +1,21 @@
+"""The paper's experiments of Section III and Appendix B, each in a module of its own.
+
+An experiment has a ``TITLE`` and a function ``run(settings, progress)`` that returns a
+:class:`Result`: numbers, tables and pictures, and no layout. :mod:`cpcapp.experiments.report`
+makes pages of them. ``cpcapp reproduce`` is the command.
+"""
+
+from cpcapp.experiments._results import Missing, PaperSays, Picture, Result, Settings, Table
+from cpcapp.experiments._running import NAMES, run_experiment, run_experiments
+
+__all__ = [
+    "NAMES",
+    "Missing",
+    "PaperSays",
+    "Picture",
+    "Result",
+    "Settings",
+    "Table",
+    "run_experiment",
+    "run_experiments",
+]

@@ -1,0 +1,255 @@
+"""Each experiment, on small or real data."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cpcapp import CPCA
+from cpcapp.contrast import subspace_overlap
+from cpcapp.datasets import mice_protein, mnist_over_grass
+from cpcapp.experiments import (
+    NAMES,
+    Missing,
+    Result,
+    Settings,
+    denoising,
+    mhealth,
+    run_experiment,
+    run_experiments,
+    timing,
+)
+from cpcapp.experiments.measures import cluster_agreement
+from cpcapp.experiments.paper import (
+    SPEED_UP_OVER_CPCA,
+    SPEED_UP_OVER_TSNE,
+    TABLES,
+)
+from cpcapp.moments import Moments
+
+QUICK = Settings(quick=True)
+
+
+@pytest.fixture(scope="module")
+def mice(data_folder):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CPCAPP_DATA", str(data_folder))
+        return run_experiment("mice_protein", QUICK)
+
+
+def check(result):
+    """What holds for every result."""
+    assert isinstance(result, Result), result
+    assert all((result.shows, result.look_at, result.data, result.findings, result.paper))
+    names = [picture.name for picture in result.pictures]
+    assert len(set(names)) == len(names)
+    for picture in result.pictures:
+        assert picture.alt and picture.caption
+        with Image.open(io.BytesIO(picture.png)) as image:
+            assert image.width > 400
+            assert np.asarray(image.convert("L")).std() > 5  # something is drawn
+    for table in result.tables:
+        assert {len(row) for row in table.rows} == {len(table.columns)}
+    json.dumps([result.numbers, result.timings], allow_nan=False)
+
+
+class TestComparisons:
+    def test_mice(self, mice, data_folder):
+        check(mice)
+        found = mice.numbers
+        assert (found["n_target"], found["n_background"], found["n_features"]) == (270, 135, 77)
+        assert found["n_individuals"] == 18
+        assert found["cPCA++"]["ari"] >= 0.78
+        assert found["PCA"]["ari"] < 0.2
+        assert "Reached: 0.789" in mice.findings[1]
+        data = mice_protein(data_home=data_folder)
+        sides = (Moments.of(data.target), Moments.of(data.background))
+        for entry in found["subspace overlap"]:
+            assert entry["overlap"] == pytest.approx(subspace_overlap(*sides, entry["k"]))
+        assert [entry["k"] for entry in found["subspace overlap"]] == [2, 10, 50]
+
+    def test_the_sweep_is_that_of_the_estimator(self, mice, data_folder):
+        data = mice_protein(data_home=data_folder)
+        sweep = mice.numbers["cPCA sweep"]
+        assert len(sweep) == 11
+        for entry in (sweep[0], sweep[4], sweep[7]):
+            alone = CPCA(alpha=entry["alpha"]).fit(data.target, background=data.background)
+            np.testing.assert_allclose(entry["eigenvalues"], alone.eigenvalues_, rtol=1e-6)
+            scores = alone.transform(data.target)
+            assert entry["ari"] == pytest.approx(cluster_agreement(scores, data.labels))
+        assert sweep[0]["ari"] == pytest.approx(mice.numbers["PCA"]["ari"])  # α = 0
+
+    def test_what_labels_would_pick_is_marked_and_is_the_best(self, mice):
+        best = mice.numbers["cPCA, best by labels"]
+        assert best["ari"] == max(entry["ari"] for entry in mice.numbers["cPCA sweep"])
+        assert mice.numbers["cPCA, automatic"]["alpha"] in mice.numbers["cPCA offered"]
+        marked = [row for row in mice.tables[0].rows if str(row[0]).endswith("*")]
+        assert len(marked) == 1
+        assert "used the labels" in mice.tables[0].note
+
+    def test_digits_over_grass(self, data_folder, monkeypatch):
+        monkeypatch.setattr("cpcapp.experiments.mnist_over_grass._QUICK_ROWS", 400)
+        monkeypatch.setenv("CPCAPP_DATA", str(data_folder))
+        result = run_experiment("mnist_over_grass", QUICK)
+        check(result)
+        assert result.numbers["n_features"] == 784
+        assert result.numbers["t-SNE"]["n_shown"] == 300
+        assert [picture.shareable for picture in result.pictures] == [False, True, True]
+        assert "quick run" in result.findings[1]
+
+    def test_synthetic(self):
+        result = run_experiment("synthetic", QUICK)
+        check(result)
+        quiet, loud = result.numbers.values()
+        assert quiet["PCA"]["ari"] == loud["cPCA++"]["ari"] == quiet["cPCA++"]["ari"] == 1.0
+        assert loud["PCA"]["ari"] < 0.2
+        papers = min(loud["cPCA sweep"], key=lambda entry: abs(entry["alpha"] - 2.7))
+        assert papers["ari"] == 1.0
+
+    @pytest.mark.usefixtures("mhealth_log")
+    def test_mhealth_in_the_published_format(self):
+        result = run_experiment("mhealth", QUICK)
+        check(result)
+        assert (result.numbers["n_target"], result.numbers["n_background"]) == (400, 200)
+        assert result.numbers["n_individuals"] == 20  # stretches of time
+        assert "knees bending" in result.pictures[0].alt
+
+    @pytest.mark.usefixtures("leukemia_cells")
+    def test_leukemia_in_the_published_format(self):
+        result = run_experiment("leukemia", QUICK)
+        check(result)
+        assert (result.numbers["n_target"], result.numbers["n_features"]) == (120, 500)
+        assert "before transplant" in result.pictures[0].alt
+
+    def test_stretches_are_runs_of_time_within_a_class(self):
+        labels = np.repeat([1, 0, 1], [30, 50, 20])
+        groups = mhealth.stretches(labels, 5)
+        assert len(np.unique(groups)) == 10
+        for group in np.unique(groups):
+            assert len(np.unique(labels[groups == group])) == 1
+        for label in (0, 1):
+            assert (np.diff(groups[labels == label]) >= 0).all()
+            assert set(np.bincount(groups[labels == label])) <= {0, 10}
+
+
+class TestNeedle:
+    def test_the_paper_s_claims(self):
+        result = run_experiment("needle", Settings())
+        check(result)
+        exact = result.numbers["exact"]
+        assert exact["PCA"] == pytest.approx(90.0)
+        assert exact["cPCA++"] == pytest.approx(0.0, abs=1e-6)
+        angles = dict(zip(result.numbers["alphas"], exact["cPCA"], strict=True))
+        assert angles[0.3] == pytest.approx(90.0)
+        assert angles[0.5] == pytest.approx(0.0, abs=1e-5)  # α = β/γ
+        assert result.numbers["sampled"]["cPCA++, default loading"] < 10.0
+
+
+@pytest.fixture(scope="module")
+def digits(data_folder):
+    """Pictures to fit methods to, and others to denoise."""
+    everything = mnist_over_grass(700, 500, random_state=0, data_home=data_folder)
+    return denoising._split(everything, 500)
+
+
+class TestDenoising:
+    def test_all_methods_are_given_the_same_mean_digit(self, digits):
+        """On what was fitted, the mean of what is found does not depend on the filters."""
+        fitted, _ = digits
+        average = fitted.target.mean(axis=0) - fitted.background.mean(axis=0)
+        for found in denoising.denoise(fitted, fitted, 2, QUICK):
+            np.testing.assert_allclose(found.digits.mean(axis=0), average, atol=1e-10)
+
+    def test_errors(self, digits):
+        _, new = digits
+        assert len(new.target) == 200
+        same = denoising.errors_of(new.clean, new)
+        assert (same.squared, same.brightness_aside) == (0.0, 0.0)
+        assert same.likeness == pytest.approx(1.0)
+        brighter = denoising.errors_of(new.clean + 0.5, new)
+        assert brighter.squared == pytest.approx(0.25)
+        assert brighter.brightness_aside == pytest.approx(0.0, abs=1e-20)
+        assert denoising.errors_of(3.0 * new.clean + 1.0, new).likeness == pytest.approx(1.0)
+        assert denoising.errors_of(np.zeros_like(new.clean), new).likeness == 0.0
+
+    def test_best_alpha_is_no_worse_than_the_automatic_one(self, digits):
+        fitted, new = digits
+        found = {each.method: each for each in denoising.denoise(fitted, new, 3, QUICK)}
+        errors = {n: denoising.errors_of(each.digits, new).squared for n, each in found.items()}
+        assert errors["cPCA, best α *"] <= errors["cPCA, automatic α"]
+        assert errors["cPCA++"] < errors["PCA"]
+
+    def test_the_experiment(self, data_folder, monkeypatch):
+        monkeypatch.setenv("CPCAPP_DATA", str(data_folder))
+        monkeypatch.setattr(denoising, "_QUICK_COMPONENTS", (3,))
+        result = run_experiment("denoising", QUICK)
+        check(result)
+        assert result.numbers["n_tested"] == 300
+        assert result.tables[0].rows[-1][1:3] == (1.0, 1.0)  # the average digit
+
+
+class TestTiming:
+    def test_the_paper_s_averages_are_those_of_its_table(self):
+        rows = TABLES.values()
+        assert np.mean([row.cpca / row.cpca_plus_plus for row in rows]) == pytest.approx(
+            SPEED_UP_OVER_CPCA, abs=0.5
+        )
+        assert np.mean([row.tsne / row.cpca_plus_plus for row in rows]) == pytest.approx(
+            SPEED_UP_OVER_TSNE, abs=1.0
+        )
+
+    @pytest.mark.usefixtures("data_home")
+    def test_shapes_are_those_of_table_one_with_or_without_data(self):
+        for shape, row in zip(timing.shapes(0), TABLES.values(), strict=True):
+            assert shape.target.shape == (row.n_target, row.n_features)
+            assert shape.background.shape == (row.n_background, row.n_features)
+            assert not shape.real
+
+    def test_real_data_are_said_to_be_real(self, data_folder, monkeypatch):
+        monkeypatch.setenv("CPCAPP_DATA", str(data_folder))
+        monkeypatch.setenv("CPCAPP_OFFLINE", "1")
+        monkeypatch.setattr(timing, "TABLES", {"mice_protein": TABLES["mice_protein"]})
+        result = run_experiment("timing", QUICK)
+        check(result)
+        assert result.numbers["mice_protein"]["real"]
+        seconds = result.timings["seconds"]["mice_protein"]
+        assert all(value > 0.0 for value in seconds.values())
+        assert result.tables[1].rows[0][1] == pytest.approx(seconds["cPCA"] / seconds["cPCA++"])
+
+
+class TestRunning:
+    @pytest.mark.usefixtures("data_home")
+    @pytest.mark.parametrize(
+        "name", ["mnist_over_grass", "mice_protein", "mhealth", "leukemia", "denoising"]
+    )
+    def test_missing_data_are_an_outcome(self, name):
+        outcome = run_experiment(name, QUICK)
+        assert isinstance(outcome, Missing)
+        assert outcome.title
+        assert len(outcome.reason.splitlines()) == 1
+        assert "not here" in outcome.reason
+
+    def test_a_broken_table_is_an_outcome_too(self, data_home):
+        (data_home / "mice_protein").mkdir()
+        (data_home / "mice_protein" / "Data_Cortex_Nuclear.csv").write_text("a,b\n1,2\n")
+        outcome = run_experiment("mice_protein", QUICK)
+        assert isinstance(outcome, Missing)
+        assert "is not the mice protein table" in outcome.reason
+
+    def test_unknown_names(self):
+        with pytest.raises(ValueError, match="name='nedle' must be one of needle, "):
+            run_experiment("nedle", QUICK)
+
+    @pytest.mark.usefixtures("data_home")
+    def test_progress_goes_up_to_the_end(self):
+        shares = []
+        run_experiments(["mhealth", "needle"], QUICK, lambda name, share: shares.append(share))
+        assert shares == sorted(shares)
+        assert (shares[0], shares[-1]) == (0.0, 1.0)
+
+    def test_every_name_is_a_module(self):
+        assert len(NAMES) == 8
