@@ -68,7 +68,7 @@ def test_the_picture_shows_photo_truth_edges_and_result(run, tmp_path):
     rows = np.flatnonzero(np.diff(white[:, 200].astype(int)))
     assert len(rows[-8:]) == 8
     columns = np.flatnonzero(np.diff(white[rows[-1] - 5].astype(int)))
-    assert len(columns) == 8
+    assert len(columns) == 10
     panels = [
         [
             demo[rows[-8 + 2 * i] + 1 : rows[-7 + 2 * i], columns[2 * j] + 1 : columns[2 * j + 1]]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cpcapp.splicing.cameras import DEMOSAICING, Camera
-from cpcapp.splicing.mosaic_trace import lattice_contrast, lattice_statistics
+from cpcapp.splicing.mosaic_trace import lattice_contrast, mosaic_trace
 
 
 def scene(rng, height=200, width=300):
@@ -50,7 +50,7 @@ def test_light_and_texture_are_no_trace(rng):
 
 
 def test_statistics_are_centred_for_each_colour(rng):
-    statistics = lattice_statistics(photo(Camera(), rng)).reshape(3, 4, 100, 150)
+    statistics = mosaic_trace(photo(Camera(), rng)).statistics.reshape(3, 4, 100, 150)
     np.testing.assert_allclose(statistics.mean(axis=1), 0.0, atol=1e-5)
 
 

@@ -20,13 +20,15 @@ from cpcapp._files import written_whole
 
 SUMMARY = "summary.csv"
 
-_PICTURES = (".overlay.png", ".boundary.png")
+_PICTURES = (".overlay.png", ".boundary.png", ".region.png")
 _COLUMNS: Final = (
     "file",
     "width",
     "height",
+    "verdict",
     "score",
     "p_value",
+    "region_share",
     "share_above_threshold",
     "row",
     "column",
@@ -39,6 +41,7 @@ _COLUMNS: Final = (
     "notes",
     "overlay",
     "boundary",
+    "region",
     "error",
 )
 _ENTRY = {"file", "sha256", "model", "overlay", "boundary"}
@@ -65,14 +68,19 @@ class Target:
         return self.folder / (self.name + _PICTURES[1])
 
     @property
+    def region(self) -> Path:
+        """The part that came from elsewhere, white; only where the model tells."""
+        return self.folder / (self.name + _PICTURES[2])
+
+    @property
     def entry(self) -> Path:
         """What was found, in JSON."""
         return self.folder / (self.name + ".json")
 
     @property
-    def outputs(self) -> tuple[Path, Path, Path]:
-        """All three of them."""
-        return self.overlay, self.boundary, self.entry
+    def outputs(self) -> tuple[Path, ...]:
+        """All of them."""
+        return self.overlay, self.boundary, self.region, self.entry
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,8 @@ class Result:
         if self.entry is None:
             return {"file": str(self.target.photo), "error": self.error}
         pictures = {"overlay": str(self.target.overlay), "boundary": str(self.target.boundary)}
+        if self.entry.get("region"):
+            pictures["region"] = str(self.target.region)
         return {**self.entry, **pictures}
 
 
@@ -155,10 +165,10 @@ def is_summary(path: Path) -> bool:
 
 def is_whole(target: Target, entry: dict[str, Any]) -> bool:
     """Tell whether the pictures of an entry are there, from their first byte to their last."""
-    return all(
-        _is_whole_png(path, entry.get("width"), entry.get("height"))
-        for path in (target.overlay, target.boundary)
-    )
+    pictures = [target.overlay, target.boundary]
+    if entry.get("region"):
+        pictures.append(target.region)
+    return all(_is_whole_png(path, entry.get("width"), entry.get("height")) for path in pictures)
 
 
 def _is_whole_png(path: Path, width: Any, height: Any) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cpcapp.splicing.samples import Sample, SampleSet
 
 _PANEL, _GAP, _TEXT = 360, 8, 17
-_TITLES = ("the photo", "what was pasted", "all edges", "the likely seam")
+_TITLES = ("the photo", "what was pasted", "all edges", "the likely seam", "the likely part")
 
 
 def add_parser(commands: Any) -> None:
@@ -87,10 +87,15 @@ def _localize(folder: Path) -> int:
     )
     print(*lines, sep="\n")
     print(f"pictures in {shown(folder)}:")
-    print("  demo.png             all photos: photo, what was pasted (pink), edges, likely seam")
+    print(
+        "  demo.png             all photos: photo, what was pasted, edges, likely seam, likely part"
+    )
     print("  NAME.overlay.png     one photo with the likely seam; the lighter, the likelier")
     print("  NAME.boundary.png    the map alone, white where a seam is likely")
-    print("Compare the last picture of each row with the second: a good result follows the outline")
+    print("  NAME.region.png      the part that may come from elsewhere, white")
+    print(
+        "Compare the last pictures of each row with the second: a good result follows the outline"
+    )
     print("of the pink part. Not every edge is a seam, and not every seam is found.")
     return 0
 
@@ -108,9 +113,9 @@ def _draw(photos: SampleSet, folder: Path) -> list[str]:
             pixels = photo.image
             found = model.localize(pixels)
             target = Target(Path(photo.name), folder, Path(photo.name).stem)
-            write_pictures(target, pixels, found.boundary, threshold)
+            write_pictures(target, pixels, found.boundary, threshold, found.region)
             rows.append(_row(photo, found, threshold))
-            lines.append(f"  {photo.name:20} {_verdict(photo, found, threshold)}")
+            lines.append(f"  {photo.name:20} {_verdict(photo, found, threshold)}{_judged(found)}")
             progress(done / len(photos))
     write_png(folder / "demo.png", np.vstack([_header(), *rows]))
     return lines
@@ -137,8 +142,15 @@ def _verdict(photo: Sample, found: Localization, threshold: float) -> str:
     return f"{where}: on the seam" if far <= 4 else f"{where}: {far:.0f} pixels from the seam"
 
 
+def _judged(found: Localization) -> str:
+    """Say what the model makes of the whole photo."""
+    if found.p_value is None:
+        return ""
+    return f"; {found.verdict}, p = {found.p_value:.2g}"
+
+
 def _header() -> NDArray[np.uint8]:
-    line = np.full((2 * _TEXT, 4 * (_PANEL + _GAP) + _GAP, 3), 255, dtype=np.uint8)
+    line = np.full((2 * _TEXT, len(_TITLES) * (_PANEL + _GAP) + _GAP, 3), 255, dtype=np.uint8)
     for i, title in enumerate(_TITLES):
         line = _written(line, title, (_GAP + i * (_PANEL + _GAP), _TEXT // 3), "black")
     return line
@@ -167,9 +179,13 @@ def _row(photo: Sample, found: Localization, threshold: float) -> NDArray[np.uin
     truth[photo.mask] = np.rint(0.4 * truth[photo.mask] + 0.6 * np.array(PINK))
     edges = np.repeat(boundary_picture(found.edges)[..., None], 3, axis=2)
     lightest = lightest_of(found.boundary, threshold)
-    panels = [pixels, truth, edges, overlay(pixels, found.boundary, white=lightest)]
+    part = overlay(pixels, np.zeros(pixels.shape[:2]))
+    if found.region is not None:
+        inside = found.region > 0.5
+        part[inside] = np.rint(0.4 * part[inside] + 0.6 * np.array(PINK))
+    panels = [pixels, truth, edges, overlay(pixels, found.boundary, white=lightest), part]
     height = round(_PANEL * pixels.shape[0] / pixels.shape[1])
-    row = np.full((height + _GAP, 4 * (_PANEL + _GAP) + _GAP, 3), 255, dtype=np.uint8)
+    row = np.full((height + _GAP, len(_TITLES) * (_PANEL + _GAP) + _GAP, 3), 255, dtype=np.uint8)
     for i, panel in enumerate(panels):
         left = _GAP + i * (_PANEL + _GAP)
         row[:height, left : left + _PANEL] = cv2.resize(

@@ -11,9 +11,10 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,8 +29,9 @@ from cpcapp.cli._results import shown
 from cpcapp.cli.localize import open_model
 
 if TYPE_CHECKING:
+    from cpcapp.splicing.judging import Judgements
     from cpcapp.splicing.localizer import SpliceLocalizer
-    from cpcapp.splicing.samples import SampleSet
+    from cpcapp.splicing.samples import Problem, Sample, SampleSet
     from cpcapp.splicing.scoring import Case, Evaluation, ImageScore
 
 METHOD: Final = "cPCA++"
@@ -48,8 +50,10 @@ def add_parser(commands: Any) -> None:
         description="Score how well a model finds the seam in the spliced photos of a data set, "
         "beside simple controls. edge: the truth is a band of 4 pixels to either side of the "
         "seam, and for each photo the best threshold counts; edge-r2: the same with 2 pixels; "
-        "edge-fixed: 4 pixels, and the model's own threshold for all photos. Scores are means "
-        "over photos. Authentic photos have no seam; they are counted and not scored. Photos "
+        "edge-fixed: 4 pixels, and the model's own threshold for all photos. surface: the truth is "
+        "the pasted part, best threshold, the better of map and negative; surface-fixed: threshold "
+        "0.5 and no negative. Scores are means over photos. Verdicts are compared between spliced "
+        "and authentic photos, over pairs of the same size too. Photos "
         "that can't be used are named at the end, and the exit status is 1.",
     )
     parser.add_argument("dataset", type=Path, metavar="DATASET", help="its folder, as published")
@@ -100,11 +104,12 @@ def run(arguments: argparse.Namespace) -> int:
     samples = _samples(arguments)
     try:
         with _album(folder, arguments.force) as album:
-            result = _evaluate(samples, model, album, arguments)
+            result, verdicts = _evaluate(samples, model, album, arguments)
             report = {
                 "version": __version__,
                 "model": {"name": model.name, "version": model.version},
                 **result.to_dict(),
+                "verdict": verdicts and verdicts.to_dict(),
             }
             if album is not None:
                 album.finish(result, report)
@@ -114,6 +119,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(report, indent=1, allow_nan=False))
     else:
         print("\n".join(_table(result, model.name)))
+        if verdicts is not None:
+            print("\n" + _of_verdicts(verdicts))
         if folder is not None:
             print(f"\n{shown(folder / 'index.html')} shows the photos, the best first")
     for problem in result.problems:
@@ -162,12 +169,25 @@ def _evaluate(
     model: SpliceLocalizer,
     album: _Album | None,
     arguments: argparse.Namespace,
-) -> Evaluation:
+) -> tuple[Evaluation, Judgements | None]:
     from cpcapp.splicing.controls import CONTROLS
+    from cpcapp.splicing.judging import Judgement, Judgements
     from cpcapp.splicing.scoring import PROTOCOLS, evaluate
 
+    judged: list[Judgement] = []
+
+    def note(name: str, authentic: bool, found: Any) -> None:
+        height, width = found.boundary.shape
+        score, p_value = (getattr(found, key, None) for key in ("score", "p_value"))
+        judged.append(Judgement(name, authentic, height, width, score, p_value))
+
+    def on_case(case: Case) -> None:
+        note(case.sample.name, False, case.maps[METHOD])
+        if album is not None:
+            album(case)
+
     with shared_cores(arguments.jobs), ProgressLine("scoring") as progress:
-        return evaluate(
+        result = evaluate(
             samples,
             {METHOD: model.localize},
             controls={} if arguments.no_controls else CONTROLS,
@@ -175,8 +195,60 @@ def _evaluate(
             thresholds={METHOD: float(model.threshold_)},
             n_jobs=arguments.jobs,
             progress=progress,
-            on_case=album,
+            on_case=on_case,
         )
+    if not any(photo.score is not None for photo in judged):
+        return result, None
+    with shared_cores(arguments.jobs), ProgressLine("judging authentic photos") as progress:
+        unread = _judge_authentic(samples.authentic.samples, model, arguments.jobs, progress, note)
+    ordered = tuple(sorted(judged, key=lambda photo: (photo.authentic, photo.name)))
+    return replace(result, problems=(*result.problems, *unread)), Judgements(ordered)
+
+
+def _judge_authentic(
+    samples: Sequence[Sample],
+    model: SpliceLocalizer,
+    jobs: int,
+    progress: ProgressLine,
+    note: Callable[[str, bool, Any], None],
+) -> list[Problem]:
+    """Localize authentic photos; return those that could not be."""
+    from cpcapp.splicing.samples import Problem
+
+    problems = []
+    with ThreadPoolExecutor(jobs) as pool:
+        waiting = [(sample, pool.submit(_localized, model, sample)) for sample in samples]
+        try:
+            for done, (sample, job) in enumerate(waiting, start=1):
+                try:
+                    note(sample.name, True, job.result())
+                except (OSError, ValueError) as error:
+                    problems.append(Problem(sample.name, " ".join(str(error).split())))
+                progress(done / len(samples))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return problems
+
+
+def _localized(model: SpliceLocalizer, sample: Sample) -> Any:
+    return model.localize(sample.image)
+
+
+def _of_verdicts(verdicts: Judgements) -> str:
+    """Return a line on how well spliced photos are told from authentic ones."""
+    figures = verdicts.to_dict()
+    found = f"{100 * figures['found_of_spliced']:.0f} % of {figures['n_spliced']} spliced photos"
+    line = f"verdict: at p <= {figures['alarm_level']} signs in {found}"
+    if not figures["n_authentic"]:
+        return line + "; there are no authentic photos to compare with"
+    line += (
+        f" and in {100 * figures['alarms_on_authentic']:.0f} % of {figures['n_authentic']} "
+        f"authentic ones; area under the curve {figures['auc']:.3f}"
+    )
+    if figures["auc_same_size"] is not None:
+        line += f", {figures['auc_same_size']:.3f} over pairs of one size"
+    return line
 
 
 def _title(result: Evaluation) -> str:

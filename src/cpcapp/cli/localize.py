@@ -48,11 +48,14 @@ def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "localize",
         help="show where photos were spliced",
-        description="Look for the seam of a pasted part in photos. DIR gets, for each of them, "
-        "NAME.overlay.png (the photo in grey with the likely seam in colours, from purple to "
-        "light yellow, and a blue line around what reaches the threshold), NAME.boundary.png "
-        "(the map alone; grey 255 stands for boundary_white in NAME.json) and NAME.json, and one "
-        "summary.csv of all that is in it. Pictures are upright, like the photo on a screen. "
+        description="Look for the seam of a pasted part in photos, and say of each whether there "
+        "are signs of splicing; p is the share of authentic photos that would look as suspicious. "
+        "DIR gets, for each of them, NAME.overlay.png (the photo in grey with the likely seam in "
+        "colours, from purple to light yellow, and a blue line around what reaches the "
+        "threshold), NAME.boundary.png (the map alone; grey 255 stands for boundary_white in "
+        "NAME.json), NAME.region.png (white: the part that may come from elsewhere, whatever the "
+        "verdict) and NAME.json, and one summary.csv of all that is in it. Pictures are upright, "
+        "like the photo on a screen. "
         "Photos that can't be used are named at the end, and the exit status is 1.",
     )
     parser.add_argument(
@@ -227,7 +230,19 @@ def _tell(
             print(flush=True)
     elif not result.error:
         remark = f" ({result.remark})" if result.remark else ""
-        print(f"{shown(result.target.photo)} -> {shown(result.target.overlay)}{remark}", flush=True)
+        verdict = _verdict(result.entry or {})
+        print(
+            f"{shown(result.target.photo)} -> {shown(result.target.overlay)}{verdict}{remark}",
+            flush=True,
+        )
+
+
+def _verdict(entry: dict[str, Any]) -> str:
+    """Return what a line says of a photo."""
+    if not entry.get("verdict"):
+        return ""
+    p_value = entry.get("p_value")
+    return f": {entry['verdict']}" + ("" if p_value is None else f", p = {p_value:.2g}")
 
 
 def _localize(
@@ -280,6 +295,7 @@ def _localize_and_write(
         "width": width,
         "height": height,
         "notes": list(found.notes),
+        "verdict": getattr(found, "verdict", None),
         "score": number(found.score),
         "p_value": number(found.p_value),
         "threshold": number(threshold),
@@ -289,10 +305,12 @@ def _localize_and_write(
         "overlay": target.overlay.name,
         "boundary": target.boundary.name,
         "boundary_white": number(white_of(found.boundary, threshold)),
+        "region": None if found.region is None else target.region.name,
+        "region_share": None if found.region is None else number((found.region > 0.5).mean()),
     }
     # First to go and last to come: where it is, the pictures are whole and belong to it.
     target.entry.unlink(missing_ok=True)
-    write_pictures(target, image.pixels, found.boundary, threshold)
+    write_pictures(target, image.pixels, found.boundary, threshold, found.region)
     with written_whole(target.entry) as file:
         file.write(json.dumps(entry, indent=1).encode())
     return entry
@@ -404,15 +422,23 @@ def lightest_of(boundary: NDArray[np.float32], threshold: float) -> float:
 
 
 def write_pictures(
-    target: Target, pixels: NDArray[Any], boundary: NDArray[np.float32], threshold: float
+    target: Target,
+    pixels: NDArray[Any],
+    boundary: NDArray[np.float32],
+    threshold: float,
+    region: NDArray[np.float32] | None = None,
 ) -> None:
-    """Write the overlay and the map of a photo."""
+    """Write the overlay and the map of a photo, and its region, if there is one."""
     from cpcapp.splicing.overlays import boundary_picture, overlay
 
     lightest = lightest_of(boundary, threshold)
     write_png(target.overlay, overlay(pixels, boundary, threshold, white=lightest))
     white = white_of(boundary, threshold)
     write_png(target.boundary, boundary_picture(boundary, white=white))
+    if region is None:
+        target.region.unlink(missing_ok=True)
+    else:
+        write_png(target.region, np.where(region > 0.5, np.uint8(255), np.uint8(0)))
 
 
 def write_png(path: Path, picture: NDArray[np.uint8]) -> None:

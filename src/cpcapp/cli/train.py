@@ -13,6 +13,8 @@ from cpcapp.cli._progress import ProgressLine
 if TYPE_CHECKING:
     from cpcapp.splicing.samples import SampleSet
 
+_PHOTOS_TO_JUDGE_BY = 320
+
 
 def add_parser(commands: Any) -> None:
     """Add this command to ``cpcapp``."""
@@ -68,11 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.force:
         Checkpoint(checkpoint, "").remove()
     try:
-        samples = open_training_set(arguments.datasets, arguments.splices, arguments.seed)
+        samples, judged = open_training_set(arguments.datasets, arguments.splices, arguments.seed)
         for problem in samples.problems:
             print(f"left out: {problem}")
         start = time.monotonic()
-        with ProgressLine("reading patches") as progress:
+        with ProgressLine("reading patches") as progress, ProgressLine("judging") as judging:
             localizer = train_localizer(
                 samples,
                 arguments.preset,
@@ -81,6 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
                 checkpoint=checkpoint,
                 progress=progress,
                 facts={"data": [path.name for path in arguments.datasets], "kind": samples.name},
+                calibrate_on=judged,
+                judging=judging,
             )
         localizer.save(output)
     except (OSError, ValueError) as error:
@@ -103,9 +107,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if facts["problems"] or samples.problems else 0
 
 
-def open_training_set(folders: list[Path], n_splices: int, seed: int) -> SampleSet:
-    """Return the spliced photos of data sets, or splices made from plain photos."""
+def open_training_set(
+    folders: list[Path], n_splices: int, seed: int
+) -> tuple[SampleSet, SampleSet | None]:
+    """Return the photos of data sets, or splices made from plain photos and more to judge by."""
     from cpcapp.datasets.photos import open_photos
+    from cpcapp.splicing.calibration import calibration_photos
     from cpcapp.splicing.samples import SampleSet
     from cpcapp.splicing.splices import bsds_sources, photos_from, training_splices
 
@@ -134,8 +141,10 @@ def open_training_set(folders: list[Path], n_splices: int, seed: int) -> SampleS
                 for sample in found
             ),
             tuple(problem for found in opened for problem in found.problems),
-        )
-    return training_splices(sources, n_splices, seed=seed)
+        ), None
+    n_judged = min(_PHOTOS_TO_JUDGE_BY, 2 * n_splices)
+    judged = calibration_photos(sources, n_judged, seed=seed)
+    return training_splices(sources, n_splices, seed=seed), judged
 
 
 def _named(sample: Any, name: str) -> Any:

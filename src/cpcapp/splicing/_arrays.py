@@ -8,6 +8,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+# Not that of `cpcapp.moments`: photos do without SciPy, which takes long to load.
+FloatArray = NDArray[np.float64]
+
 
 def as_unit_float(pixels: NDArray[Any]) -> NDArray[np.float32]:
     """Return uint8 or uint16 pixels as float32 in [0, 1].

@@ -10,9 +10,10 @@ import numpy as np
 from cpcapp._tensor_files import read_tensors, write_tensors
 from cpcapp.splicing.localizer import FilterBank, SpliceLocalizer
 from cpcapp.splicing.presets import Preset
+from cpcapp.splicing.verdict import Calibration
 
 _FORMAT = "cpcapp-splice-localizer"
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 # No model of this package comes near; a hostile file can't fill the memory.
 _MOST_BYTES = 256 << 20
 
@@ -26,6 +27,7 @@ def write_model(localizer: SpliceLocalizer, path: str | os.PathLike[str]) -> Non
     header = {
         "preset": localizer.preset.to_dict(),
         "threshold": localizer.threshold_,
+        "calibration": localizer.calibration and localizer.calibration.to_dict(),
         "eigenvalues": [bank.eigenvalues.tolist() for bank in localizer.banks],
         "training": localizer.facts,
     }
@@ -49,7 +51,9 @@ def read_model(path: str | os.PathLike[str]) -> SpliceLocalizer:
         facts = header["training"]
         if not isinstance(facts, dict):
             raise ModelError("what it says of its training is not a JSON object")
-        return SpliceLocalizer(preset, banks, float(header["threshold"]), facts)
+        known = header["calibration"]
+        calibration = None if known is None else Calibration.from_dict(known)
+        return SpliceLocalizer(preset, banks, float(header["threshold"]), facts, calibration)
     except KeyError as error:
         raise ModelError(f"{path} is no model that can be used: it has no {error}") from error
     except (ValueError, TypeError, IndexError, OverflowError) as error:

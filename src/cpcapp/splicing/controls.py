@@ -108,6 +108,28 @@ def error_level(pixels: Pixels, edges: FloatImage) -> FloatImage:
     return _smoothed(error * edges)
 
 
+def grey_level(pixels: Pixels, edges: FloatImage) -> FloatImage:
+    """Return the photo's own grey: whether a part is light or dark, for surfaces.
+
+    Parameters
+    ----------
+    pixels : ndarray of shape (height, width, 3), uint8 or uint16
+    edges : ndarray of shape (height, width), float32
+
+    Returns
+    -------
+    ndarray of shape (height, width), float32 in [0, 1]
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> grey_level(np.full((2, 3, 3), 51, np.uint8), np.zeros((2, 3), np.float32)).max()
+    np.float32(0.2)
+    """
+    _check(pixels, edges)
+    return np.asarray(as_unit_float(pixels).mean(axis=2), dtype=np.float32)
+
+
 def third_difference(pixels: Pixels, edges: FloatImage) -> FloatImage:
     """Return the third difference on edges: a plain high-pass filter.
 
@@ -143,6 +165,7 @@ CONTROLS: dict[str, Callable[[Pixels, FloatImage], FloatImage]] = {
     "constant": constant,
     "edge strength": edge_strength,
     "error level analysis": error_level,
+    "grey level": grey_level,
     "third difference": third_difference,
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import as_file, files
 from typing import Any
 
@@ -16,9 +16,16 @@ from cpcapp.splicing._arrays import as_unit_float
 from cpcapp.splicing.channels import planes_of
 from cpcapp.splicing.edges import detect_edges
 from cpcapp.splicing.images import ReadImage, read_image
-from cpcapp.splicing.mosaic_trace import lattice_contrast
+from cpcapp.splicing.mosaic_trace import (
+    MosaicTrace,
+    lattice_contrast,
+    mosaic_trace,
+    trace_level,
+)
 from cpcapp.splicing.patches import FloatMap, PatchGrid
 from cpcapp.splicing.presets import BankOptions, Preset
+from cpcapp.splicing.regions import LEAST_SIDE, find_region
+from cpcapp.splicing.verdict import Calibration, blockiness, words
 
 # Flat patches have no energy to divide by; a quarter of a grey level is below any noise.
 _LEAST_VARIANCE = 1e-6
@@ -111,8 +118,18 @@ class Localization:
         Bright where the seam is likely.
     edges : ndarray of shape (height, width), float32 in [0, 1]
         All edges, seam or not.
-    region, score, p_value : None
-        Not computed yet.
+    region : ndarray of shape (height, width), float32 in [0, 1], or None
+        Above a half where the photo is likely to come from elsewhere. None if the model has no
+        calibration.
+    score : float or None
+        How much speaks for a splice, on one scale for all photos.
+    p_value : float or None
+        Of authentic photos, this share would score as high.
+    places : ndarray of shape (height, width), bool, or None
+        Where the seam stands out so much that on average at most one in twenty such places is a
+        false one: nowhere in most authentic photos.
+    compressed : float
+        How much the edges of JPEG's blocks show; see `cpcapp.splicing.verdict.blockiness`.
     notes : tuple of str
         What was done to the photo when it was read.
     seconds : float
@@ -124,8 +141,20 @@ class Localization:
     region: FloatMap | None = field(default=None, repr=False)
     score: float | None = None
     p_value: float | None = None
+    places: NDArray[np.bool_] | None = field(default=None, repr=False)
+    compressed: float = 1.0
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+
+    @property
+    def mask(self) -> NDArray[np.bool_] | None:
+        """The region as a mask, (height, width); None if there is no region map."""
+        return None if self.region is None else self.region > 0.5
+
+    @property
+    def verdict(self) -> str:
+        """What there is to say of the photo, in words; see `cpcapp.splicing.verdict`."""
+        return words(self.p_value, self.edges.shape, self.compressed)
 
 
 class SpliceLocalizer:
@@ -142,6 +171,8 @@ class SpliceLocalizer:
         On the boundary map, chosen on training photos.
     facts : dict, optional
         What is known of the training, in types that JSON knows.
+    calibration : Calibration, optional
+        Without it there is a boundary, but no region and no verdict.
 
     Examples
     --------
@@ -159,6 +190,7 @@ class SpliceLocalizer:
         banks: tuple[FilterBank, ...] | list[FilterBank],
         threshold: float,
         facts: dict[str, Any] | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
         if tuple(bank.options for bank in banks) != preset.banks:
             raise ValueError("banks do not belong to the preset: their options differ")
@@ -168,6 +200,7 @@ class SpliceLocalizer:
         self.banks = tuple(banks)
         self.threshold_ = float(threshold)
         self.facts = dict(facts or {})
+        self.calibration = calibration
 
     def __repr__(self) -> str:
         return f"SpliceLocalizer(preset={self.name!r}, banks={len(self.banks)})"
@@ -202,18 +235,48 @@ class SpliceLocalizer:
         read = image if isinstance(image, ReadImage) else read_image(image)
         pixels = as_unit_float(read.pixels)
         edges = detect_edges(pixels)
-        boundary, notes = self.boundary(pixels, edges), read.notes
+        notes = read.notes
         if min(pixels.shape[:2]) < self._least_side:
             notes = (*notes, f"smaller than a patch of {self._least_side} pixels: no seam is seen")
-        return Localization(boundary, edges, notes=notes, seconds=time.perf_counter() - start)
+        trace = mosaic_trace(pixels) if min(pixels.shape[:2]) >= 2 else None
+        seam = self.boundary(pixels, edges, trace)
+        found = Localization(seam, edges, notes=notes, compressed=blockiness(pixels))
+        if self.calibration is not None:
+            found = self._judged(found, pixels, trace, self.calibration)
+        return replace(found, seconds=time.perf_counter() - start)
 
-    def boundary(self, image: FloatMap, edges: FloatMap) -> FloatMap:
-        """Return the boundary map, given the edges.
+    def _judged(
+        self,
+        found: Localization,
+        image: FloatMap,
+        trace: MosaicTrace | None,
+        calibration: Calibration,
+    ) -> Localization:
+        """Add the region and what it says of the photo."""
+        region = find_region(image, found.boundary, trace, calibration.evidence)
+        if min(image.shape[:2]) < LEAST_SIDE:
+            return replace(found, region=region.map)
+        score = calibration.score(region.facts)
+        return replace(
+            found,
+            boundary=region.boundary if self.preset.sides else found.boundary,
+            region=region.map,
+            score=score,
+            p_value=calibration.p_value(score, trace_level(trace)),
+            places=calibration.places(found.boundary),
+        )
+
+    def boundary(
+        self, image: FloatMap, edges: FloatMap, trace: MosaicTrace | None = None
+    ) -> FloatMap:
+        """Return the boundary map of the filters, given the edges.
 
         Parameters
         ----------
         image : ndarray of shape (height, width, 3), float32 in [0, 1]
         edges : ndarray of shape (height, width), float32 in [0, 1]
+        trace : MosaicTrace, optional
+            Of the photo, if it was measured already.
 
         Returns
         -------
@@ -229,7 +292,7 @@ class SpliceLocalizer:
                 np.power(found, np.float32(bank.options.share), out=found)
             product *= found
         if self.preset.sides:
-            contrast = lattice_contrast(image)
+            contrast = lattice_contrast(image, trace)
             contrast += np.float32(_LEAST_CONTRAST)
             product *= np.sqrt(contrast, out=contrast)
         if self.preset.smoothing:

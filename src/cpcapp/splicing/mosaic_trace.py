@@ -8,6 +8,8 @@ places alike, which is taken out.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +25,32 @@ _ROUNDING = 0.3
 # Of pixels, which a window must have before it is believed.
 _PRIOR = 10.0
 _DARK, _BRIGHT = 3.0, 252.0
+_LEAST_TOLD = 0.08
 
 _ROWS_TOGETHER = 128
 _PLACES = ((0, 0), (0, 1), (1, 0), (1, 1))
 _NEIGHBOURS = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]], dtype=np.float32) / 4.0
 
 
-def lattice_statistics(image: FloatMap) -> NDArray[np.float32]:
-    """Return the mosaic's trace around each place of the lattice.
+class MosaicTrace(NamedTuple):
+    """The mosaic's trace around each place of the lattice.
+
+    Attributes
+    ----------
+    statistics : ndarray of shape (12, height // 2, width // 2), float32
+        For each colour and each of the four places of a 2 x 2 block, the logarithm of the mean
+        squared deviation from the four neighbours over a window of 48 pixels; for each colour
+        the mean of the four is 0.
+    told : ndarray of shape (height // 2, width // 2), float32 in [0, 1]
+        Share of the window's pixels that tell something: neither clipped nor on an edge.
+    """
+
+    statistics: NDArray[np.float32]
+    told: NDArray[np.float32]
+
+
+def mosaic_trace(image: FloatMap) -> MosaicTrace:
+    """Measure the mosaic's trace around each place of the lattice.
 
     Parameters
     ----------
@@ -39,10 +59,14 @@ def lattice_statistics(image: FloatMap) -> NDArray[np.float32]:
 
     Returns
     -------
-    ndarray of shape (12, height // 2, width // 2), float32
-        For each colour and each of the four places of a 2 x 2 block, the logarithm of the mean
-        squared deviation from the four neighbours over a window of 48 pixels; for each colour
-        the mean of the four is 0.
+    MosaicTrace
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> trace = mosaic_trace(np.full((40, 60, 3), 0.5, dtype=np.float32))
+    >>> trace.statistics.shape, trace.told.shape, float(trace.told.min())
+    ((12, 20, 30), (20, 30), 1.0)
     """
     height, width = (n // 2 * 2 for n in image.shape[:2])
     image = image[:height, :width]
@@ -56,15 +80,37 @@ def lattice_statistics(image: FloatMap) -> NDArray[np.float32]:
             seen[number, half] = told[row::2, col::2]
             by_colour = power[row::2, col::2].transpose(2, 0, 1)
             np.multiply(by_colour, seen[number, half], out=out[:, number, half])
+    all_seen = np.zeros_like(seen[0])
     for number in range(4):
-        count = _sum(seen[number]) + np.float32(_PRIOR)
+        count = _sum(seen[number])
+        all_seen += count
+        count += np.float32(_PRIOR)
         for colour in range(3):
             total = _sum(out[colour, number])
             total /= count
             total += np.float32(_ROUNDING)
             np.log(total, out=out[colour, number])
     out -= out.mean(axis=1, keepdims=True)
-    return out.reshape(12, height // 2, width // 2)
+    all_seen /= np.float32(4 * _WINDOW**2)
+    return MosaicTrace(out.reshape(12, height // 2, width // 2), all_seen)
+
+
+def trace_level(trace: MosaicTrace | None) -> float:
+    """Return how clearly a photo as a whole shows a mosaic.
+
+    The length of the vector of the statistics' medians: 0.5 and more for an uncompressed photo of a
+    camera, below 0.05 for one that was made smaller or compressed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(trace_level(mosaic_trace(np.full((40, 60, 3), 0.5, dtype=np.float32))), 6)
+    0.0
+    """
+    told = None if trace is None else trace.told > _LEAST_TOLD
+    if trace is None or told is None or not told.any():
+        return 0.0
+    return float(np.linalg.norm([np.median(plane[told]) for plane in trace.statistics]))
 
 
 def _deviations(image: FloatMap, top: int) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
@@ -80,12 +126,14 @@ def _deviations(image: FloatMap, top: int) -> tuple[NDArray[np.bool_], NDArray[n
     return told.all(axis=2), np.minimum(power, np.float32(_MOST_POWER))
 
 
-def lattice_contrast(image: FloatMap) -> FloatMap:
+def lattice_contrast(image: FloatMap, trace: MosaicTrace | None = None) -> FloatMap:
     """Return how differently the colour mosaic shows on both sides of each pixel.
 
     Parameters
     ----------
     image : ndarray of shape (height, width, 3), float32 in [0, 1]
+    trace : MosaicTrace, optional
+        Of the photo, if it was measured already.
 
     Returns
     -------
@@ -108,7 +156,7 @@ def lattice_contrast(image: FloatMap) -> FloatMap:
     height, width = image.shape[:2]
     if min(height, width) < 2:
         return np.zeros((height, width), dtype=np.float32)
-    statistics = lattice_statistics(image)
+    statistics = (trace or mosaic_trace(image)).statistics
     rows, cols = statistics.shape[1:]
     slant = round(_DISTANCE / 2**0.5)
     steps = ((0, _DISTANCE), (_DISTANCE, 0), (slant, slant), (slant, -slant))

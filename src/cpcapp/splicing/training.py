@@ -21,6 +21,7 @@ from cpcapp._files import written_whole
 from cpcapp.contrast import Contrast, InsufficientRankError, solve_contrast, subspace_overlap
 from cpcapp.moments import Moments
 from cpcapp.splicing._arrays import as_unit_float
+from cpcapp.splicing.calibration import calibrate
 from cpcapp.splicing.channels import planes_of
 from cpcapp.splicing.edges import detect_edges
 from cpcapp.splicing.localizer import FilterBank, SpliceLocalizer
@@ -34,6 +35,7 @@ from cpcapp.splicing.scoring import score_map
 # the result: a run that was stopped goes on with the same groups.
 _PHOTOS_TOGETHER = 16
 _PHOTOS_FOR_THRESHOLD = 40
+_PHOTOS_TO_CALIBRATE = 240
 _PHOTOS_FOR_GLIMPSE = 8
 _PAPER_OVERLAP = 50
 # A direction in which seams vary a hundred times less than authentic edges is no direction of
@@ -77,6 +79,8 @@ def train_localizer(
     checkpoint: str | os.PathLike[str] | None = None,
     progress: Callable[[float], None] | None = None,
     facts: dict[str, Any] | None = None,
+    calibrate_on: Sequence[Sample] | None = None,
+    judging: Callable[[float], None] | None = None,
 ) -> SpliceLocalizer:
     """Train a localizer on spliced photos.
 
@@ -97,6 +101,11 @@ def train_localizer(
         Called with the share done, from 0 to 1.
     facts : dict, optional
         More to say in the model file, in types that JSON knows.
+    calibrate_on : sequence of Sample, optional
+        Spliced and authentic photos that show what a finding means: see
+        `cpcapp.splicing.calibration`. By default at most 240 of the samples.
+    judging : callable, optional
+        Like ``progress``, for these photos.
 
     Returns
     -------
@@ -133,10 +142,23 @@ def train_localizer(
         "photos": {"used": state.n_used, "given": len(samples)},
         "problems": [str(problem) for problem in state.problems],
     }
-    _choose_threshold(localizer, samples, {p.name for p in state.problems})
+    unreadable = {problem.name for problem in state.problems}
+    calibrate(localizer, calibrate_on or _some(samples, unreadable), jobs=jobs, progress=judging)
+    _choose_threshold(localizer, samples, unreadable)
     if store:
         store.remove()
     return localizer
+
+
+def _some(samples: Sequence[Sample], unreadable: set[str]) -> list[Sample]:
+    """Return as many spliced as authentic photos, evenly over the samples."""
+    chosen: list[Sample] = []
+    for authentic in (False, True):
+        kind = [s for s in samples if s.authentic is authentic and s.name not in unreadable]
+        chosen += kind[:: max(1, len(kind) * 2 // _PHOTOS_TO_CALIBRATE)][
+            : _PHOTOS_TO_CALIBRATE // 2
+        ]
+    return chosen
 
 
 def _find(preset: str | Preset) -> Preset:

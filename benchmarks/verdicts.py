@@ -1,0 +1,229 @@
+"""Regions and verdicts: how well they hold, and how often authentic photos raise an alarm.
+
+    CPCAPP_DATA=... python benchmarks/verdicts.py [--every N] [--jobs N]
+
+Needs the folders columbia_dev, casia2_pairs, bsds500 and ucid. Writes
+benchmarks/results/verdicts.json and verdicts.md. Nothing is chosen here: Columbia, CASIA and the
+test photos of BSDS500 are scored, once each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from _machine import describe_machine
+from cpcapp.datasets.photos import open_photos
+from cpcapp.splicing import SpliceLocalizer, load_model
+from cpcapp.splicing.calibration import calibrate, calibration_photos
+from cpcapp.splicing.controls import grey_level
+from cpcapp.splicing.judging import Judgement, Judgements
+from cpcapp.splicing.samples import Sample
+from cpcapp.splicing.scoring import score_map
+from cpcapp.splicing.splices import bsds_sources, photos_from, recompress
+
+Change = Callable[[Any], Any]
+Results = dict[str, Any]
+
+
+def _same(values: Any) -> Any:
+    return values
+
+
+def _smaller(pixels: Any) -> Any:
+    flags = cv2.INTER_NEAREST if pixels.dtype == bool else cv2.INTER_AREA
+    small = cv2.resize(pixels.astype(np.uint8), None, fx=0.75, fy=0.75, interpolation=flags)
+    return small.astype(pixels.dtype)
+
+
+def _blurred(pixels: Any) -> Any:
+    return cv2.GaussianBlur(pixels, (0, 0), 0.7)
+
+
+# What is done to the photo, and to its mask.
+CHANGES: dict[str, tuple[Change, Change]] = {
+    "as it is": (_same, _same),
+    "JPEG 95": (partial(recompress, quality=95), _same),
+    "JPEG 85": (partial(recompress, quality=85), _same),
+    "JPEG 75": (partial(recompress, quality=75), _same),
+    "75 % of the size": (_smaller, _smaller),
+    "blurred (0.7 pixels)": (_blurred, _same),
+}
+PROTOCOLS = ("edge", "edge-fixed", "surface", "surface-fixed")
+FIGURES = {"edge": ("f1", "mcc"), "surface": ("f1", "mcc"), "surface-fixed": ("f1",)}
+TARGETS = {
+    "surface F1": ("surface", "f1", 0.88),
+    "surface MCC": ("surface", "mcc", 0.85),
+    "surface F1 at 0.5": ("surface-fixed", "f1", 0.78),
+    "edge MCC": ("edge", "mcc", 0.57),
+    "edge F1": ("edge", "f1", 0.56),
+}
+
+
+def _look(
+    model: SpliceLocalizer, changes: tuple[Change, Change], sample: Sample
+) -> tuple[Judgement, Results | None, Results | None, bool]:
+    pixels = np.ascontiguousarray(changes[0](sample.image))
+    found = model.localize(pixels)
+    judged = Judgement(sample.name, sample.authentic, *pixels.shape[:2], found.score, found.p_value)
+    shown = bool(found.places is not None and found.places.any())
+    if sample.authentic:
+        return judged, None, None, shown
+    mask = changes[1](sample.mask)
+    edge = score_map(found.boundary, mask, ["edge", "edge-fixed"], threshold=model.threshold_)
+    scores = edge | score_map(found.region, mask, ["surface", "surface-fixed"])
+    grey = score_map(grey_level(pixels, found.edges), mask, ["surface", "surface-fixed", "edge"])
+    return judged, scores, grey, shown
+
+
+def _mean(scores: Sequence[Results], protocol: str, name: str) -> float:
+    return round(float(np.mean([getattr(one[protocol], name) for one in scores])), 4)
+
+
+def score_set(
+    model: SpliceLocalizer, samples: Sequence[Sample], changes: tuple[Change, Change], jobs: int
+) -> Results:
+    """Score a data set after a change."""
+    with ThreadPoolExecutor(jobs) as pool:
+        looks = list(pool.map(partial(_look, model, changes), samples))
+    verdicts = Judgements(tuple(look[0] for look in looks)).to_dict()
+    verdicts.pop("photos")
+    out: Results = {"verdict": verdicts}
+    for kind, which in (("cPCA++", 1), ("control: grey level", 2)):
+        scores = [look[which] for look in looks if look[which] is not None]
+        if scores:
+            out[kind] = {
+                protocol: {name: _mean(scores, protocol, name) for name in names}
+                for protocol, names in FIGURES.items()
+            }
+    for truth, name in ((True, "places_in_authentic"), (False, "places_in_spliced")):
+        shown = [look[3] for look in looks if look[0].authentic is truth]
+        out[name] = round(float(np.mean(shown)), 4) if shown else None
+    return out
+
+
+def authentic_sources(data: Path, every: int) -> Iterator[tuple[str, list[Sample]]]:
+    """Yield authentic photos: none of them was used for the model that they are judged by."""
+    test = photos_from([data / "bsds500" / "images" / "test"])[:: 2 * every]
+    yield "BSDS500 test", [Sample(p.name, True, p.read) for p in test]
+    yield "UCID", [Sample(p.name, True, p.read) for p in photos_from([data / "ucid"])[::every]]
+
+
+def without_ucid(model: SpliceLocalizer, data: Path, jobs: int) -> SpliceLocalizer:
+    """Return the model as it judges if it has seen photos of BSDS500 only."""
+    other = SpliceLocalizer(model.preset, model.banks, model.threshold_, model.facts)
+    calibrate(other, calibration_photos(bsds_sources(data / "bsds500"), 320), jobs=jobs)
+    return other
+
+
+def measure(data: Path, every: int, jobs: int) -> Results:
+    model = load_model()
+    columbia = list(open_photos(data / "columbia_dev"))
+    spliced = [s for s in columbia if not s.authentic][::every]
+    authentic = [s for s in columbia if s.authentic][::every]
+    results: Results = {"columbia_dev": {}, "authentic": {}}
+    for name, changes in CHANGES.items():
+        results["columbia_dev"][name] = score_set(model, spliced + authentic, changes, jobs)
+        print(name, json.dumps(results["columbia_dev"][name]), flush=True)
+    casia = list(open_photos(data / "casia2_pairs"))[::every]
+    results["casia2_pairs"] = score_set(model, casia, CHANGES["as it is"], jobs)
+    print("CASIA", json.dumps(results["casia2_pairs"]), flush=True)
+    without = without_ucid(model, data, jobs)
+    for source, photos in authentic_sources(data, every):
+        judge = without if source == "UCID" else model
+        for name in ("as it is", "JPEG 95", "JPEG 85"):
+            found = score_set(judge, photos, CHANGES[name], jobs)
+            results["authentic"][f"{source}, {name}"] = {
+                "n": found["verdict"]["n_authentic"],
+                "alarms": found["verdict"]["alarms_on_authentic"],
+                "places": found["places_in_authentic"],
+            }
+            print(source, name, results["authentic"][f"{source}, {name}"], flush=True)
+    return results
+
+
+def as_markdown(report: Results) -> str:
+    """Return the tables."""
+    lines = [
+        "# Regions and verdicts",
+        "",
+        f"Measured {report['date']} on {report['machine']['processor']} by "
+        "`benchmarks/verdicts.py`, which chooses nothing. Means over photos; protocols as in "
+        "`cpcapp evaluate`.",
+        "",
+        "## Columbia (`columbia_dev`)",
+        "",
+        "| photo | edge F1 | edge MCC | surface F1 | surface MCC | F1 at 0.5 | grey level: surface "
+        "F1, MCC | AUC, pairs of one size | signs in spliced | alarms on authentic | places in "
+        "authentic |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    sets = {**report["columbia_dev"], "CASIA pairs": report["casia2_pairs"]}
+    for name, found in sets.items():
+        ours, grey, verdict = (found[k] for k in ("cPCA++", "control: grey level", "verdict"))
+        lines.append(
+            f"| {name} | {ours['edge']['f1']:.3f} | {ours['edge']['mcc']:.3f} | "
+            f"{ours['surface']['f1']:.3f} | {ours['surface']['mcc']:.3f} | "
+            f"{ours['surface-fixed']['f1']:.3f} | {grey['surface']['f1']:.3f}, "
+            f"{grey['surface']['mcc']:.3f} | {_told(verdict['auc_same_size'])} | "
+            f"{_told(verdict['found_of_spliced'])} | {_told(verdict['alarms_on_authentic'])} | "
+            f"{_told(found['places_in_authentic'])} |"
+        )
+    lines += [
+        "",
+        "## Authentic photos at p ≤ 0.05",
+        "",
+        "UCID is judged by a model whose calibration has not seen any of it.",
+        "",
+        "| photos | n | alarms | with places shown |",
+        "|---|---|---|---|",
+    ]
+    for name, found in report["authentic"].items():
+        lines.append(
+            f"| {name} | {found['n']} | {_told(found['alarms'])} | {_told(found['places'])} |"
+        )
+    lines += ["", "## Targets on Columbia as it is", "", "| | target | measured |", "|---|---|---|"]
+    ours = report["columbia_dev"]["as it is"]["cPCA++"]
+    for name, (protocol, figure, target) in TARGETS.items():
+        lines.append(f"| {name} | {target} | {ours[protocol][figure]:.3f} |")
+    auc = report["columbia_dev"]["as it is"]["verdict"]["auc_same_size"]
+    lines.append(f"| AUC over pairs of one size | 0.90 | {_told(auc)} |")
+    for name, target in (("JPEG 95", 0.76), ("JPEG 85", 0.68)):
+        found = report["columbia_dev"][name]["cPCA++"]["surface"]["f1"]
+        lines.append(f"| surface F1 at {name} | {target} | {found:.3f} |")
+    return "\n".join([*lines, ""])
+
+
+def _told(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--every", type=int, default=1, help="only every so many photos: a trial")
+    parser.add_argument("--jobs", type=int, default=2)
+    default = Path(__file__).parent / "results" / "verdicts.json"
+    parser.add_argument("--output", type=Path, default=default, help="JSON file to write")
+    arguments = parser.parse_args()
+    cv2.setNumThreads(1)
+    report = {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "machine": describe_machine(),
+        **measure(Path(os.environ["CPCAPP_DATA"]), arguments.every, arguments.jobs),
+    }
+    arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+    arguments.output.with_suffix(".md").write_text(as_markdown(report))
+
+
+if __name__ == "__main__":
+    main()

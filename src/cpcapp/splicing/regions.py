@@ -1,0 +1,363 @@
+"""From the seam to the region: which part of a photo came from elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp.splicing._arrays import FloatArray
+from cpcapp.splicing.mosaic_trace import MosaicTrace
+from cpcapp.splicing.partition import (
+    Borders,
+    Cut,
+    SideStatistics,
+    best_cut,
+    border_pixels,
+    find_borders,
+)
+from cpcapp.splicing.patches import FloatMap
+from cpcapp.splicing.superpixels import Labels, superpixels
+
+# Larger photos are looked at smaller: regions are not about single pixels.
+_MOST_PIXELS = 1_200_000
+# Every so many pixels the statistics of the mosaic are read; their windows are far wider.
+_STEP = 4
+_LEAST_TOLD = 0.08
+_N_STATISTICS = 6
+_FARTHEST = 6.0
+# Evidence against a superpixel's side, in units in which 1 is a pixel of border, at which it
+# counts as sure.
+_SURE = 40.0
+_FAINTEST = 1e-6
+# Pixels to either side of the region's border in which the boundary map is brought out, what the
+# border adds by itself, and what is left of the map far from it.
+_NEAR = 4.0
+_BORDER_ALONE = 0.05
+_SEAM_ALONE = 0.15
+#: Photos with a shorter side are too small to be divided.
+LEAST_SIDE = 64
+
+
+@dataclass(frozen=True)
+class SeamEvidence:
+    """How much likelier a strength is at a seam than at another border, learned in training.
+
+    Attributes
+    ----------
+    strength : ndarray of shape (n,)
+        Logarithms of the strength, rising.
+    ratio : ndarray of shape (n,)
+        Logarithms of the likelihood ratio there, not falling; linear between, constant beyond.
+    prior : float
+        Taken away from each: most borders are no seam.
+    trust : float
+        See `cpcapp.splicing.partition.best_cut`.
+    """
+
+    strength: FloatArray
+    ratio: FloatArray
+    prior: float = 1.5
+    trust: float = 0.02
+
+    def __post_init__(self) -> None:
+        if self.strength.ndim != 1 or self.strength.shape != self.ratio.shape:
+            raise ValueError(
+                f"strength of shape {self.strength.shape} and ratio of shape {self.ratio.shape} "
+                "must be of one length"
+            )
+        finite = np.isfinite(self.strength).all() and np.isfinite(self.ratio).all()
+        if len(self.strength) < 2 or not finite or (np.diff(self.strength) <= 0).any():
+            raise ValueError("strength must rise over at least two values, all finite")
+        if not (np.isfinite(self.prior) and 0.0 <= self.trust < np.inf):
+            raise ValueError(f"prior={self.prior} and trust={self.trust} must be finite")
+
+    def __call__(self, strength: NDArray[Any]) -> FloatArray:
+        """Return the evidence for a seam at places of a strength."""
+        seen = np.log(np.maximum(strength, _FAINTEST))
+        return np.asarray(np.interp(seen, self.strength, self.ratio) - self.prior)
+
+    @classmethod
+    def learn(cls, seam: FloatArray, other: FloatArray, **settings: float) -> SeamEvidence:
+        """Learn from strengths at seams and at other borders.
+
+        Parameters
+        ----------
+        seam, other : ndarray of shape (n,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> seam, other = (np.exp(rng.normal(mean, 1.0, 20_000)) for mean in (2.0, 0.0))
+        >>> found = SeamEvidence.learn(seam, other, prior=0.0)
+        >>> float(found(np.exp(2.0)).round(1))  # (2² - 0²) / 2 for two normal distributions
+        2.0
+        """
+        bins = 24
+        at_seam, elsewhere = (np.log(np.maximum(v, _FAINTEST)) for v in (seam, other))
+        inner = np.unique(np.quantile(at_seam, np.linspace(0.0, 1.0, bins + 1)[1:-1]))
+        edges = np.concatenate([[-np.inf], inner, [np.inf]])
+        # One more everywhere: what was never seen is not impossible.
+        shares = [np.histogram(v, edges)[0] + 1.0 for v in (at_seam, elsewhere)]
+        ratio = np.log(shares[0] / shares[0].sum()) - np.log(shares[1] / shares[1].sum())
+        middle = np.concatenate([[inner[0] - 0.5], (inner[1:] + inner[:-1]) / 2, [inner[-1] + 0.5]])
+        return cls(middle, np.maximum.accumulate(ratio), **settings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in types that JSON knows."""
+        return {
+            "strength": self.strength.round(4).tolist(),
+            "ratio": self.ratio.round(4).tolist(),
+            "prior": self.prior,
+            "trust": self.trust,
+        }
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> SeamEvidence:
+        """Return what `to_dict` wrote."""
+        strength, ratio = (np.asarray(content[n], np.float64) for n in ("strength", "ratio"))
+        return cls(strength, ratio, float(content["prior"]), float(content["trust"]))
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """All that is seen of a photo when regions are sought in it.
+
+    Attributes
+    ----------
+    count : int
+        Superpixels.
+    size : int
+        Pixels, at most 1.2 million.
+    one, two : ndarray of shape (n,), int32
+        The superpixels on either side of each pixel of a border.
+    strength : ndarray of shape (n,), float32 in [0, 1]
+        Of the boundary map there.
+    statistics : SideStatistics
+    """
+
+    count: int
+    size: int
+    one: NDArray[np.int32] = field(repr=False)
+    two: NDArray[np.int32] = field(repr=False)
+    strength: NDArray[np.float32] = field(repr=False)
+    statistics: SideStatistics = field(repr=False)
+
+    def cut(self, evidence: SeamEvidence) -> tuple[Cut, Borders, Facts]:
+        """Return the best cut, the borders it was chosen from, and what tells of a seam."""
+        borders = find_borders(self.count, self.one, self.two, evidence(self.strength))
+        cut = best_cut(borders, self.statistics, evidence.trust)
+        across = cut.side[self.one] != cut.side[self.two]
+        seen = np.maximum(self.strength, np.float32(_FAINTEST))
+        on = np.log(seen[across]).mean() if across.any() else np.log(seen).mean()
+        off = np.log(seen[~across].mean()) if not across.all() else on
+        extent = self.size**0.5
+        sides = np.log1p(max(cut.sides, 0.0) / extent)
+        facts = Facts(float(sides), float(on - off), float(np.log(cut.length / extent + 0.1)))
+        return cut, borders, facts
+
+
+def divide(
+    image: FloatMap, seam: FloatMap, trace: MosaicTrace | None
+) -> tuple[Labels, NDArray[np.intp], Candidates]:
+    """Divide a photo into superpixels and look at their borders.
+
+    Parameters
+    ----------
+    image : ndarray of shape (height, width, 3), float32 in [0, 1]
+    seam : ndarray of shape (height, width), float32 in [0, 1]
+        The boundary map.
+    trace : MosaicTrace or None
+
+    Returns
+    -------
+    labels : ndarray of shape (height, width), int32
+        Of a photo of more than 1.2 megapixels, made smaller.
+    pixels : ndarray of shape (n,)
+        Where among the labels the pixels of borders are.
+    candidates : Candidates
+    """
+    height, width = image.shape[:2]
+    factor = max(1.0, (height * width / _MOST_PIXELS) ** 0.5)
+    if factor > 1.0:
+        size = max(1, round(width / factor)), max(1, round(height / factor))
+        # A seam must not get fainter by being narrow.
+        reach = np.ones((round(factor), round(factor)), dtype=np.uint8)
+        seam = cv2.resize(cv2.dilate(seam, reach), size, interpolation=cv2.INTER_AREA)
+        image = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
+    labels, count = superpixels(image)
+    here, there = border_pixels(labels)
+    flat, numbers = seam.ravel(), labels.ravel()
+    return (
+        labels,
+        here,
+        Candidates(
+            count,
+            labels.size,
+            numbers[here],
+            numbers[there],
+            np.maximum(flat[here], flat[there]),
+            side_statistics(trace, labels, count),
+        ),
+    )
+
+
+class Facts(NamedTuple):
+    """What tells a seam from the edges of an authentic photo, all free of the photo's size.
+
+    Attributes
+    ----------
+    sides : float
+        Logarithm of 1 plus the evidence of the two sides over the square root of the pixels.
+    excess : float
+        How much stronger the map is on the cut than on other borders, in logarithms.
+    length : float
+        Logarithm of the length of the cut over the square root of the pixels: where there is no
+        seam, the best cut winds along many edges.
+    """
+
+    sides: float
+    excess: float
+    length: float
+
+
+@dataclass(frozen=True)
+class Region:
+    """The part of a photo that came from elsewhere, if any did.
+
+    Attributes
+    ----------
+    map : ndarray of shape (height, width), float32 in [0, 1]
+        Above a half inside. The surer, the farther from it.
+    boundary : ndarray of shape (height, width), float32 in [0, 1]
+        The boundary map, drawn towards the border of the region.
+    cut : Cut
+    facts : Facts
+    """
+
+    map: FloatMap = field(repr=False)
+    boundary: FloatMap = field(repr=False)
+    cut: Cut = field(repr=False)
+    facts: Facts
+
+
+def find_region(
+    image: FloatMap, seam: FloatMap, trace: MosaicTrace | None, evidence: SeamEvidence
+) -> Region:
+    """Find the pasted part of a photo.
+
+    Parameters
+    ----------
+    image : ndarray of shape (height, width, 3), float32 in [0, 1]
+    seam : ndarray of shape (height, width), float32 in [0, 1]
+        The boundary map.
+    trace : MosaicTrace or None
+        None for a photo without one.
+    evidence : SeamEvidence
+
+    Returns
+    -------
+    Region
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> photo = np.full((96, 128, 3), 0.2, dtype=np.float32)
+    >>> photo[32:64, 48:96] = 0.8
+    >>> seam = np.zeros((96, 128), dtype=np.float32)
+    >>> seam[30:66, 46:98], seam[34:62, 50:94] = 1.0, 0.0
+    >>> rule = SeamEvidence(np.log([0.1, 1.0]), np.array([-3.0, 3.0]))
+    >>> found = find_region(photo, seam, None, rule)
+    >>> bool(found.map[40:60, 60:90].min() > 0.5), bool(found.map[:20].max() < 0.5)
+    (True, True)
+    """
+    shape = image.shape[:2]
+    if min(shape) < LEAST_SIDE:
+        nothing = Cut(np.zeros(1, dtype=bool), 0.0, 0.0, 0.0)
+        return Region(np.zeros(shape, np.float32), seam, nothing, Facts(0.0, 0.0, 0.0))
+    labels, _, candidates = divide(image, seam, trace)
+    cut, borders, facts = candidates.cut(evidence)
+    if not cut.side.any():
+        return Region(np.zeros(shape, np.float32), seam, cut, facts)
+    sure = _sureness(borders, candidates.statistics, cut.side, evidence.trust)
+    pasted = cut.side == _looks_pasted(cut.side, labels, candidates.count)
+    values = np.where(pasted, 0.5 + 0.5 * sure, 0.5 - 0.5 * sure).astype(np.float32)
+    found = values[labels]
+    if found.shape != shape:
+        found = cv2.resize(found, shape[::-1], interpolation=cv2.INTER_LINEAR)
+    return Region(found, _drawn_to(cut.side[labels], seam), cut, facts)
+
+
+def _drawn_to(side: NDArray[np.bool_], seam: FloatMap) -> FloatMap:
+    """Return the boundary map with what lies near the border of the region brought out.
+
+    The border adds a little of its own, for the parts of a seam that no filter sees.
+    """
+    border = np.zeros(side.shape, dtype=np.uint8)
+    border[:, 1:] |= side[:, 1:] != side[:, :-1]
+    border[1:] |= side[1:] != side[:-1]
+    distance = cv2.distanceTransform(1 - border, cv2.DIST_L2, 5)
+    near = np.exp(distance**2 * np.float32(-0.5 / _NEAR**2))
+    if near.shape != seam.shape:
+        near = cv2.resize(near, seam.shape[::-1], interpolation=cv2.INTER_LINEAR)
+    drawn = (seam + np.float32(_BORDER_ALONE)) * near + np.float32(_SEAM_ALONE) * seam
+    return np.asarray(drawn / drawn.max(), dtype=np.float32)
+
+
+def side_statistics(trace: MosaicTrace | None, labels: Labels, count: int) -> SideStatistics:
+    """Sum the statistics of the mosaic over superpixels.
+
+    They are scaled by their median deviation, clipped, and turned to their main directions, each
+    with variance 1 over the photo.
+    """
+    nothing = SideStatistics(np.zeros((count, 1)), np.zeros(count))
+    if trace is None or trace.told.size == 0:
+        return nothing
+    height, width = labels.shape
+    rows, cols = np.arange(0, height, _STEP), np.arange(0, width, _STEP)
+    places = np.ix_(
+        *(
+            np.minimum((at * there) // here, there - 1)
+            for at, here, there in zip((rows, cols), labels.shape, trace.told.shape, strict=True)
+        )
+    )
+    values = np.stack([plane[places] for plane in trace.statistics], axis=-1).astype(np.float64)
+    told = trace.told[places] > _LEAST_TOLD
+    if told.sum() < 50:
+        return nothing
+    whitened = _whitened(values[told])
+    where = labels[np.ix_(rows, cols)][told]
+    pixels = np.asarray(np.bincount(where, minlength=count) * float(_STEP**2), dtype=np.float64)
+    total = np.stack([np.bincount(where, column, minlength=count) for column in whitened.T], axis=1)
+    return SideStatistics(np.asarray(total * float(_STEP**2), dtype=np.float64), pixels)
+
+
+def _whitened(values: FloatArray) -> FloatArray:
+    middle = np.median(values, axis=0)
+    spread = 1.48 * np.median(np.abs(values - middle), axis=0) + 1e-3
+    values = np.clip((values - middle) / spread, -_FARTHEST, _FARTHEST)
+    values = values - values.mean(axis=0)
+    variances, directions = np.linalg.eigh(values.T @ values / len(values))
+    kept = np.argsort(-variances)[:_N_STATISTICS]
+    kept = kept[variances[kept] > 1e-3 * max(variances[kept[0]], 1e-12)]
+    return np.asarray(values @ (directions[:, kept] / np.sqrt(variances[kept])))
+
+
+def _looks_pasted(side: NDArray[np.bool_], labels: Labels, count: int) -> bool:
+    """Tell the pasted part from its host: it is the smaller."""
+    area = np.bincount(labels.ravel(), minlength=count)
+    return bool(2 * area[side].sum() <= labels.size)
+
+
+def _sureness(
+    borders: Borders, statistics: SideStatistics, side: NDArray[np.bool_], trust: float
+) -> FloatArray:
+    """Return how sure the side of each superpixel is, from 0 to 1."""
+    sign = np.where(side, 1.0, -1.0)
+    alike = borders.evidence * sign[borders.one] * sign[borders.two]
+    lost = sign * trust * statistics.preference(side) - borders.around(alike)
+    return np.asarray(1.0 - np.exp(-np.maximum(lost, 0.0) / _SURE))

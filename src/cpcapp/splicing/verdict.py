@@ -1,0 +1,294 @@
+"""The verdict on a photo, in numbers that authentic photos gave meaning to, and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp.splicing._arrays import FloatArray
+from cpcapp.splicing.patches import FloatMap
+from cpcapp.splicing.regions import LEAST_SIDE, Facts, SeamEvidence
+
+#: False-alarm probability from which on nothing is said to be found.
+ALARM_LEVEL = 0.05
+#: Share of false places among those shown, on average at most.
+FALSE_DISCOVERY_RATE = 0.05
+
+_PATCH = 8
+_FAINTEST = 1e-6
+# Below this a trace level says nothing; and how much levels may differ to be alike, in logarithms.
+_LEVEL_FLOOR = 0.02
+_LEVEL_WIDTH = 0.7
+_TOO_COMPRESSED = 1.3
+
+
+@dataclass(frozen=True)
+class PatchTail:
+    """How far patches of authentic photos stand out from their photo.
+
+    Attributes
+    ----------
+    strength : ndarray of shape (n,)
+        Logarithms of the excess, rising.
+    log_survival : ndarray of shape (n,)
+        Logarithm of the share of patches that are stronger, falling. Beyond the last the line
+        goes on: rare values are about exponential in the logarithm.
+    """
+
+    strength: FloatArray
+    log_survival: FloatArray
+
+    def __post_init__(self) -> None:
+        if (
+            self.strength.shape != self.log_survival.shape
+            or self.strength.ndim != 1
+            or len(self.strength) < 2
+            or not np.isfinite([self.strength, self.log_survival]).all()
+            or (np.diff(self.strength) <= 0.0).any()
+            or (np.diff(self.log_survival) >= 0.0).any()
+        ):
+            raise ValueError("strength must rise and log_survival fall, all of them finite")
+
+    @staticmethod
+    def excess(seam: FloatMap) -> FloatMap:
+        """Return for each square of 8 pixels its highest value over the mean of the photo's.
+
+        The squares at the right and at the bottom may be smaller.
+        """
+        height, width = seam.shape
+        across = np.maximum.reduceat(seam, np.arange(0, width, _PATCH), axis=1)
+        patches = np.maximum.reduceat(across, np.arange(0, height, _PATCH), axis=0)
+        return np.asarray(patches / max(float(patches.mean()), _FAINTEST))
+
+    @classmethod
+    def learn(cls, photos: Sequence[NDArray[Any]]) -> PatchTail:
+        """Learn from the patches of authentic photos, each of which counts the same."""
+        values = np.log(np.maximum(np.concatenate(photos), _FAINTEST))
+        weights = np.concatenate([np.full(len(photo), 1.0 / len(photo)) for photo in photos])
+        order = np.argsort(values)
+        values, weights = values[order], weights[order] / len(photos)
+        survival = np.cumsum(weights[::-1])[::-1]
+        # Down to where some tens of patches are left.
+        levels = np.exp(np.linspace(np.log(0.9), np.log(20.0 / len(values)), 40))
+        at = np.searchsorted(-survival, -levels)
+        chosen = values[np.minimum(at, len(values) - 1)]
+        rising = np.concatenate([[True], np.diff(chosen) > 1e-9])
+        return cls(chosen[rising], np.log(levels[rising]))
+
+    def p_value(self, strength: NDArray[Any]) -> FloatArray:
+        """Return the share of patches of authentic photos that are as strong."""
+        seen = np.log(np.maximum(strength, _FAINTEST))
+        inside = np.interp(seen, self.strength, self.log_survival, left=0.0)
+        slope = (self.log_survival[-1] - self.log_survival[-2]) / (
+            self.strength[-1] - self.strength[-2]
+        )
+        beyond = self.log_survival[-1] + slope * (seen - self.strength[-1])
+        return np.asarray(np.exp(np.where(seen > self.strength[-1], beyond, inside)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in types that JSON knows."""
+        return {
+            "strength": self.strength.round(5).tolist(),
+            "log_survival": self.log_survival.round(5).tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> PatchTail:
+        """Return what `to_dict` wrote."""
+        return cls(*(np.asarray(content[n], np.float64) for n in ("strength", "log_survival")))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a localizer learned of the meaning of its findings.
+
+    Attributes
+    ----------
+    evidence : SeamEvidence
+    weights : ndarray of shape (3,) or None
+        Of the `cpcapp.splicing.regions.Facts` in the score. None if there were too few authentic
+        photos to learn them.
+    authentic : ndarray of shape (n, 2) or None
+        Trace level and score of authentic photos.
+    patch_tail : PatchTail or None
+    """
+
+    evidence: SeamEvidence
+    weights: FloatArray | None = field(default=None, repr=False)
+    authentic: FloatArray | None = field(default=None, repr=False)
+    patch_tail: PatchTail | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, value, shape in (
+            ("weights", self.weights, (len(Facts._fields),)),
+            ("authentic", self.authentic, (-1, 2)),
+        ):
+            if value is None:
+                continue
+            known = tuple(n if m == -1 else m for n, m in zip(value.shape, shape, strict=False))
+            if value.shape != known or value.ndim != len(shape) or not np.isfinite(value).all():
+                raise ValueError(f"{name} of shape {value.shape} must be finite, {shape}")
+
+    def score(self, facts: Facts) -> float | None:
+        """Return how much speaks for a splice, on one scale for all photos."""
+        return None if self.weights is None else float(self.weights @ np.array(facts))
+
+    def p_value(self, score: float | None, level: float) -> float | None:
+        """Return the share of authentic photos that would score as high.
+
+        Of photos that show the mosaic of a camera about as clearly as this one: those weigh most,
+        with a Gaussian of their distance in the logarithm. The photo itself is one more: with
+        nothing like it to compare with, the answer is 1.
+
+        Parameters
+        ----------
+        score : float or None
+        level : float
+            See `cpcapp.splicing.mosaic_trace.trace_level`.
+        """
+        if score is None or self.authentic is None:
+            return None
+        far = np.log(self.authentic[:, 0] + _LEVEL_FLOOR) - np.log(level + _LEVEL_FLOOR)
+        near = np.exp(-0.5 * (far / _LEVEL_WIDTH) ** 2)
+        return float((1.0 + near[self.authentic[:, 1] >= score].sum()) / (1.0 + near.sum()))
+
+    def places(self, seam: FloatMap) -> NDArray[np.bool_] | None:
+        """Return where a boundary map stands out, (height, width), or None.
+
+        With the false discovery rate controlled over the patches of the photo.
+        """
+        if self.patch_tail is None:
+            return None
+        patches = self.patch_tail.p_value(PatchTail.excess(seam))
+        return enlarged(significant(patches).astype(np.uint8), seam.shape) > 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in types that JSON knows."""
+        known, tail = self.authentic, self.patch_tail
+        return {
+            "evidence": self.evidence.to_dict(),
+            "weights": None if self.weights is None else self.weights.round(5).tolist(),
+            "authentic": None if known is None else known.round(4).tolist(),
+            "patch_tail": None if tail is None else tail.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Calibration:
+        """Return what `to_dict` wrote."""
+        weights, known, tail = (content[n] for n in ("weights", "authentic", "patch_tail"))
+        return cls(
+            SeamEvidence.from_dict(content["evidence"]),
+            None if weights is None else np.asarray(weights, dtype=np.float64),
+            None if known is None else np.asarray(known, dtype=np.float64),
+            None if tail is None else PatchTail.from_dict(tail),
+        )
+
+
+def words(p_value: float | None, shape: tuple[int, ...], compressed: float) -> str:
+    """Say in words what was found, carefully.
+
+    Parameters
+    ----------
+    p_value : float or None
+    shape : (height, width)
+    compressed : float
+        Of `blockiness`.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> words(0.004, (480, 640), 1.0)
+    'signs of splicing'
+    >>> words(0.4, (480, 640), 1.0)
+    'no signs found'
+    >>> words(0.4, (40, 640), 1.0)
+    "can't tell (too small)"
+    """
+    if min(shape[:2]) < LEAST_SIDE:
+        return "can't tell (too small)"
+    if p_value is None:
+        return "can't tell (the model has not learned to judge)"
+    if p_value <= ALARM_LEVEL:
+        return "signs of splicing"
+    return "can't tell (too compressed)" if compressed > _TOO_COMPRESSED else "no signs found"
+
+
+def blockiness(image: FloatMap) -> float:
+    """Return how much larger steps between pixels are at JPEG's blocks than elsewhere.
+
+    Parameters
+    ----------
+    image : ndarray of shape (height, width, 3), float32 in [0, 1]
+
+    Returns
+    -------
+    float
+        Near 1 if there are no blocks to be seen. For each of the eight columns (rows) at which a
+        block can begin, the median of the mean steps there; the largest of them over their median.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ramp = np.tile(np.linspace(0, 1, 64, dtype=np.float32)[:, None], (1, 64))
+    >>> round(blockiness(np.dstack([ramp, ramp.T, ramp + ramp.T])), 2)
+    1.0
+    """
+    height, width = image.shape[:2]
+    if min(height, width) < 2 * LEAST_SIDE // 4:
+        return 1.0
+    grey = image[:, :, 1]
+    ratios = []
+    for steps in (
+        np.abs(np.diff(grey, axis=1)).mean(axis=0),
+        np.abs(np.diff(grey, axis=0)).mean(1),
+    ):
+        phases = np.array([np.median(steps[k::8]) for k in range(8)]) + 1e-4
+        ratios.append(phases.max() / np.median(phases))
+    return float(np.sqrt(ratios[0] * ratios[1]))
+
+
+def significant(p_values: NDArray[Any], rate: float = FALSE_DISCOVERY_RATE) -> NDArray[np.bool_]:
+    """Choose places so that on average at most a share ``rate`` of them is false.
+
+    The rule of Benjamini and Hochberg: of the ``n`` sorted p-values all up to the last one with
+    ``p_k <= rate · k/n``.
+
+    Parameters
+    ----------
+    p_values : ndarray
+        Of any shape.
+    rate : float, default=0.05
+
+    Returns
+    -------
+    ndarray of bool
+        Of the same shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> significant(np.array([0.001, 0.2, 0.024, 0.9]), rate=0.05)
+    array([ True, False,  True, False])
+    """
+    if not 0.0 < rate < 1.0:
+        raise ValueError(f"rate={rate} must be between 0 and 1")
+    ranked = np.sort(p_values, axis=None)
+    good = ranked <= rate * np.arange(1, ranked.size + 1) / max(ranked.size, 1)
+    if not good.any():
+        return np.zeros(p_values.shape, dtype=bool)
+    return np.asarray(p_values <= ranked[np.flatnonzero(good)[-1]])
+
+
+def enlarged(patches: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
+    """Return a map of the photo's size from one value for each patch."""
+    size = patches.shape[1] * _PATCH, patches.shape[0] * _PATCH
+    wide = cv2.resize(patches, size, interpolation=cv2.INTER_NEAREST)
+    return np.asarray(wide[: shape[0], : shape[1]])

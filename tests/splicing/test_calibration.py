@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from cpcapp.splicing import load_model
+from cpcapp.splicing.calibration import calibrate, calibration_photos
+from cpcapp.splicing.samples import Sample
+from cpcapp.splicing.splices import SourcePhoto
+
+
+def scene(seed, height=112, width=144):
+    """Blobs of colour with soft edges and some noise."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[:height, :width]
+    light = np.zeros((height, width, 3))
+    for _ in range(6):
+        row, col, size = rng.uniform(0, height), rng.uniform(0, width), rng.uniform(12, 40)
+        inside = 1.0 / (1.0 + np.exp((np.hypot(y - row, x - col) - size) / 2.0))
+        light = light * (1 - inside[..., None]) + inside[..., None] * rng.uniform(30, 220, 3)
+    return np.clip(light + rng.normal(scale=2.0, size=light.shape), 0, 255).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def sources():
+    return [SourcePhoto(f"scene {seed}", partial(scene, seed)) for seed in range(12)]
+
+
+def test_photos_come_in_pairs_of_spliced_and_authentic(sources):
+    photos = calibration_photos(sources, 32, seed=1)
+    assert [photo.authentic for photo in photos] == [False, True] * 16
+    assert len({photo.name for photo in photos}) == 32
+    sizes = {photo.image.shape[:2] for photo in photos}
+    assert sizes == {(112, 144), (224, 288)}
+    for photo in photos[:8]:
+        assert photo.mask.any() != photo.authentic
+        np.testing.assert_array_equal(photo.image, photo.image)
+
+
+def test_other_seeds_give_other_photos(sources):
+    one, other = (calibration_photos(sources, 4, seed=seed) for seed in (1, 2))
+    assert not np.array_equal(one[0].image, other[0].image)
+
+
+def test_seams_stand_out_and_authentic_photos_get_fair_p_values(sources):
+    localizer = load_model()
+    calibrate(localizer, calibration_photos(sources, 48, seed=1))
+    learned = localizer.calibration
+    assert learned.evidence.ratio[-1] > 1.0 > learned.evidence.ratio[0]
+    assert len(learned.authentic) == 24
+    p = {True: [], False: []}
+    for photo in calibration_photos(sources, 40, seed=7):
+        p[photo.authentic].append(localizer.localize(photo.image).p_value)
+    assert np.mean(np.array(p[True]) <= 0.1) <= 0.3
+    assert np.mean(p[False]) < np.mean(p[True])
+
+
+def test_jobs_do_not_change_the_result(sources):
+    found = []
+    for jobs in (1, 3):
+        localizer = load_model()
+        calibrate(localizer, calibration_photos(sources, 44, seed=3), jobs=jobs)
+        found.append(localizer.calibration.to_dict())
+    assert found[0] == found[1]
+
+
+def test_too_few_photos_give_regions_but_no_verdict(sources):
+    localizer = load_model()
+    calibrate(localizer, calibration_photos(sources, 6))
+    found = localizer.localize(scene(3))
+    assert found.region is not None
+    assert found.p_value is None
+    assert found.verdict.startswith("can't tell")
+
+
+def _broken():
+    raise OSError("it is gone")
+
+
+def test_photos_that_can_not_be_read_are_passed_over(sources):
+    localizer = load_model()
+    photos = [*calibration_photos(sources, 6), Sample("gone", True, _broken)]
+    calibrate(localizer, photos)
+    assert localizer.calibration is not None
+
+
+def test_nothing_is_learned_without_a_splice(sources):
+    localizer = load_model()
+    before = localizer.calibration
+    calibrate(localizer, [s for s in calibration_photos(sources, 6) if s.authentic])
+    assert localizer.calibration is before

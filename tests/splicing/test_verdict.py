@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cpcapp.splicing.regions import Facts, SeamEvidence
+from cpcapp.splicing.splices import recompress
+from cpcapp.splicing.verdict import Calibration, PatchTail, blockiness, significant, words
+
+
+@pytest.fixture
+def calibration(rng):
+    evidence = SeamEvidence(np.array([-2.0, 0.0]), np.array([-3.0, 3.0]))
+    known = np.column_stack([np.repeat([0.01, 1.0], 2000), rng.normal(size=4000)])
+    known[2000:, 1] += 3.0
+    tail = PatchTail.learn([np.exp(rng.normal(size=500)) for _ in range(50)])
+    return Calibration(evidence, np.array([1.0, 0.5, -1.0]), known, tail)
+
+
+def test_a_photo_is_compared_with_photos_like_it(calibration):
+    """A score of 2 is rare without a mosaic, and common where scores are 3 higher."""
+    without, with_mosaic = calibration.p_value(2.0, 0.01), calibration.p_value(2.0, 1.0)
+    assert without == pytest.approx(1 - 0.977, abs=0.025)
+    assert with_mosaic == pytest.approx(0.84, abs=0.06)
+
+
+def test_p_values_of_authentic_photos_are_uniform(calibration, rng):
+    p = np.array([calibration.p_value(score, 0.01) for score in rng.normal(size=2000)])
+    for level in (0.05, 0.2, 0.5):
+        assert np.mean(p <= level) == pytest.approx(level, abs=0.04)
+
+
+def test_nothing_to_compare_with_is_no_alarm(calibration):
+    assert calibration.p_value(100.0, 1e4) > 0.9
+
+
+@given(low=st.floats(-5, 5), more=st.floats(0, 5), level=st.floats(0, 3))
+def test_a_higher_score_is_never_likelier(low, more, level):
+    known = np.column_stack([np.linspace(0.0, 2.0, 50), np.linspace(-3.0, 3.0, 50)])
+    evidence = SeamEvidence(np.array([-2.0, 0.0]), np.array([-3.0, 3.0]))
+    calibration = Calibration(evidence, np.ones(3), known)
+    assert calibration.p_value(low + more, level) <= calibration.p_value(low, level)
+
+
+def test_calibrations_survive_json(calibration):
+    again = Calibration.from_dict(json.loads(json.dumps(calibration.to_dict())))
+    facts = Facts(1.0, 2.0, -1.0)
+    assert again.score(facts) == pytest.approx(calibration.score(facts), abs=1e-4)
+    assert again.p_value(1.0, 0.3) == pytest.approx(calibration.p_value(1.0, 0.3), abs=1e-3)
+    seam = np.random.default_rng(0).random((40, 56)).astype(np.float32)
+    np.testing.assert_array_equal(again.places(seam), calibration.places(seam))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"weights": [1.0, 2.0]}, {"authentic": [[1.0, 2.0, 3.0]]}, {"authentic": [[1.0, None]]}],
+)
+def test_a_damaged_calibration_is_an_error(calibration, broken):
+    with pytest.raises((ValueError, TypeError)):
+        Calibration.from_dict(calibration.to_dict() | broken)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=60), st.floats(0.01, 0.5))
+def test_places_are_chosen_as_scipy_adjusts_them(values, rate):
+    from scipy.stats import false_discovery_control
+
+    p = np.array(values)
+    adjusted = false_discovery_control(p)
+    clear = np.abs(adjusted - rate) > 1e-9
+    np.testing.assert_array_equal(significant(p, rate)[clear], (adjusted <= rate)[clear])
+
+
+def test_the_tail_of_patches_is_the_share_of_stronger_ones(rng):
+    photos = [np.exp(rng.normal(size=4000)) for _ in range(30)]
+    tail = PatchTail.learn(photos)
+    values = np.concatenate(photos)
+    for level in (1.0, 5.0, 20.0):
+        assert tail.p_value(np.array([level]))[0] == pytest.approx(
+            (values >= level).mean(), rel=0.2
+        )
+    far = tail.p_value(np.array([50.0, 500.0, 5000.0]))
+    assert (np.diff(far) < 0.0).all()
+    assert far[-1] > 0.0
+
+
+def test_most_authentic_maps_show_no_place(rng):
+    """All that is shown in a photo without a seam is false: the rate is that of such photos."""
+
+    def photo():
+        return np.exp(rng.normal(size=(64, 64))).astype(np.float32).repeat(8, 0).repeat(8, 1)
+
+    evidence = SeamEvidence(np.array([-2.0, 0.0]), np.array([-3.0, 3.0]))
+    tail = PatchTail.learn([PatchTail.excess(photo()).ravel() for _ in range(60)])
+    calibration = Calibration(evidence, patch_tail=tail)
+    shown = np.mean([calibration.places(photo()).any() for _ in range(60)])
+    assert shown <= 0.2
+    seam = photo()
+    seam[100:140, :] = 4000.0
+    places = calibration.places(seam)
+    assert places[104:136].all()
+    assert places[:96].mean() < 0.02
+
+
+def test_blocks_of_jpeg_show(rng):
+    y, x = np.mgrid[:240, :320]
+    scene = np.dstack([120 + 60 * np.sin(x / 23 + y / 31), 90 + y / 4, 128 + 50 * np.cos(x / 17)])
+    scene = np.clip(scene + rng.normal(scale=6.0, size=scene.shape), 0, 255).astype(np.uint8)
+    seen = [
+        blockiness(photo.astype(np.float32) / 255)
+        for photo in (scene, recompress(scene, 60), recompress(scene, 15))
+    ]
+    assert seen[0] < 1.1
+    assert seen[0] < seen[1] < seen[2]
+
+
+def test_words_never_say_more_than_is_known():
+    assert words(0.05, (300, 300), 1.0) == "signs of splicing"
+    assert words(0.051, (300, 300), 1.0) == "no signs found"
+    assert words(0.9, (300, 300), 9.0) == "can't tell (too compressed)"
+    assert words(None, (300, 300), 1.0).startswith("can't tell")
+    assert words(0.001, (20, 300), 1.0).startswith("can't tell")
