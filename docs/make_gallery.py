@@ -23,11 +23,7 @@ from cpcapp.experiments._markdown import markdown_section, plain
 from cpcapp.experiments.report import json_text
 
 NO_DATA = "the data were not at hand when this was written"
-INTRODUCTION = """---
-orphan: true
----
-
-# Gallery: the paper's experiments
+INTRODUCTION = """# Gallery: the paper's experiments
 
 Each page shows one experiment of the paper: the pictures, the numbers, and what the paper says.
 They were written by `make gallery`, with the code of `cpcapp reproduce`, which makes one report of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,10 +118,11 @@ class Outputs:
         found.model.save(self.model)
         if self.plot is not None:
             _draw(self.plot, found, sample)
-        summary = _summary(found)
+        doubts = [] if columns.named else list(_doubts(found.target))
+        summary = {**_summary(found), "notes": doubts}
         with written_whole(self.summary) as file:
             file.write(json.dumps(summary, indent=1).encode())
-        print("\n".join(_lines(found)))
+        print("\n".join([*_lines(found), *(f"{'note':11} {doubt}" for doubt in doubts)]))
         print(f"-> {', '.join(shown(path) for path in self.all)}")
 
 
@@ -254,6 +256,24 @@ def _lines(found: Reduction) -> Iterator[str]:
         yield f"{some} out from noise ({found.n_real_by})"
     elif model.method == "cpca++":
         yield f"how many components stand out from noise was not tested: {found.n_real_by}"
+
+
+def _doubts(side: Side) -> Iterator[str]:
+    """Say which features are hardly measurements: nobody named them, they were left over."""
+    for name, count in side.label_like.labels.items():
+        yield (
+            f"{name!r} is taken as a feature, but has only {count} values, all whole numbers. If "
+            f"it is a label: --label {_quoted(name)} (or --drop)"
+        )
+    for name in side.label_like.row_numbers:
+        yield (
+            f"{name!r} is taken as a feature, but counts the rows. If it names them: "
+            f"--id {_quoted(name)} (or --drop)"
+        )
+
+
+def _quoted(name: str) -> str:
+    return shlex.quote(f'"{name}"' if "," in name else name)
 
 
 def _side_line(side: Side) -> str:
