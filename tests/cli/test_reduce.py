@@ -381,6 +381,15 @@ def test_labels_of_a_numeric_column_that_never_varies_in_the_background(reduce, 
     assert summary["constant_in_background"] == ["code"]
 
 
+def test_a_feature_that_never_varies_is_told(reduce, tables):
+    for name in ("target", "background"):
+        pd.read_csv(f"{name}.csv").assign(batch=3).to_csv(f"{name}.csv", index=False)
+    said = reduce("target.csv", "background.csv", *KEPT)
+    assert "note        'batch' never varies at all" in said
+    assert said.count("note  ") == 1
+    assert json.loads((tables / "out/summary.json").read_bytes())["constant"] == ["batch"]
+
+
 class TestFeaturesThatLookLikeLabels:
     """Nobody named them as features: they were left over."""
 

@@ -216,6 +216,7 @@ def _summary(found: Reduction) -> dict[str, Any]:
         "components_that_stand_out": found.n_real,
         "components_that_stand_out_by": found.n_real_by,
         "constant_in_background": found.new_features,
+        "constant": found.still_features,
         "target": {**_origin(found.target.selection), **found.target.tally.to_dict()},
         "background": None
         if found.background is None
@@ -244,8 +245,13 @@ def _lines(found: Reduction) -> Iterator[str]:
     model = found.model
     extra = f", alpha {model.facts['alpha']:.3g}" if "alpha" in model.facts else ""
     yield f"{'features':11} {len(model.features)}, method {model.method}{extra}"
-    if found.new_features:
-        yield f"{'note':11} {listed(found.new_features)} never varies in the background"
+    for still, where in (
+        (found.new_features, "in the background"),
+        (found.still_features, "at all"),
+    ):
+        if still:
+            verb = "varies" if len(still) == 1 else "vary"
+            yield f"{'note':11} {listed(still)} never {verb} {where}"
     what = {"cpca++": "times the variance of the background", "pca": "variance"}
     for i, top in enumerate(found.top_features(_TOP_PRINTED)):
         names = ", ".join(f"{name} {weight:+.3g}" for name, weight in top)
@@ -284,11 +290,15 @@ def _side_line(side: Side) -> str:
         sign = "is not" if selection.values is None else "is"
         where = f" where {selection.column} {sign} {' or '.join(sorted(values))}"
     notes = [
-        f"{count:,} {what}"
-        for count, what in (
-            (tally.n_bad, "bad rows skipped"),
-            (0 if tally.n_filled else tally.n_incomplete, "rows with missing values dropped"),
-            (tally.n_filled, "missing values filled"),
+        f"{count:,} {what if count != 1 else one}"
+        for count, one, what in (
+            (tally.n_bad, "bad row skipped", "bad rows skipped"),
+            (
+                0 if tally.n_filled else tally.n_incomplete,
+                "row with missing values dropped",
+                "rows with missing values dropped",
+            ),
+            (tally.n_filled, "missing value filled", "missing values filled"),
         )
         if count
     ]

@@ -100,6 +100,13 @@ class Reduction:
         moving = ~self.target.moments.constant_features()
         return [self.model.features[i] for i in np.flatnonzero(still & moving)]
 
+    @property
+    def still_features(self) -> list[str]:
+        """Features that vary in neither set, and so play no part."""
+        sides = [side for side in (self.target, self.background) if side is not None]
+        still = np.logical_and.reduce([side.moments.constant_features() for side in sides])
+        return [self.model.features[i] for i in np.flatnonzero(still)]
+
     def scores(
         self, side: Side, kept: Sequence[str], progress: Progress | None = None
     ) -> Iterator[tuple[Chunk, FloatArray]]:
