@@ -117,10 +117,10 @@ def gap_sentence(comparison: Comparison, aim: float = 0.02) -> str:
     """Say how near cPCA++ comes to the best α, which takes labels to find."""
     gap = comparison.sweep[comparison.best].measures.ari - comparison.cpca_plus_plus.measures.ari
     reached = "Reached" if gap <= aim else "Not reached"
-    side = "below" if gap >= 0 else "above"
+    found = "the same" if abs(gap) < 5e-4 else f"{abs(gap):.3f} {'below' if gap > 0 else 'above'}"
     return (
         f"Aim without labels: within {aim:.2f} of cPCA at the α that labels would pick. {reached}: "
-        f"{abs(gap):.3f} {side}."
+        f"{found}."
     )
 
 

@@ -40,7 +40,7 @@ def run(settings: Settings, progress: Progress) -> Result:
             ari_sentence(comparison),
             target_sentence(comparison, AIM),
             gap_sentence(comparison),
-            RULE_SENTENCE,
+            f"{RULE_SENTENCE} What was tried: see MNIST over grass.",
             "Measurements of one mouse are alike, so the accuracy is cross-validated by mouse: no "
             "mouse is both learnt from and tested on. With this few mice it is a rough figure.",
         ),

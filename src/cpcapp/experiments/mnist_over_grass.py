@@ -6,7 +6,7 @@ import numpy as np
 
 from cpcapp.datasets import ContrastData
 from cpcapp.datasets import mnist_over_grass as load
-from cpcapp.experiments._benchmarked import RULE_SENTENCE
+from cpcapp.experiments._benchmarked import RULE_SENTENCE, TRIED_SENTENCE
 from cpcapp.experiments._comparison import compare
 from cpcapp.experiments._contrast_report import (
     LOOK_AT,
@@ -47,7 +47,7 @@ def run(settings: Settings, progress: Progress) -> Result:
             ari_sentence(comparison),
             target_sentence(comparison, AIM) + fewer,
             gap_sentence(comparison),
-            RULE_SENTENCE,
+            f"{RULE_SENTENCE} {TRIED_SENTENCE}",
         ),
         paper=(
             PaperSays(
