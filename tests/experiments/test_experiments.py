@@ -196,6 +196,8 @@ class TestDenoising:
         check(result)
         assert result.numbers["n_tested"] == 300
         assert result.tables[0].rows[-1][1:3] == (1.0, 1.0)  # the average digit
+        assert "cPCA++, plain shrinkage" in result.numbers["methods"]
+        assert result.findings[1].startswith("With K = 3 the error of cPCA++ is 0.")
 
 
 class TestTiming:
