@@ -23,25 +23,21 @@ from cpcapp.experiments._markdown import markdown_section, plain
 from cpcapp.experiments.report import json_text
 
 NO_DATA = "the data were not at hand when this was written"
-INTRODUCTION = """---
-orphan: true
----
-
-# Gallery: the paper's experiments
+INTRODUCTION = """# Gallery: the paper's experiments
 
 Each page shows one experiment of the paper: the pictures, the numbers, and what the paper says.
 They were written by `make gallery`, with the code of `cpcapp reproduce`, which makes one report of
 all of them on your machine:
 
 ```
-cpcapp reproduce all -o report             # report.html, report.md, report.json; some minutes
+cpcapp reproduce all -o report             # all of them: some minutes
 cpcapp reproduce all -o report --quick     # smaller samples: under a minute
 cpcapp reproduce mice_protein -o report    # one of them
 ```
 
-It needs `pip install 'cpcapp[reproduce]'` and, in the folder that `CPCAPP_DATA` names, the data.
-Where data are missing the report says so, and the rest is made. The same seed (`--seed`) gives the
-same numbers, times aside.
+It needs `pip install 'cpcapp[reproduce]'`, and [the data](../datasets.md): from the folder that
+`CPCAPP_DATA` names, or fetched. Where data are missing the report says so, and the rest is made.
+The same seed (`--seed`) gives the same numbers, times aside.
 """
 
 

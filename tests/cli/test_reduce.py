@@ -379,3 +379,44 @@ def test_labels_of_a_numeric_column_that_never_varies_in_the_background(reduce, 
     assert "note        'code' never varies in the background" in reduce("t.csv", "b.csv", *KEPT)
     summary = json.loads((tables / "out/summary.json").read_bytes())
     assert summary["constant_in_background"] == ["code"]
+
+
+def test_a_feature_that_never_varies_is_told(reduce, tables):
+    for name in ("target", "background"):
+        pd.read_csv(f"{name}.csv").assign(batch=3).to_csv(f"{name}.csv", index=False)
+    said = reduce("target.csv", "background.csv", *KEPT)
+    assert "note        'batch' never varies at all" in said
+    assert said.count("note  ") == 1
+    assert json.loads((tables / "out/summary.json").read_bytes())["constant"] == ["batch"]
+
+
+class TestFeaturesThatLookLikeLabels:
+    """Nobody named them as features: they were left over."""
+
+    @pytest.fixture
+    def coded(self, tables):
+        for name in ("target", "background"):
+            table = pd.read_csv(tables / f"{name}.csv")
+            table["the code"] = np.arange(len(table)) // 150  # sorted: the first rows tell nothing
+            table["no"] = np.arange(7, len(table) + 7)
+            table.to_csv(tables / f"{name}.csv", index=False)
+
+    @pytest.mark.usefixtures("coded")
+    def test_are_told(self, reduce, tables):
+        said = reduce("target.csv", "background.csv", *KEPT)
+        assert "'the code' is taken as a feature, but has only 3 values" in said
+        assert "--label 'the code'" in said
+        assert "'no' is taken as a feature, but counts the rows" in said
+        assert said.count("note  ") == 2
+        notes = json.loads((tables / "out/summary.json").read_bytes())["notes"]
+        assert len(notes) == 2
+
+    @pytest.mark.usefixtures("coded")
+    def test_are_not_told_once_named(self, reduce):
+        rest = [*KEPT, "--label", "the code", "--id", "no"]
+        assert "note  " not in reduce("target.csv", "background.csv", *rest)
+
+    @pytest.mark.usefixtures("coded")
+    def test_are_not_told_where_somebody_chose_them(self, reduce):
+        chosen = ["--columns", "gene 0,gene 1,the code,no"]
+        assert "note  " not in reduce("target.csv", "background.csv", *KEPT, *chosen)

@@ -66,6 +66,8 @@ class TestComparisons:
         assert found["cPCA++"]["ari"] >= 0.78
         assert found["PCA"]["ari"] < 0.2
         assert "Reached: 0.789" in mice.findings[1]
+        assert found["cPCA++"]["ari"] >= found["cPCA, best by labels"]["ari"] - 0.02
+        assert "Reached: the same" in mice.findings[2]
         data = mice_protein(data_home=data_folder)
         sides = (Moments.of(data.target), Moments.of(data.background))
         for entry in found["subspace overlap"]:
@@ -100,6 +102,10 @@ class TestComparisons:
         assert result.numbers["t-SNE"]["n_shown"] == 300
         assert [picture.shareable for picture in result.pictures] == [False, True, True]
         assert "quick run" in result.findings[1]
+        best, ours = (result.numbers[name]["ari"] for name in ("cPCA, best by labels", "cPCA++"))
+        assert ours > 0.5 > result.numbers["PCA"]["ari"]
+        assert f"{abs(best - ours):.3f} {'below' if best > ours else 'above'}" in result.findings[2]
+        assert "picked after looking at labelled pairs" in result.findings[3]
 
     def test_synthetic(self):
         result = run_experiment("synthetic", QUICK)
@@ -190,6 +196,8 @@ class TestDenoising:
         check(result)
         assert result.numbers["n_tested"] == 300
         assert result.tables[0].rows[-1][1:3] == (1.0, 1.0)  # the average digit
+        assert "cPCA++, plain shrinkage" in result.numbers["methods"]
+        assert result.findings[1].startswith("With K = 3 the error of cPCA++ is 0.")
 
 
 class TestTiming:

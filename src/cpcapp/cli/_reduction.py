@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,10 +118,11 @@ class Outputs:
         found.model.save(self.model)
         if self.plot is not None:
             _draw(self.plot, found, sample)
-        summary = _summary(found)
+        doubts = [] if columns.named else list(_doubts(found.target))
+        summary = {**_summary(found), "notes": doubts}
         with written_whole(self.summary) as file:
             file.write(json.dumps(summary, indent=1).encode())
-        print("\n".join(_lines(found)))
+        print("\n".join([*_lines(found), *(f"{'note':11} {doubt}" for doubt in doubts)]))
         print(f"-> {', '.join(shown(path) for path in self.all)}")
 
 
@@ -214,6 +216,7 @@ def _summary(found: Reduction) -> dict[str, Any]:
         "components_that_stand_out": found.n_real,
         "components_that_stand_out_by": found.n_real_by,
         "constant_in_background": found.new_features,
+        "constant": found.still_features,
         "target": {**_origin(found.target.selection), **found.target.tally.to_dict()},
         "background": None
         if found.background is None
@@ -242,8 +245,13 @@ def _lines(found: Reduction) -> Iterator[str]:
     model = found.model
     extra = f", alpha {model.facts['alpha']:.3g}" if "alpha" in model.facts else ""
     yield f"{'features':11} {len(model.features)}, method {model.method}{extra}"
-    if found.new_features:
-        yield f"{'note':11} {listed(found.new_features)} never varies in the background"
+    for still, where in (
+        (found.new_features, "in the background"),
+        (found.still_features, "at all"),
+    ):
+        if still:
+            verb = "varies" if len(still) == 1 else "vary"
+            yield f"{'note':11} {listed(still)} never {verb} {where}"
     what = {"cpca++": "times the variance of the background", "pca": "variance"}
     for i, top in enumerate(found.top_features(_TOP_PRINTED)):
         names = ", ".join(f"{name} {weight:+.3g}" for name, weight in top)
@@ -256,6 +264,24 @@ def _lines(found: Reduction) -> Iterator[str]:
         yield f"how many components stand out from noise was not tested: {found.n_real_by}"
 
 
+def _doubts(side: Side) -> Iterator[str]:
+    """Say which features are hardly measurements: nobody named them, they were left over."""
+    for name, count in side.label_like.labels.items():
+        yield (
+            f"{name!r} is taken as a feature, but has only {count} values, all whole numbers. If "
+            f"it is a label: --label {_quoted(name)} (or --drop)"
+        )
+    for name in side.label_like.row_numbers:
+        yield (
+            f"{name!r} is taken as a feature, but counts the rows. If it names them: "
+            f"--id {_quoted(name)} (or --drop)"
+        )
+
+
+def _quoted(name: str) -> str:
+    return shlex.quote(f'"{name}"' if "," in name else name)
+
+
 def _side_line(side: Side) -> str:
     selection, tally = side.selection, side.tally
     where = ""
@@ -264,11 +290,15 @@ def _side_line(side: Side) -> str:
         sign = "is not" if selection.values is None else "is"
         where = f" where {selection.column} {sign} {' or '.join(sorted(values))}"
     notes = [
-        f"{count:,} {what}"
-        for count, what in (
-            (tally.n_bad, "bad rows skipped"),
-            (0 if tally.n_filled else tally.n_incomplete, "rows with missing values dropped"),
-            (tally.n_filled, "missing values filled"),
+        f"{count:,} {what if count != 1 else one}"
+        for count, one, what in (
+            (tally.n_bad, "bad row skipped", "bad rows skipped"),
+            (
+                0 if tally.n_filled else tally.n_incomplete,
+                "row with missing values dropped",
+                "rows with missing values dropped",
+            ),
+            (tally.n_filled, "missing value filled", "missing values filled"),
         )
         if count
     ]

@@ -113,6 +113,17 @@ def target_sentence(comparison: Comparison, aim: float) -> str:
     )
 
 
+def gap_sentence(comparison: Comparison, aim: float = 0.02) -> str:
+    """Say how near cPCA++ comes to the best α, which takes labels to find."""
+    gap = comparison.sweep[comparison.best].measures.ari - comparison.cpca_plus_plus.measures.ari
+    reached = "Reached" if gap <= aim else "Not reached"
+    found = "the same" if abs(gap) < 5e-4 else f"{abs(gap):.3f} {'below' if gap > 0 else 'above'}"
+    return (
+        f"Aim without labels: within {aim:.2f} of cPCA at the α that labels would pick. {reached}: "
+        f"{found}."
+    )
+
+
 def _row(name: str, view: View) -> tuple[Cell, ...]:
     found = (view.measures.ari, view.measures.silhouette, view.measures.accuracy)
     return (name, *(f"{value:.3f}" for value in found))

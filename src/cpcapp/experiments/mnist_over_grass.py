@@ -6,10 +6,12 @@ import numpy as np
 
 from cpcapp.datasets import ContrastData
 from cpcapp.datasets import mnist_over_grass as load
+from cpcapp.experiments._benchmarked import RULE_SENTENCE, TRIED_SENTENCE
 from cpcapp.experiments._comparison import compare
 from cpcapp.experiments._contrast_report import (
     LOOK_AT,
     ari_sentence,
+    gap_sentence,
     pictures,
     tables,
     target_sentence,
@@ -41,7 +43,12 @@ def run(settings: Settings, progress: Progress) -> Result:
         "digits apart, though grass is most of what a picture shows.",
         look_at=LOOK_AT,
         data=described(data),
-        findings=(ari_sentence(comparison), target_sentence(comparison, AIM) + fewer),
+        findings=(
+            ari_sentence(comparison),
+            target_sentence(comparison, AIM) + fewer,
+            gap_sentence(comparison),
+            f"{RULE_SENTENCE} {TRIED_SENTENCE}",
+        ),
         paper=(
             PaperSays(
                 "PCA and t-SNE “have difficulty clustering the two digits”; cPCA and cPCA++ "

@@ -12,11 +12,15 @@ from cpcapp.tables._table import Chunk, Progress, Table, TableError, listed
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns that are measured, and of those that are handed on."""
+    """Names of the columns that are measured, and of those that are handed on.
+
+    ``named`` tells whether somebody named the features one by one.
+    """
 
     features: list[str]
     ids: list[str]
     labels: list[str]
+    named: bool = False
 
     @property
     def kept(self) -> list[str]:
@@ -84,7 +88,7 @@ def choose_columns(
             f"{table.name}: column {listed(text)} is not numeric; keep it beside the result with "
             f"--label {','.join(few)} or --id, or leave it out with --drop"
         )
-    return Columns(features, list(ids), list(labels))
+    return Columns(features, list(ids), list(labels), named=columns is not None)
 
 
 def match_columns(background: Table, features: Sequence[str], target: Table) -> None:

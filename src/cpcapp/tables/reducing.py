@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from cpcapp.moments import Moments
 from cpcapp.tables._table import Chunk, Progress, TableError, listed
 from cpcapp.tables.choosing import Selection
 from cpcapp.tables.cleaning import Cleaner, Tally
+from cpcapp.tables.label_like import LabelLike
 from cpcapp.tables.model import FloatArray, TableModel, scores_of
 
 METHODS = ("cpca++", "cpca", "pca")
@@ -46,6 +47,7 @@ class Side:
     fill: FloatArray
     scale: FloatArray
     tally: Tally
+    label_like: LabelLike
 
     @property
     def mean(self) -> FloatArray:
@@ -97,6 +99,13 @@ class Reduction:
         still = self.background.moments.constant_features()
         moving = ~self.target.moments.constant_features()
         return [self.model.features[i] for i in np.flatnonzero(still & moving)]
+
+    @property
+    def still_features(self) -> list[str]:
+        """Features that vary in neither set, and so play no part."""
+        sides = [side for side in (self.target, self.background) if side is not None]
+        still = np.logical_and.reduce([side.moments.constant_features() for side in sides])
+        return [self.model.features[i] for i in np.flatnonzero(still)]
 
     def scores(
         self, side: Side, kept: Sequence[str], progress: Progress | None = None
@@ -157,10 +166,11 @@ def _read(selection: Selection, features: Sequence[str], options: Options, progr
     if options.missing == "mean":
         fill = _means(selection, features, options, progress)
     cleaner = Cleaner(options.missing, fill, skip_bad_rows=options.skip_bad_rows)
-    moments = Moments()
+    moments, label_like = Moments(), LabelLike(features)
     with progress(f"reading {selection.role}") as share:
         for chunk in cleaner.clean(selection.chunks(features, [], share), features):
             moments.update(chunk.values)
+            label_like.update(chunk.values)
     cleaner.check(selection.table.name, selection.table.place)
     if moments.n_samples < 2:
         raise TableError(_too_few(selection, cleaner.tally))
@@ -171,6 +181,7 @@ def _read(selection: Selection, features: Sequence[str], options: Options, progr
         moments.mean if fill is None else fill,
         np.ones(len(features)),
         cleaner.tally,
+        label_like,
     )
 
 
@@ -221,10 +232,7 @@ def _standardized(sides: list[Side], rule: str) -> list[Side]:
         units.append(scale)
     if rule == "background":
         units = [units[-1]] * len(sides)
-    return [
-        Side(side.selection, side.moments, side.fill, scale, side.tally)
-        for side, scale in zip(sides, units, strict=True)
-    ]
+    return [replace(side, scale=scale) for side, scale in zip(sides, units, strict=True)]
 
 
 def _fit(

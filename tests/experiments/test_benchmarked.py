@@ -1,0 +1,35 @@
+"""What the report quotes of the benchmarks is what the benchmarks wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cpcapp.experiments import _benchmarked as quoted
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+
+
+def test_speed():
+    found = json.loads((RESULTS / "estimators.json").read_text())
+    assert quoted.SPEED_MEASURED.startswith(found["date"][:10])
+    assert found["machine"]["processor"] in quoted.SPEED_MEASURED
+    for figures, name in (
+        (quoted.CONTRASTIVE, "contrastive"),
+        (quoted.OUR_CPCA, "CPCA sweep (ours)"),
+    ):
+        measured = [shape["times_ours"][name] for shape in found["shapes"]]
+        assert list(figures.values()) == [round(ratio) for ratio in measured]
+
+
+def test_rules():
+    found = json.loads((RESULTS / "loading_rules.json").read_text())
+    regrets = {entry["rule"]: entry for entry in found["summary"]}
+    assert (len(regrets), len(found["pairs"])) == (quoted.N_RULES, quoted.N_PAIRS)
+    assert sum(pair["best"] >= 0.3 for pair in found["pairs"]) == quoted.N_JUDGED
+    for rule, regret in quoted.REGRETS.items():
+        assert regrets[rule]["mean_regret"] == pytest.approx(regret, abs=6e-4)
+    worst = max(entry["worst"] for name, entry in regrets.items() if name.startswith("the default"))
+    assert worst == pytest.approx(quoted.WORST_REGRET, abs=6e-4)
