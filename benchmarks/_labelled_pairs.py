@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import sklearn.datasets
 from numpy.typing import NDArray
 
-from _data import _folder, _grey_photos, _standardised
 from cpcapp.datasets import ContrastData, mice_like, synthetic
 
 FloatArray = NDArray[np.float64]
@@ -205,3 +206,26 @@ def _under_factors(
         return rows + nuisance(len(rows)), nuisance(n_background or len(rows)), labels
 
     return make
+
+
+def _folder(name: str) -> Path | None:
+    root = os.environ.get("CPCAPP_DATA")
+    folder = Path(root) / name if root else None
+    return folder if folder is not None and folder.is_dir() else None
+
+
+def _grey_photos(folder: Path) -> list[FloatArray]:
+    from PIL import Image
+
+    photos = []
+    for path in sorted(folder.glob("*.jpg")):
+        with Image.open(path) as photo:
+            photos.append(np.asarray(photo.convert("L"), dtype=np.float64) / 255.0)
+    return photos
+
+
+def _standardised(rows: FloatArray) -> FloatArray:
+    deviation = rows.std(axis=0)
+    return np.ascontiguousarray(
+        (rows - rows.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
+    )

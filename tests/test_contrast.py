@@ -16,7 +16,7 @@ from cpcapp.contrast import (
     solve_difference,
     subspace_overlap,
 )
-from cpcapp.loading import oas_shrinkage, positive_eigenvalue
+from cpcapp.loading import count_positive, oas_shrinkage, positive_eigenvalue
 from helpers import correlated, peak_bytes, random_covariance, subspace_angle
 
 LOADINGS = ["auto", "oas", "none", "diagonal", 0.1]
@@ -286,13 +286,18 @@ def faint_and_loud(rng, n=40_000):
     return X, B
 
 
-def steered(target, background, found, k, bound=6.0):
-    """Return ridge and span of the steered problem, by SciPy's generalized solver."""
+def steered(target, background, found, bound=6.0):
+    """Return contrasts and filters of the steered problem, by SciPy's generalized solver."""
     r_f, sigma = target.covariance(), loaded(background, found)
     units = np.diag((target.variance() + background.variance()) / 2)
     ridge = sl.eigh(r_f - bound * sigma, units, eigvals_only=True)[-1] / bound
     values, vectors = sl.eigh(r_f, sigma + ridge * units)
-    return values[-1], vectors[:, : -k - 1 : -1]
+    return values[::-1], vectors[:, ::-1]
+
+
+def same(one, other):
+    for name in ("filters", "atoms", "eigenvalues", "output_covariance"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
 class TestSteering:
@@ -309,10 +314,11 @@ class TestSteering:
     @pytest.mark.parametrize("n_features", [20, 150])
     def test_against_scipy(self, rng, n_features):
         target, background = pair(rng, 3000, 4000, n_features)
-        k = 3
+        k = 2
         found = solve_contrast(target, background, k)
-        largest, span = steered(target, background, found, k)
-        assert largest == pytest.approx(6.0)
+        contrasts, vectors = steered(target, background, found)
+        span = vectors[:, :k]
+        assert contrasts[0] == pytest.approx(6.0)
         assert subspace_angle(found.filters, span) < 1e-6
         # Within that span it is the plain problem ...
         r_f, sigma = target.covariance(), loaded(background, found)
@@ -350,15 +356,64 @@ class TestSteering:
         shared = rng.standard_normal((3, 150))
         X, B = (rng.normal(size=(n, 150)) + 3 * rng.normal(size=(n, 3)) @ shared for n in (60, 70))
         X[:, :30] += 5.0 * rng.standard_normal((60, 1))
-        X[:, 50:60] += 2.0 * rng.standard_normal((60, 1))
-        dense, dual = (solve_contrast(make(X), make(B), 3, solver=s) for s in ("dense", "dual"))
-        plain = solve_contrast(X, B, 3, loading="oas")
+        X[:, 50:80] += 5.0 * rng.standard_normal((60, 1))
+        dense, dual = (solve_contrast(make(X), make(B), 2, solver=s) for s in ("dense", "dual"))
+        plain = solve_contrast(X, B, 2, loading="oas")
         assert subspace_angle(dense.filters, plain.filters) > 1e-3
         np.testing.assert_allclose(dual.eigenvalues, dense.eigenvalues, rtol=1e-7)
         np.testing.assert_allclose(dual.filters, dense.filters, atol=1e-6)
         np.testing.assert_allclose(dual.atoms, dense.atoms, atol=1e-6)
         np.testing.assert_allclose(dual.output_covariance, dense.output_covariance, rtol=1e-5)
         np.testing.assert_allclose(dual.loading.diagonal, dense.loading.diagonal, rtol=1e-10)
+
+    @pytest.mark.parametrize("solver", ["dense", "iterative"])
+    @pytest.mark.parametrize("n_features", [20, 150])
+    def test_only_while_all_are_louder_than_the_steered_background(self, rng, n_features, solver):
+        target, background = pair(rng, 3000, 4000, n_features)
+
+        def solve(k, loading):
+            return solve_contrast(target, background, k, loading=loading, solver=solver)
+
+        values, _ = steered(target, background, solve(1, "oas"))
+        k = int((values >= 2.0).sum())
+        assert 1 <= k < 8
+        assert subspace_angle(solve(k, "auto").filters, solve(k, "oas").filters) > 1e-3
+        same(solve(k + 1, "auto"), solve(k + 1, "oas"))
+        same(solve(8, "auto"), solve(8, "oas"))
+
+    def test_only_while_all_are_louder_dual(self, rng):
+        X, B = rng.normal(size=(60, 150)), rng.normal(size=(70, 150))
+        X[:, :30] += 5.0 * rng.standard_normal((60, 1))
+        first, many = (
+            [solve_contrast(X, B, k, loading=name, solver="dual") for name in ("auto", "oas")]
+            for k in (1, 10)
+        )
+        assert subspace_angle(first[0].filters, first[1].filters) > 1e-3
+        same(*many)
+
+    @pytest.mark.parametrize("solver", ["dense", "iterative"])
+    def test_many_components_do_not_bring_back_what_both_sets_share(self, rng, solver):
+        """A loud common part, two loud directions of the target's own, and faint ones."""
+        m, n = 120, 4000
+        basis = np.linalg.qr(rng.standard_normal((m, m))).Q
+        common, own, faint = basis[:20] * 20.0, basis[20:22] * 10.0, basis[22:40] * 3.0
+
+        def grass():
+            return rng.standard_normal((n, 20)) @ common + rng.standard_normal((n, m))
+
+        def special():
+            return rng.standard_normal((n, 2)) @ own + rng.standard_normal((n, 18)) @ faint
+
+        fitted, clean, background = grass() + special(), special(), grass()
+        new = grass() + clean
+        for k in (2, 10, 20):
+            errors = []
+            for loading in ("auto", "oas"):
+                found = solve_contrast(fitted, background, k, loading=loading, solver=solver)
+                denoised = (new - fitted.mean(axis=0)) @ found.filters @ found.atoms.T
+                errors.append(((denoised - clean) ** 2).mean() / (clean**2).mean())
+            assert errors[0] <= 1.1 * errors[1]
+            assert errors[0] < 0.6
 
     def test_does_not_depend_on_units(self, rng):
         X, B = faint_and_loud(rng, 1000)
@@ -376,6 +431,15 @@ class TestSteering:
         np.testing.assert_allclose(
             np.diag(np.cov(outputs.T)), np.diag(found.output_covariance), rtol=0.25
         )
+
+
+@given(st.integers(1, 40), st.integers(0, 2**32 - 1))
+def test_count_positive(n, seed):
+    rng = np.random.default_rng(seed)
+    values = rng.choice([-3.0, -0.1, 0.1, 2.0], n)
+    basis = np.linalg.qr(rng.standard_normal((n, n))).Q
+    matrix = np.tril(basis * values @ basis.T)
+    assert count_positive(np.asfortranarray(matrix)) == (values > 0.0).sum()
 
 
 class TestPositiveEigenvalue:

@@ -107,7 +107,8 @@ def solve_contrast(
         How to keep the background covariance safe to divide by.
 
         - ``"auto"``: ``"oas"``, and where that leaves contrasts above 6, loud directions are
-          preferred to larger contrasts; see Notes.
+          preferred to larger contrasts, if there are ``k`` that are loud in the target alone; see
+          Notes.
         - ``"oas"``: oracle approximating shrinkage (OAS) towards a scaled identity, in units
           where each feature has background variance 1. It needs nothing but the moments, does
           not depend on the features' units, and vanishes as samples become plenty.
@@ -140,7 +141,10 @@ def solve_contrast(
     the mean variance of each feature over both sets and the ``r`` that makes ``c`` the largest
     μ. Within the span of these ``k`` filters the problem is then solved without ``rD``, so that
     eigenvalues, scaling and atoms mean what they mean with any loading. The first of the
-    steered filters is that of cPCA at ``α = c``. Other rules do not steer.
+    steered filters is that of cPCA at ``α = c``. If any of the ``k`` μ is below ``c / 3``, that is
+    2, more than half of the target's power along that filter would be the steered background's:
+    too few directions are loud in the target alone, and the result is that of ``"oas"``. Other
+    rules do not steer.
 
     Examples
     --------
@@ -362,9 +366,10 @@ def _solve_primal(
     bound = rules.contrast_bound(target.n_samples, len(units))
 
     def steer(loaded: FloatArray) -> FloatArray | None:
-        # With S = rD the steering, R_f v = c (Σ + S) v is (R_f - cΣ) v = c r D v.
-        largest = rules.positive_eigenvalue(lambda: _difference(r_f, loaded, bound, steering_units))
-        return largest / bound * steering_units if largest > 0.0 else None
+        ridge = rules.steering_ridge(
+            lambda alpha: _difference(r_f, loaded, alpha, steering_units), bound, k
+        )
+        return ridge * steering_units if ridge > 0.0 else None
 
     r_b, r_f = (_lower_covariance(moments, overwrite) for moments in (background, target))
     lower, rule = _factor(r_b, loading, units, n_background, steer if loading == "auto" else None)
@@ -585,17 +590,19 @@ def _solve_dual(
             "features it must be positive; use loading='auto'"
         )
     a_f = _SampleRows(target, units)
-    found = _dual_contrast(a_f, a_b, g_bb, k, rule)
+    plain = _dual_contrast(a_f, a_b, g_bb, k, rule)
     bound = rules.contrast_bound(n_f, _width(target))
-    if loading != "auto" or found.eigenvalues[0] <= bound:
-        return found
+    if loading != "auto" or plain.eigenvalues[0] <= bound:
+        return plain
     steering = _dual_steering(a_f, a_b, rule, bound, rules.steering_units(target, background))
-    del a_f, a_b, g_bb, found
+    del a_f, a_b, g_bb
     # The same once more, in units that make the whole diagonal 1.
     units = replace(rule, steering=steering).diagonal()
     a_f, a_b = (_SampleRows(moments, units) for moments in (target, background))
     steered = LoadingRule(rule.weight, 1.0, units)
     found = _dual_contrast(a_f, a_b, a_b.gram(a_b), k, steered)
+    if found.eigenvalues[-1] < rules.least_contrast(bound):
+        return plain
     return _without_steering(replace(found, loading=rule.loading()), steering)
 
 

@@ -1,7 +1,8 @@
 """How the background covariance is made safe, and sensible, to divide by.
 
 Every rule here ends in ``Σ = weight · R_b + ridge · diag(units)``: see `LoadingRule`. The rule
-``"auto"`` also steers: of all directions with a large contrast it makes the solver take loud ones.
+``"auto"`` also steers: of all directions with a large contrast it makes the solver take loud ones,
+as long as there are enough that are loud in the target alone.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ LOADINGS = ("auto", "oas", "none", "diagonal")
 # A background with a sixth of a component's power hides nothing of it. Between four and ten, real
 # data gives much the same: benchmarks/results/loading_rules.md.
 LARGEST_CONTRAST = 6.0
+# Steered filters have at least this, 2: half of the target's power along them is its own. What is
+# loud in both sets has about 1, and somewhat more by chance; where chance raises the bound it
+# raises this too.
+_LEAST_OF_BOUND = 1.0 / 3.0
 # The paper's rho is "small": this fraction of the mean background variance.
 _DIAGONAL_LOADING = 1e-6
 # OAS fades with the sample count; exact copies of a feature stay singular however many there are.
@@ -139,6 +144,76 @@ def contrast_bound(n_target: int, n_features: int) -> float:
     36.0
     """
     return max(LARGEST_CONTRAST, (1.0 + math.sqrt(n_features / n_target)) ** 2)
+
+
+def least_contrast(bound: float) -> float:
+    """Return the contrast with the steered background below which filters are not steered.
+
+    Examples
+    --------
+    >>> least_contrast(bound=6.0)
+    2.0
+    """
+    return bound * _LEAST_OF_BOUND
+
+
+def steering_ridge(difference: Callable[[float], FloatArray], bound: float, k: int) -> float:
+    """Return the ridge that brings the largest contrast down to ``bound``, or 0 for no steering.
+
+    Steering is left alone where contrasts are below the bound anyway, and where any of the ``k``
+    steered ones would be below `least_contrast`.
+
+    Parameters
+    ----------
+    difference : callable
+        Returns a new copy of ``D^-½ (R_f - α Σ) D^-½`` for α, with ``D`` the units of the ridge, in
+        Fortran order and valid in its lower triangle.
+    bound : float
+    k : int
+        Number of components.
+
+    Examples
+    --------
+    A target of variances 30, 5 and 1 over a background of variance 1, whose ridge is 4:
+
+    >>> import numpy as np
+    >>> def difference(alpha):
+    ...     return np.asfortranarray(np.diag([30.0, 5.0, 1.0]) - alpha * np.eye(3))
+    >>> steering_ridge(difference, bound=6.0, k=1)
+    4.0
+    >>> steering_ridge(difference, bound=6.0, k=2)  # 5 / (1 + 4) is less than 2
+    0.0
+    """
+    # With S = rD the steering, R_f v = c (Σ + S) v is (R_f - cΣ) v = c r D v.
+    ridge = positive_eigenvalue(lambda: difference(bound)) / bound
+    if ridge == 0.0:
+        return 0.0
+    # By Sylvester's law as many μ are above c' as R_f - c'(Σ + S) has positive eigenvalues.
+    least = least_contrast(bound)
+    shifted = difference(least)
+    shifted[np.diag_indices_from(shifted)] -= least * ridge
+    return ridge if count_positive(shifted) >= k else 0.0
+
+
+def count_positive(matrix: FloatArray) -> int:
+    """Return how many eigenvalues of a symmetric matrix are positive. Uses up the matrix.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n, n)
+        In Fortran order, valid in its lower triangle.
+
+    Examples
+    --------
+    >>> count_positive(np.asfortranarray([[0.0, 0.0, 0.0], [2.0, 0.0, 0.0], [0.0, 0.0, 3.0]]))
+    2
+    """
+    workspace = int(lapack.dsytrf_lwork(len(matrix), lower=1)[0])
+    factor, pivots, _ = lapack.dsytrf(matrix, lower=1, lwork=workspace, overwrite_a=1)
+    # LDLᵀ of Bunch and Kaufman: a block of order 2 has one eigenvalue of either sign, and its
+    # two rows a negative pivot each.
+    single = pivots > 0
+    return int((factor.diagonal()[single] > 0.0).sum()) + int((~single).sum()) // 2
 
 
 def positive_eigenvalue(make: Callable[[], FloatArray]) -> float:

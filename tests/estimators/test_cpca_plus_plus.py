@@ -367,6 +367,23 @@ class TestAuto:
         for how in ("auto", "permutation"):
             assert CPCAPlusPlus(how).fit(X, background=B).n_components_ == 12
 
+    def test_more_than_are_loud(self, rng):
+        """The count is never steered, and the default is plain shrinkage for so many."""
+        basis = np.linalg.qr(rng.standard_normal((40, 40))).Q
+        X, B = (
+            rng.normal(size=(2000, 40)) + 20 * rng.normal(size=(2000, 5)) @ basis[:5] for _ in "fb"
+        )
+        X += rng.normal(size=(2000, 10)) * np.r_[9.0, 9.0, np.full(8, 3.0)] @ basis[5:15]
+        for how in ("auto", "permutation"):
+            auto, plain = (
+                CPCAPlusPlus(how, loading=loading, random_state=0).fit(X, background=B)
+                for loading in ("auto", "oas")
+            )
+            assert auto.n_components_ == 10
+            np.testing.assert_array_equal(auto.components_, plain.components_)
+        two = [CPCAPlusPlus(2, loading=name).fit(X, background=B) for name in ("auto", "oas")]
+        assert np.abs(two[0].components_ - two[1].components_).max() > 1e-3
+
     def test_from_moments(self, data):
         target, background = Moments.of(data.target), Moments.of(data.background)
         assert CPCAPlusPlus("auto").fit_moments(target, background).n_components_ == 2

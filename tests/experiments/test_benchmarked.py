@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,3 +35,10 @@ def test_rules():
         assert regrets[rule]["mean_regret"] == pytest.approx(regret, abs=6e-4)
     worst = max(entry["worst"] for name, entry in regrets.items() if name.startswith("the default"))
     assert worst == pytest.approx(quoted.WORST_REGRET, abs=6e-4)
+
+
+def test_the_rules_can_be_judged_again():
+    script = RESULTS.parent / "loading_rules.py"
+    ran = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert "--output" in ran.stdout

@@ -189,6 +189,13 @@ class TestDenoising:
         assert errors["cPCA, best α *"] <= errors["cPCA, automatic α"]
         assert errors["cPCA++"] < errors["PCA"]
 
+    @pytest.mark.parametrize("k", [10, 20])
+    def test_many_components_do_not_bring_back_the_grass(self, digits, k):
+        fitted, new = digits
+        found = {each.method: each for each in denoising.denoise(fitted, new, k, QUICK)}
+        errors = {n: denoising.errors_of(each.digits, new).squared for n, each in found.items()}
+        assert errors["cPCA++"] <= 1.1 * errors["cPCA++, plain shrinkage"]
+
     def test_the_experiment(self, data_folder, monkeypatch):
         monkeypatch.setenv("CPCAPP_DATA", str(data_folder))
         monkeypatch.setattr(denoising, "_QUICK_COMPONENTS", (3,))

@@ -41,8 +41,9 @@ class CPCAPlusPlus(ContrastiveTransformer):
         distribution.
     loading : {"auto", "oas", "none", "diagonal"} or float, default="auto"
         How to keep the background covariance safe to divide by; see
-        :func:`cpcapp.solve_contrast`. ``"auto"`` prefers loud directions to a contrast beyond 6;
-        ``"oas"`` is the plain ratio, however faint what it finds.
+        :func:`cpcapp.solve_contrast`. ``"auto"`` prefers loud directions to a contrast beyond 6, as
+        long as there are ``n_components`` that are loud in the target alone; ``"oas"`` is the plain
+        ratio, however faint what it finds.
     solver : {"auto", "dense", "iterative", "dual"}, default="auto"
         See :func:`cpcapp.solve_contrast`.
     scaling : {"background", "unit"}, default="background"

@@ -261,15 +261,15 @@ def _many_components_sentence(sweep: Sweep) -> str:
     """Say what becomes of cPCA++ with more components than the paper has."""
     most = sweep.components[-1]
     default, plain = (sweep.relative(name, most) for name in ("cPCA++", _PLAIN))
-    why = (
-        "The default prefers loud directions; once those of the digits are used up, these are the "
-        'grass\'s. For more than a few components ask for loading="oas".'
-        if default > 1.0 > plain
-        else '“Plain shrinkage” is loading="oas", which does not prefer loud directions.'
-    )
+    told = f"With K = {most} the error of cPCA++ is {default:.2f}"
+    if default == plain:
+        return (
+            f"{told}. So many directions are not loud in the digits alone, and the default is then "
+            'plain shrinkage (loading="oas"); with fewer it prefers loud ones.'
+        )
     return (
-        f"With K = {most} the error of cPCA++ is {default:.2f}, and {plain:.2f} with plain "
-        f"shrinkage. {why}"
+        f'{told}, and {plain:.2f} with plain shrinkage (loading="oas"), which does not prefer loud '
+        "directions."
     )
 
 
