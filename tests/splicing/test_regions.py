@@ -5,7 +5,7 @@ import pytest
 
 from cpcapp.splicing.cameras import Camera
 from cpcapp.splicing.mosaic_trace import mosaic_trace, trace_level
-from cpcapp.splicing.regions import LEAST_SIDE, SeamEvidence, find_region, side_statistics
+from cpcapp.splicing.regions import LEAST_SIDE, Seam, SeamEvidence, find_region, side_statistics
 from cpcapp.splicing.superpixels import superpixels
 
 RULE = SeamEvidence(np.log([0.02, 0.2]), np.array([-3.0, 3.0]))
@@ -30,7 +30,7 @@ def agreement(found, mask):
 
 def test_a_closed_seam_gives_its_inside():
     photo, seam, mask = square()
-    found = find_region(photo, seam, None, RULE)
+    found = find_region(photo, Seam(seam, 1.0), None, RULE)
     assert agreement(found.map, mask) > 0.95
     assert found.map.dtype == np.float32
     assert 0.0 <= found.map.min() <= found.map.max() <= 1.0
@@ -39,12 +39,12 @@ def test_a_closed_seam_gives_its_inside():
 def test_a_gap_in_the_seam_is_closed():
     photo, seam, mask = square()
     seam[:, 140:160] = 0.0
-    assert agreement(find_region(photo, seam, None, RULE).map, mask) > 0.95
+    assert agreement(find_region(photo, Seam(seam, 1.0), None, RULE).map, mask) > 0.95
 
 
 def test_no_seam_no_region():
     photo, seam, _ = square()
-    found = find_region(photo, 0.0 * seam, None, RULE)
+    found = find_region(photo, Seam(0.0 * seam, 1.0), None, RULE)
     assert not found.map.any()
     assert found.cut.evidence == 0.0
     assert np.isfinite(found.facts).all()
@@ -53,7 +53,7 @@ def test_no_seam_no_region():
 def test_the_smaller_part_is_called_pasted():
     photo, seam, mask = square(box=(20, 180, 30, 270))
     assert mask.mean() > 0.5
-    assert agreement(find_region(photo, seam, None, RULE).map, ~mask) > 0.9
+    assert agreement(find_region(photo, Seam(seam, 1.0), None, RULE).map, ~mask) > 0.9
 
 
 def test_two_cameras_are_told_apart_without_any_seam(rng):
@@ -66,30 +66,32 @@ def test_two_cameras_are_told_apart_without_any_seam(rng):
     photo = np.where(mask[:, :, None], theirs, ours).astype(np.float32) / 255
     nowhere = np.zeros(mask.shape, dtype=np.float32)
     faint = SeamEvidence(np.log([0.02, 0.2]), np.array([-0.2, 3.0]), prior=0.0)
-    found = find_region(photo, nowhere, mosaic_trace(photo), faint)
+    found = find_region(photo, Seam(nowhere, 1.0), mosaic_trace(photo), faint)
     assert agreement(found.map, mask) > 0.6
-    alone = find_region(ours.astype(np.float32) / 255, nowhere, None, faint)
+    alone = find_region(ours.astype(np.float32) / 255, Seam(nowhere, 1.0), None, faint)
     assert found.facts.sides > alone.facts.sides
 
 
 def test_the_boundary_is_drawn_to_the_border_of_the_region():
     photo, seam, _ = square()
     seam[20:24, 20:80] = 0.8  # an edge elsewhere
-    found = find_region(photo, seam, None, RULE)
+    found = find_region(photo, Seam(seam, 1.0), None, RULE)
     assert found.boundary.max() == pytest.approx(1.0)
     assert found.boundary[100, 90] > 4 * found.boundary[22, 50]
 
 
 def test_a_large_photo_is_looked_at_smaller():
     photo, seam, mask = square(1500, 2000, (500, 1000, 600, 1400))
-    found = find_region(photo, seam, None, RULE)
+    found = find_region(photo, Seam(seam, 1.0), None, RULE)
     assert found.map.shape == (1500, 2000)
     assert agreement(found.map, mask) > 0.95
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (LEAST_SIDE - 1, 500), (1, 1)])
 def test_a_small_photo_has_no_region(shape):
-    found = find_region(np.zeros((*shape, 3), np.float32), np.ones(shape, np.float32), None, RULE)
+    found = find_region(
+        np.zeros((*shape, 3), np.float32), Seam(np.ones(shape, np.float32), 1.0), None, RULE
+    )
     assert found.map.shape == shape
     assert not found.map.any()
 

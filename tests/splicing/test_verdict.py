@@ -9,46 +9,60 @@ from hypothesis import strategies as st
 
 from cpcapp.splicing.regions import Facts, SeamEvidence
 from cpcapp.splicing.splices import recompress
-from cpcapp.splicing.verdict import Calibration, PatchTail, blockiness, significant, words
+from cpcapp.splicing.verdict import (
+    Calibration,
+    PatchTail,
+    blockiness,
+    significant,
+    student_tail,
+    words,
+)
 
 
 @pytest.fixture
 def calibration(rng):
     evidence = SeamEvidence(np.array([-2.0, 0.0]), np.array([-3.0, 3.0]))
-    known = np.column_stack([np.repeat([0.01, 1.0], 2000), rng.normal(size=4000)])
+    known = np.column_stack([np.repeat([-3.5, 0.0], 2000), rng.normal(size=4000)])
     known[2000:, 1] += 3.0
     tail = PatchTail.learn([np.exp(rng.normal(size=500)) for _ in range(50)])
-    return Calibration(evidence, np.array([1.0, 0.5, -1.0]), known, tail)
+    return Calibration(evidence, np.array([1.0, 0.5, -1.0, 0.2, 0.1, 0.0]), known, tail)
 
 
 def test_a_photo_is_compared_with_photos_like_it(calibration):
     """A score of 2 is rare without a mosaic, and common where scores are 3 higher."""
-    without, with_mosaic = calibration.p_value(2.0, 0.01), calibration.p_value(2.0, 1.0)
-    assert without == pytest.approx(1 - 0.977, abs=0.025)
+    without, with_mosaic = calibration.p_value(2.0, -3.5), calibration.p_value(2.0, 0.0)
+    assert without == pytest.approx(0.046, abs=0.01)  # Student's, not the normal 0.023
     assert with_mosaic == pytest.approx(0.84, abs=0.06)
 
 
 def test_p_values_of_authentic_photos_are_uniform(calibration, rng):
-    p = np.array([calibration.p_value(score, 0.01) for score in rng.normal(size=2000)])
+    p = np.array([calibration.p_value(score, -3.5) for score in rng.normal(size=2000)])
     for level in (0.05, 0.2, 0.5):
         assert np.mean(p <= level) == pytest.approx(level, abs=0.04)
 
 
+def test_the_tail_is_students():
+    from scipy.stats import t
+
+    for value in (-3.0, -0.5, 0.0, 1.0, 2.5, 8.0):
+        assert student_tail(value) == pytest.approx(t.sf(value, 6), rel=1e-9)
+
+
 def test_nothing_to_compare_with_is_no_alarm(calibration):
-    assert calibration.p_value(100.0, 1e4) > 0.9
+    assert calibration.p_value(100.0, 50.0) == 1.0
 
 
 @given(low=st.floats(-5, 5), more=st.floats(0, 5), level=st.floats(0, 3))
 def test_a_higher_score_is_never_likelier(low, more, level):
-    known = np.column_stack([np.linspace(0.0, 2.0, 50), np.linspace(-3.0, 3.0, 50)])
+    known = np.column_stack([np.linspace(0.0, 2.0, 50), np.sin(np.arange(50.0))])
     evidence = SeamEvidence(np.array([-2.0, 0.0]), np.array([-3.0, 3.0]))
-    calibration = Calibration(evidence, np.ones(3), known)
+    calibration = Calibration(evidence, np.ones(6), known)
     assert calibration.p_value(low + more, level) <= calibration.p_value(low, level)
 
 
 def test_calibrations_survive_json(calibration):
     again = Calibration.from_dict(json.loads(json.dumps(calibration.to_dict())))
-    facts = Facts(1.0, 2.0, -1.0)
+    facts = Facts(1.0, 2.0, -1.0, 5.0, 1.0, -2.0)
     assert again.score(facts) == pytest.approx(calibration.score(facts), abs=1e-4)
     assert again.p_value(1.0, 0.3) == pytest.approx(calibration.p_value(1.0, 0.3), abs=1e-3)
     seam = np.random.default_rng(0).random((40, 56)).astype(np.float32)

@@ -87,9 +87,7 @@ def _localize(folder: Path) -> int:
     )
     print(*lines, sep="\n")
     print(f"pictures in {shown(folder)}:")
-    print(
-        "  demo.png             all photos: photo, what was pasted, edges, likely seam, likely part"
-    )
+    print("  demo.png             photo, what was pasted, edges, likely seam and likely part")
     print("  NAME.overlay.png     one photo with the likely seam; the lighter, the likelier")
     print("  NAME.boundary.png    the map alone, white where a seam is likely")
     print("  NAME.region.png      the part that may come from elsewhere, white")

@@ -21,7 +21,7 @@ from cpcapp.splicing._arrays import FloatArray, as_unit_float
 from cpcapp.splicing.cameras import Camera
 from cpcapp.splicing.edges import detect_edges
 from cpcapp.splicing.localizer import SpliceLocalizer
-from cpcapp.splicing.mosaic_trace import mosaic_trace, trace_level
+from cpcapp.splicing.mosaic_trace import mosaic_trace
 from cpcapp.splicing.regions import LEAST_SIDE, Candidates, Facts, SeamEvidence, divide
 from cpcapp.splicing.samples import Sample, SampleSet
 from cpcapp.splicing.splices import SourcePhoto, SpliceMaker, SpliceOptions, recompress
@@ -42,7 +42,6 @@ class _Look(NamedTuple):
     authentic: bool
     candidates: Candidates
     near: NDArray[np.bool_]  # which pixels of borders are at the seam
-    level: float
     excess: NDArray[np.float32]
 
 
@@ -89,7 +88,7 @@ def _calibration(
         return Calibration(evidence)
     values = np.array(facts)
     weights = _discriminant(values[~authentic], values[authentic])
-    levels = np.array([look.level for look in looks])
+    levels = [look.candidates.level for look in looks]
     known = np.column_stack([levels, values @ weights])[authentic]
     tail = PatchTail.learn([look.excess for look in looks if look.authentic])
     return Calibration(evidence, weights, known, tail)
@@ -125,14 +124,14 @@ def _look(localizer: SpliceLocalizer, sample: Sample) -> _Look | None:
     if min(pixels.shape[:2]) < LEAST_SIDE:
         return None
     trace = mosaic_trace(pixels)
-    seam = localizer.boundary(pixels, detect_edges(pixels), trace)
+    seam = localizer.seam(pixels, detect_edges(pixels), trace)
     labels, places, candidates = divide(pixels, seam, trace)
     size = labels.shape[::-1]
     pasted = cv2.resize(mask.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
     around = np.ones((_NEAR, _NEAR), dtype=np.uint8)
     near = cv2.dilate(pasted, around) != cv2.erode(pasted, around)
-    excess = PatchTail.excess(seam).ravel()
-    return _Look(sample.authentic, candidates, near.ravel()[places], trace_level(trace), excess)
+    excess = PatchTail.excess(seam.map).ravel()
+    return _Look(sample.authentic, candidates, near.ravel()[places], excess)
 
 
 def _few(values: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -20,11 +20,10 @@ from cpcapp.splicing.mosaic_trace import (
     MosaicTrace,
     lattice_contrast,
     mosaic_trace,
-    trace_level,
 )
 from cpcapp.splicing.patches import FloatMap, PatchGrid
 from cpcapp.splicing.presets import BankOptions, Preset
-from cpcapp.splicing.regions import LEAST_SIDE, find_region
+from cpcapp.splicing.regions import LEAST_SIDE, Seam, find_region
 from cpcapp.splicing.verdict import Calibration, blockiness, words
 
 # Flat patches have no energy to divide by; a quarter of a grey level is below any noise.
@@ -93,13 +92,24 @@ class FilterBank:
             power /= (variance**options.energy).astype(np.float32)
         return grid, power
 
-    def map(self, image: FloatMap) -> FloatMap:
-        """Return ``w = v / max(v)``, averaged over overlapping patches, (height, width)."""
+    def map(self, image: FloatMap) -> tuple[FloatMap, float]:
+        """Return ``w = v / max(v)``, averaged over overlapping patches, and ``max(v)``.
+
+        Parameters
+        ----------
+        image : ndarray of shape (height, width, 3), float32 in [0, 1]
+
+        Returns
+        -------
+        map : ndarray of shape (height, width), float32 in [0, 1]
+        largest : float
+            0 if there is no power at all.
+        """
         grid, power = self.power(image)
-        largest = power.max()
+        largest = float(power.max())
         if largest > 0.0:
-            power /= largest
-        return grid.put_back(power, window=self.options.window)
+            power /= np.float32(largest)
+        return grid.put_back(power, window=self.options.window), largest
 
     def _weighted(self) -> NDArray[np.float32]:
         if self.options.weights == "none":
@@ -239,21 +249,22 @@ class SpliceLocalizer:
         if min(pixels.shape[:2]) < self._least_side:
             notes = (*notes, f"smaller than a patch of {self._least_side} pixels: no seam is seen")
         trace = mosaic_trace(pixels) if min(pixels.shape[:2]) >= 2 else None
-        seam = self.boundary(pixels, edges, trace)
-        found = Localization(seam, edges, notes=notes, compressed=blockiness(pixels))
+        seam = self.seam(pixels, edges, trace)
+        found = Localization(seam.map, edges, notes=notes, compressed=blockiness(pixels))
         if self.calibration is not None:
-            found = self._judged(found, pixels, trace, self.calibration)
+            found = self._judged(found, pixels, seam, trace, self.calibration)
         return replace(found, seconds=time.perf_counter() - start)
 
     def _judged(
         self,
         found: Localization,
         image: FloatMap,
+        seam: Seam,
         trace: MosaicTrace | None,
         calibration: Calibration,
     ) -> Localization:
         """Add the region and what it says of the photo."""
-        region = find_region(image, found.boundary, trace, calibration.evidence)
+        region = find_region(image, seam, trace, calibration.evidence)
         if min(image.shape[:2]) < LEAST_SIDE:
             return replace(found, region=region.map)
         score = calibration.score(region.facts)
@@ -262,14 +273,27 @@ class SpliceLocalizer:
             boundary=region.boundary if self.preset.sides else found.boundary,
             region=region.map,
             score=score,
-            p_value=calibration.p_value(score, trace_level(trace)),
+            p_value=calibration.p_value(score, region.facts.level),
             places=calibration.places(found.boundary),
         )
 
-    def boundary(
-        self, image: FloatMap, edges: FloatMap, trace: MosaicTrace | None = None
-    ) -> FloatMap:
+    def boundary(self, image: FloatMap, edges: FloatMap) -> FloatMap:
         """Return the boundary map of the filters, given the edges.
+
+        Parameters
+        ----------
+        image : ndarray of shape (height, width, 3), float32 in [0, 1]
+        edges : ndarray of shape (height, width), float32 in [0, 1]
+
+        Returns
+        -------
+        ndarray of shape (height, width), float32 in [0, 1]
+            All 0 for a photo that is smaller than a patch.
+        """
+        return self.seam(image, edges).map
+
+    def seam(self, image: FloatMap, edges: FloatMap, trace: MosaicTrace | None = None) -> Seam:
+        """Return the boundary map of the filters and what it was divided by.
 
         Parameters
         ----------
@@ -280,14 +304,14 @@ class SpliceLocalizer:
 
         Returns
         -------
-        ndarray of shape (height, width), float32 in [0, 1]
-            All 0 for a photo that is smaller than a patch.
+        Seam
         """
         if min(image.shape[:2]) < self._least_side:
-            return np.zeros(image.shape[:2], dtype=np.float32)
-        product = edges.copy()
+            return Seam(np.zeros(image.shape[:2], dtype=np.float32), 0.0)
+        product, scale = edges.copy(), 1.0
         for bank in self.banks:
-            found = bank.map(image)
+            found, largest = bank.map(image)
+            scale *= largest**bank.options.share
             if bank.options.share != 1.0:
                 np.power(found, np.float32(bank.options.share), out=found)
             product *= found
@@ -299,10 +323,11 @@ class SpliceLocalizer:
             product = cv2.GaussianBlur(product, (0, 0), self.preset.smoothing)
         if self.preset.sides or self.preset.smoothing:
             # Neither keeps the range of a product of maps in [0, 1]: give it back.
-            largest = product.max()
+            largest = float(product.max())
             if largest > 0.0:
-                product /= largest
-        return np.clip(product, 0.0, 1.0, out=product)
+                product /= np.float32(largest)
+                scale *= largest
+        return Seam(np.clip(product, 0.0, 1.0, out=product), scale)
 
     @property
     def _least_side(self) -> int:

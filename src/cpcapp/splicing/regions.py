@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.splicing._arrays import FloatArray
-from cpcapp.splicing.mosaic_trace import MosaicTrace
+from cpcapp.splicing.mosaic_trace import MosaicTrace, trace_level
 from cpcapp.splicing.partition import (
     Borders,
     Cut,
@@ -33,6 +33,8 @@ _FARTHEST = 6.0
 # counts as sure.
 _SURE = 40.0
 _FAINTEST = 1e-6
+# Below this a mosaic's level says nothing.
+_LEAST_LEVEL = 0.02
 # Pixels to either side of the region's border in which the boundary map is brought out, what the
 # border adds by itself, and what is left of the map far from it.
 _NEAR = 4.0
@@ -123,6 +125,20 @@ class SeamEvidence:
         return cls(strength, ratio, float(content["prior"]), float(content["trust"]))
 
 
+class Seam(NamedTuple):
+    """A boundary map and what it was divided by.
+
+    Attributes
+    ----------
+    map : ndarray of shape (height, width), float32 in [0, 1]
+    scale : float
+        In units that are the same for all photos.
+    """
+
+    map: FloatMap
+    scale: float
+
+
 @dataclass(frozen=True)
 class Candidates:
     """All that is seen of a photo when regions are sought in it.
@@ -138,6 +154,8 @@ class Candidates:
     strength : ndarray of shape (n,), float32 in [0, 1]
         Of the boundary map there.
     statistics : SideStatistics
+    peak, mean, level : float
+        See `Facts`.
     """
 
     count: int
@@ -146,6 +164,9 @@ class Candidates:
     two: NDArray[np.int32] = field(repr=False)
     strength: NDArray[np.float32] = field(repr=False)
     statistics: SideStatistics = field(repr=False)
+    peak: float
+    mean: float
+    level: float
 
     def cut(self, evidence: SeamEvidence) -> tuple[Cut, Borders, Facts]:
         """Return the best cut, the borders it was chosen from, and what tells of a seam."""
@@ -156,21 +177,26 @@ class Candidates:
         on = np.log(seen[across]).mean() if across.any() else np.log(seen).mean()
         off = np.log(seen[~across].mean()) if not across.all() else on
         extent = self.size**0.5
-        sides = np.log1p(max(cut.sides, 0.0) / extent)
-        facts = Facts(float(sides), float(on - off), float(np.log(cut.length / extent + 0.1)))
+        facts = Facts(
+            float(np.log1p(max(cut.sides, 0.0) / extent)),
+            float(on - off),
+            float(np.log(cut.length / extent + 0.1)),
+            self.peak,
+            self.mean,
+            self.level,
+        )
         return cut, borders, facts
 
 
 def divide(
-    image: FloatMap, seam: FloatMap, trace: MosaicTrace | None
+    image: FloatMap, seam: Seam, trace: MosaicTrace | None
 ) -> tuple[Labels, NDArray[np.intp], Candidates]:
     """Divide a photo into superpixels and look at their borders.
 
     Parameters
     ----------
     image : ndarray of shape (height, width, 3), float32 in [0, 1]
-    seam : ndarray of shape (height, width), float32 in [0, 1]
-        The boundary map.
+    seam : Seam
     trace : MosaicTrace or None
 
     Returns
@@ -182,16 +208,18 @@ def divide(
     candidates : Candidates
     """
     height, width = image.shape[:2]
+    strength = seam.map
     factor = max(1.0, (height * width / _MOST_PIXELS) ** 0.5)
     if factor > 1.0:
         size = max(1, round(width / factor)), max(1, round(height / factor))
         # A seam must not get fainter by being narrow.
         reach = np.ones((round(factor), round(factor)), dtype=np.uint8)
-        seam = cv2.resize(cv2.dilate(seam, reach), size, interpolation=cv2.INTER_AREA)
+        strength = cv2.resize(cv2.dilate(strength, reach), size, interpolation=cv2.INTER_AREA)
         image = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
     labels, count = superpixels(image)
     here, there = border_pixels(labels)
-    flat, numbers = seam.ravel(), labels.ravel()
+    flat, numbers = strength.ravel(), labels.ravel()
+    scale = max(seam.scale, _FAINTEST)
     return (
         labels,
         here,
@@ -202,12 +230,15 @@ def divide(
             numbers[there],
             np.maximum(flat[here], flat[there]),
             side_statistics(trace, labels, count),
+            float(np.log(scale)),
+            float(np.log(scale * max(float(seam.map.mean()), _FAINTEST))),
+            float(np.log(trace_level(trace) + _LEAST_LEVEL)),
         ),
     )
 
 
 class Facts(NamedTuple):
-    """What tells a seam from the edges of an authentic photo, all free of the photo's size.
+    """What tells a spliced photo from an authentic one, all free of the photo's size.
 
     Attributes
     ----------
@@ -218,11 +249,19 @@ class Facts(NamedTuple):
     length : float
         Logarithm of the length of the cut over the square root of the pixels: where there is no
         seam, the best cut winds along many edges.
+    peak, mean : float
+        Logarithms of the largest and the mean value of the boundary map, undivided.
+    level : float
+        Logarithm of how clearly the photo shows a camera's mosaic; see
+        `cpcapp.splicing.mosaic_trace.trace_level`.
     """
 
     sides: float
     excess: float
     length: float
+    peak: float
+    mean: float
+    level: float
 
 
 @dataclass(frozen=True)
@@ -246,15 +285,14 @@ class Region:
 
 
 def find_region(
-    image: FloatMap, seam: FloatMap, trace: MosaicTrace | None, evidence: SeamEvidence
+    image: FloatMap, seam: Seam, trace: MosaicTrace | None, evidence: SeamEvidence
 ) -> Region:
     """Find the pasted part of a photo.
 
     Parameters
     ----------
     image : ndarray of shape (height, width, 3), float32 in [0, 1]
-    seam : ndarray of shape (height, width), float32 in [0, 1]
-        The boundary map.
+    seam : Seam
     trace : MosaicTrace or None
         None for a photo without one.
     evidence : SeamEvidence
@@ -271,25 +309,25 @@ def find_region(
     >>> seam = np.zeros((96, 128), dtype=np.float32)
     >>> seam[30:66, 46:98], seam[34:62, 50:94] = 1.0, 0.0
     >>> rule = SeamEvidence(np.log([0.1, 1.0]), np.array([-3.0, 3.0]))
-    >>> found = find_region(photo, seam, None, rule)
+    >>> found = find_region(photo, Seam(seam, 1.0), None, rule)
     >>> bool(found.map[40:60, 60:90].min() > 0.5), bool(found.map[:20].max() < 0.5)
     (True, True)
     """
     shape = image.shape[:2]
     if min(shape) < LEAST_SIDE:
         nothing = Cut(np.zeros(1, dtype=bool), 0.0, 0.0, 0.0)
-        return Region(np.zeros(shape, np.float32), seam, nothing, Facts(0.0, 0.0, 0.0))
+        return Region(np.zeros(shape, np.float32), seam.map, nothing, Facts(*[0.0] * 6))
     labels, _, candidates = divide(image, seam, trace)
     cut, borders, facts = candidates.cut(evidence)
     if not cut.side.any():
-        return Region(np.zeros(shape, np.float32), seam, cut, facts)
+        return Region(np.zeros(shape, np.float32), seam.map, cut, facts)
     sure = _sureness(borders, candidates.statistics, cut.side, evidence.trust)
     pasted = cut.side == _looks_pasted(cut.side, labels, candidates.count)
     values = np.where(pasted, 0.5 + 0.5 * sure, 0.5 - 0.5 * sure).astype(np.float32)
     found = values[labels]
     if found.shape != shape:
         found = cv2.resize(found, shape[::-1], interpolation=cv2.INTER_LINEAR)
-    return Region(found, _drawn_to(cut.side[labels], seam), cut, facts)
+    return Region(found, _drawn_to(cut.side[labels], seam.map), cut, facts)
 
 
 def _drawn_to(side: NDArray[np.bool_], seam: FloatMap) -> FloatMap:

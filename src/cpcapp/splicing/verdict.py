@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,9 +22,9 @@ FALSE_DISCOVERY_RATE = 0.05
 
 _PATCH = 8
 _FAINTEST = 1e-6
-# Below this a trace level says nothing; and how much levels may differ to be alike, in logarithms.
-_LEVEL_FLOOR = 0.02
+# How much the levels of photos may differ that are alike, and how many of them are enough.
 _LEVEL_WIDTH = 0.7
+_FEWEST_ALIKE = 3.0
 _TOO_COMPRESSED = 1.3
 
 
@@ -110,11 +111,11 @@ class Calibration:
     Attributes
     ----------
     evidence : SeamEvidence
-    weights : ndarray of shape (3,) or None
+    weights : ndarray of shape (6,) or None
         Of the `cpcapp.splicing.regions.Facts` in the score. None if there were too few authentic
         photos to learn them.
     authentic : ndarray of shape (n, 2) or None
-        Trace level and score of authentic photos.
+        Level (see `cpcapp.splicing.regions.Facts`) and score of authentic photos.
     patch_tail : PatchTail or None
     """
 
@@ -142,20 +143,27 @@ class Calibration:
         """Return the share of authentic photos that would score as high.
 
         Of photos that show the mosaic of a camera about as clearly as this one: those weigh most,
-        with a Gaussian of their distance in the logarithm. The photo itself is one more: with
-        nothing like it to compare with, the answer is 1.
+        with a Gaussian of their distance in level. Their scores are taken for Student's
+        distribution with six degrees of freedom, whose tails are heavier than the normal one's,
+        about their weighted mean; both it and the spread are uncertain by as many photos as the
+        weights are worth. With fewer than three like it, the answer is 1.
 
         Parameters
         ----------
         score : float or None
         level : float
-            See `cpcapp.splicing.mosaic_trace.trace_level`.
+            See `cpcapp.splicing.regions.Facts`.
         """
         if score is None or self.authentic is None:
             return None
-        far = np.log(self.authentic[:, 0] + _LEVEL_FLOOR) - np.log(level + _LEVEL_FLOOR)
-        near = np.exp(-0.5 * (far / _LEVEL_WIDTH) ** 2)
-        return float((1.0 + near[self.authentic[:, 1] >= score].sum()) / (1.0 + near.sum()))
+        levels, scores = self.authentic.T
+        near = np.exp(-0.5 * ((levels - level) / _LEVEL_WIDTH) ** 2)
+        if near.sum() < _FEWEST_ALIKE:
+            return 1.0
+        worth = near.sum() ** 2 / (near**2).sum()
+        middle = near @ scores / near.sum()
+        spread = near @ (scores - middle) ** 2 / near.sum() * worth / max(worth - 1.0, 1.0)
+        return student_tail((score - middle) / max((spread * (1.0 + 1.0 / worth)) ** 0.5, 1e-9))
 
     def places(self, seam: FloatMap) -> NDArray[np.bool_] | None:
         """Return where a boundary map stands out, (height, width), or None.
@@ -187,6 +195,21 @@ class Calibration:
             None if known is None else np.asarray(known, dtype=np.float64),
             None if tail is None else PatchTail.from_dict(tail),
         )
+
+
+def student_tail(value: float) -> float:
+    """Return how often Student's variable with six degrees of freedom is larger than a value.
+
+    In closed form, with ``θ = atan(value / √6)``: ``(1 - sin θ (1 + cos²θ/2 + 3 cos⁴θ/8)) / 2``.
+
+    Examples
+    --------
+    >>> round(student_tail(1.943), 3), student_tail(0.0)
+    (0.05, 0.5)
+    """
+    angle = math.atan(value / math.sqrt(6.0))
+    square = math.cos(angle) ** 2
+    return (1.0 - math.sin(angle) * (1.0 + square / 2.0 + 3.0 * square**2 / 8.0)) / 2.0
 
 
 def words(p_value: float | None, shape: tuple[int, ...], compressed: float) -> str:
