@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpcapp.splicing.regions import Facts, SeamEvidence
+from cpcapp.splicing.regions import Facts, Seam, SeamEvidence
 from cpcapp.splicing.splices import recompress
 from cpcapp.splicing.verdict import (
     Calibration,
@@ -66,7 +66,8 @@ def test_calibrations_survive_json(calibration):
     assert again.score(facts) == pytest.approx(calibration.score(facts), abs=1e-4)
     assert again.p_value(1.0, 0.3) == pytest.approx(calibration.p_value(1.0, 0.3), abs=1e-3)
     seam = np.random.default_rng(0).random((40, 56)).astype(np.float32)
-    np.testing.assert_array_equal(again.places(seam), calibration.places(seam))
+    shown = Seam(seam, 30.0)
+    np.testing.assert_array_equal(again.places(shown, -1.0), calibration.places(shown, -1.0))
 
 
 @pytest.mark.parametrize(
@@ -105,16 +106,18 @@ def test_most_authentic_maps_show_no_place(rng):
     """All that is shown in a photo without a seam is false: the rate is that of such photos."""
 
     def photo():
-        return np.exp(rng.normal(size=(64, 64))).astype(np.float32).repeat(8, 0).repeat(8, 1)
+        values = np.exp(rng.normal(size=(64, 64))).astype(np.float32).repeat(8, 0).repeat(8, 1)
+        return Seam(values / values.max(), float(values.max()))
 
     evidence = SeamEvidence(np.array([-2.0, 0.0]), np.array([-3.0, 3.0]))
-    tail = PatchTail.learn([PatchTail.excess(photo()).ravel() for _ in range(60)])
-    calibration = Calibration(evidence, patch_tail=tail)
-    shown = np.mean([calibration.places(photo()).any() for _ in range(60)])
+    tail = PatchTail.learn([PatchTail.patches(photo()).ravel() for _ in range(60)])
+    weights = np.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0])
+    calibration = Calibration(evidence, weights, patch_tail=tail)
+    shown = np.mean([calibration.places(photo(), 0.0).any() for _ in range(60)])
     assert shown <= 0.2
     seam = photo()
-    seam[100:140, :] = 4000.0
-    places = calibration.places(seam)
+    seam.map[100:140, :] = 4000.0 / seam.scale
+    places = calibration.places(seam, 0.0)
     assert places[104:136].all()
     assert places[:96].mean() < 0.02
 

@@ -25,7 +25,7 @@ from cpcapp.splicing.mosaic_trace import mosaic_trace
 from cpcapp.splicing.regions import LEAST_SIDE, Candidates, Facts, SeamEvidence, divide
 from cpcapp.splicing.samples import Sample, SampleSet
 from cpcapp.splicing.splices import SourcePhoto, SpliceMaker, SpliceOptions, recompress
-from cpcapp.splicing.verdict import Calibration, PatchTail
+from cpcapp.splicing.verdict import Calibration, PatchTail, level_factor
 
 # A seam is found on a border of superpixels if it is that near.
 _NEAR = 3
@@ -42,7 +42,7 @@ class _Look(NamedTuple):
     authentic: bool
     candidates: Candidates
     near: NDArray[np.bool_]  # which pixels of borders are at the seam
-    excess: NDArray[np.float32]
+    patches: NDArray[np.float32]
 
 
 def calibrate(
@@ -90,7 +90,13 @@ def _calibration(
     weights = _discriminant(values[~authentic], values[authentic])
     levels = [look.candidates.level for look in looks]
     known = np.column_stack([levels, values @ weights])[authentic]
-    tail = PatchTail.learn([look.excess for look in looks if look.authentic])
+    tail = PatchTail.learn(
+        [
+            look.patches * level_factor(weights, look.candidates.level)
+            for look in looks
+            if look.authentic
+        ]
+    )
     return Calibration(evidence, weights, known, tail)
 
 
@@ -130,8 +136,8 @@ def _look(localizer: SpliceLocalizer, sample: Sample) -> _Look | None:
     pasted = cv2.resize(mask.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
     around = np.ones((_NEAR, _NEAR), dtype=np.uint8)
     near = cv2.dilate(pasted, around) != cv2.erode(pasted, around)
-    excess = PatchTail.excess(seam.map).ravel()
-    return _Look(sample.authentic, candidates, near.ravel()[places], excess)
+    patches = PatchTail.patches(seam).ravel()
+    return _Look(sample.authentic, candidates, near.ravel()[places], patches)
 
 
 def _few(values: NDArray[np.float32]) -> NDArray[np.float32]:

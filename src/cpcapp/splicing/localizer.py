@@ -274,7 +274,7 @@ class SpliceLocalizer:
             region=region.map,
             score=score,
             p_value=calibration.p_value(score, region.facts.level),
-            places=calibration.places(found.boundary),
+            places=calibration.places(seam, region.facts.level),
         )
 
     def boundary(self, image: FloatMap, edges: FloatMap) -> FloatMap:

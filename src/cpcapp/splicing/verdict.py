@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cpcapp.splicing._arrays import FloatArray
 from cpcapp.splicing.patches import FloatMap
-from cpcapp.splicing.regions import LEAST_SIDE, Facts, SeamEvidence
+from cpcapp.splicing.regions import LEAST_SIDE, Facts, Seam, SeamEvidence
 
 #: False-alarm probability from which on nothing is said to be found.
 ALARM_LEVEL = 0.05
@@ -30,12 +30,12 @@ _TOO_COMPRESSED = 1.3
 
 @dataclass(frozen=True)
 class PatchTail:
-    """How far patches of authentic photos stand out from their photo.
+    """How strong the boundary map of authentic photos is, patch by patch.
 
     Attributes
     ----------
     strength : ndarray of shape (n,)
-        Logarithms of the excess, rising.
+        Logarithms of the strength, rising.
     log_survival : ndarray of shape (n,)
         Logarithm of the share of patches that are stronger, falling. Beyond the last the line
         goes on: rare values are about exponential in the logarithm.
@@ -56,15 +56,15 @@ class PatchTail:
             raise ValueError("strength must rise and log_survival fall, all of them finite")
 
     @staticmethod
-    def excess(seam: FloatMap) -> FloatMap:
-        """Return for each square of 8 pixels its highest value over the mean of the photo's.
+    def patches(seam: Seam) -> FloatMap:
+        """Return for each square of 8 pixels its highest value, in units common to all photos.
 
         The squares at the right and at the bottom may be smaller.
         """
-        height, width = seam.shape
-        across = np.maximum.reduceat(seam, np.arange(0, width, _PATCH), axis=1)
+        height, width = seam.map.shape
+        across = np.maximum.reduceat(seam.map, np.arange(0, width, _PATCH), axis=1)
         patches = np.maximum.reduceat(across, np.arange(0, height, _PATCH), axis=0)
-        return np.asarray(patches / max(float(patches.mean()), _FAINTEST))
+        return np.asarray(patches * np.float32(seam.scale))
 
     @classmethod
     def learn(cls, photos: Sequence[NDArray[Any]]) -> PatchTail:
@@ -165,15 +165,16 @@ class Calibration:
         spread = near @ (scores - middle) ** 2 / near.sum() * worth / max(worth - 1.0, 1.0)
         return student_tail((score - middle) / max((spread * (1.0 + 1.0 / worth)) ** 0.5, 1e-9))
 
-    def places(self, seam: FloatMap) -> NDArray[np.bool_] | None:
+    def places(self, seam: Seam, level: float) -> NDArray[np.bool_] | None:
         """Return where a boundary map stands out, (height, width), or None.
 
         With the false discovery rate controlled over the patches of the photo.
         """
-        if self.patch_tail is None:
+        if self.patch_tail is None or self.weights is None:
             return None
-        patches = self.patch_tail.p_value(PatchTail.excess(seam))
-        return enlarged(significant(patches).astype(np.uint8), seam.shape) > 0
+        strength = PatchTail.patches(seam) * level_factor(self.weights, level)
+        chosen = significant(self.patch_tail.p_value(strength))
+        return enlarged(chosen.astype(np.uint8), seam.map.shape) > 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in types that JSON knows."""
@@ -195,6 +196,17 @@ class Calibration:
             None if known is None else np.asarray(known, dtype=np.float64),
             None if tail is None else PatchTail.from_dict(tail),
         )
+
+
+def level_factor(weights: FloatArray, level: float) -> float:
+    """Return what strengths are multiplied by to compare photos of unlike mosaics.
+
+    In the score a higher level takes away what it adds to the peak: by the ratio of their weights.
+    """
+    facts = dict(zip(Facts._fields, weights.tolist(), strict=True))
+    if facts["peak"] <= 0.0:
+        return 1.0
+    return float(np.exp(np.clip(facts["level"] / facts["peak"], -1.0, 1.0) * level))
 
 
 def student_tail(value: float) -> float:
