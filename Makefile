@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-tables train-edges train-default gallery docs clean
+.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-verdicts bench-tables train-edges train-default gallery docs clean
 
 help:
 	@echo "make demo    install and run the main job on shipped examples (pictures in demo-output/)"
@@ -15,6 +15,7 @@ help:
 	@echo "make train-edges, make train-default    make the shipped models again (CPCAPP_DATA)"
 	@echo "make bench-edges    score the edge detector (CPCAPP_DATA)"
 	@echo "make bench-splicing    training and localizing: speed, memory, scores (CPCAPP_DATA)"
+	@echo "make bench-verdicts    score regions and verdicts, count false alarms (CPCAPP_DATA)"
 	@echo "make bench-tables    memory and speed on a CSV file of 1 GB"
 	@echo "make gallery make the pages of docs/gallery again (CPCAPP_DATA; some minutes)"
 	@echo "make docs    build the documentation into docs/_build/html"
@@ -67,6 +68,9 @@ bench-tables: $(VENV)/.bench
 	$(BIN)/python benchmarks/tables.py
 bench-splicing: $(VENV)/.bench
 	$(BIN)/python benchmarks/splicing.py
+# Needs the folders columbia_dev, casia2_pairs, bsds500 and ucid in CPCAPP_DATA.
+bench-verdicts: $(VENV)/.bench
+	$(BIN)/python benchmarks/verdicts.py
 
 # Needs the folders mnist, grass, mice_protein, mhealth and leukemia in CPCAPP_DATA.
 gallery: $(VENV)/.dev

@@ -56,7 +56,12 @@ def escape_fitted_names(
 
 def explain_missing_results(app: Any, docname: str, source: list[str]) -> None:
     """Put a line in the place of benchmark results that have not been measured yet."""
-    pages = {"benchmarks": "estimators.md", "edges": "edges.md", "splicing": "splicing.md"}
+    pages = {
+        "benchmarks": "estimators.md",
+        "edges": "edges.md",
+        "splicing": "splicing.md",
+        "verdicts": "verdicts.md",
+    }
     name = pages.get(docname)
     if name is not None and not (RESULTS / name).exists():
         head, _, rest = source[0].partition("```{include}")

@@ -1,0 +1,98 @@
+"""Draw the pictures of docs/verdicts.md: photo, truth, boundary map and region side by side.
+
+    python docs/make_verdict_pictures.py [-o FOLDER]
+
+The photos are the examples that come with the package. The line above each picture has the verdict
+of the shipped model, so that it is never out of date with the maps below it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from cpcapp._files import written_whole
+from cpcapp.cli.localize import lightest_of
+from cpcapp.splicing import Localization, SpliceLocalizer, load_model
+from cpcapp.splicing.examples import example_photos
+from cpcapp.splicing.overlays import overlay
+from cpcapp.splicing.pictures import PINK
+from cpcapp.splicing.samples import Sample
+
+PANEL, GAP, TEXT = 270, 6, 15
+TITLES = ("the photo", "what was pasted", "boundary map", "region")
+# Few colours keep the pictures small; the rare ones (of the map, and pink) are to stay.
+COLOURS = 256
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Draw the pictures of docs/verdicts.md.")
+    parser.add_argument("-o", "--output", type=Path, default=Path(__file__).parent / "images")
+    arguments = parser.parse_args(argv)
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    model = load_model()
+    for photo in example_photos():
+        data = png(picture(photo, model))
+        with written_whole(arguments.output / f"verdict-{Path(photo.name).stem}.png") as file:
+            file.write(data)
+    return 0
+
+
+def picture(photo: Sample, model: SpliceLocalizer) -> Image.Image:
+    pixels = photo.image
+    found = model.localize(pixels)
+    white = lightest_of(found.boundary, model.threshold_)
+    region = found.mask if found.mask is not None else np.zeros(pixels.shape[:2], dtype=bool)
+    panels = (
+        pixels,
+        painted(pixels, photo.mask),
+        overlay(pixels, found.boundary, white=white),
+        painted(pixels, region),
+    )
+    height = round(PANEL * pixels.shape[0] / pixels.shape[1])
+    top = 3 * TEXT + GAP
+    canvas = Image.new("RGB", (len(panels) * (PANEL + GAP) - GAP, top + height), "white")
+    draw, font = ImageDraw.Draw(canvas), ImageFont.load_default(TEXT)
+    draw.text((0, 0), caption(photo, found), fill="black", font=font)
+    for number, (panel, title) in enumerate(zip(panels, TITLES, strict=True)):
+        left = number * (PANEL + GAP)
+        small = cv2.resize(panel, (PANEL, height), interpolation=cv2.INTER_AREA)
+        canvas.paste(Image.fromarray(small), (left, top))
+        draw.text((left, top - TEXT - GAP), title, fill="black", font=font)
+    if photo.authentic:
+        draw.text((PANEL + 3 * GAP, top + GAP), "nothing", fill="white", font=font)
+    return canvas
+
+
+def painted(pixels: np.ndarray, part: np.ndarray) -> np.ndarray:
+    """Return the photo, nearly grey, with a part of it in pink."""
+    out = overlay(pixels, np.zeros(pixels.shape[:2]))
+    out[part] = np.rint(0.4 * out[part] + 0.6 * np.array(PINK))
+    return out
+
+
+def caption(photo: Sample, found: Localization) -> str:
+    truth = "authentic" if photo.authentic else "spliced"
+    odds = "" if found.p_value is None else f", p = {found.p_value:.2g}"
+    places = "" if found.places is None or not found.places.any() else "; places stand out"
+    return f"{photo.name} (in truth {truth}). The model says: {found.verdict}{odds}{places}"
+
+
+def png(image: Image.Image) -> bytes:
+    data = io.BytesIO()
+    palette = image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE)
+    image.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG).save(
+        data, "PNG", optimize=True
+    )
+    return data.getvalue()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
