@@ -94,7 +94,7 @@ def test_words_tell_how_good_it_is(run, tmp_path):
 
     assert [line.rpartition(": ")[2] for line in told(Oracle())] == [
         *["on the seam"] * 3,
-        "a false alarm, as nothing was pasted",
+        "marked, though nothing was pasted",
     ]
     careful = Oracle()
     careful.threshold_ = 0.95

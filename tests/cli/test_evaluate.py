@@ -120,7 +120,8 @@ def test_table(run, dataset):
     assert result.stderr == ""  # no progress bar in a pipe
     lines = result.stdout.splitlines()
     assert lines[0] == (
-        "splices: 3 spliced photos scored; 1 authentic ones have no seam and are not scored"
+        "splices: 3 spliced photos scored; 1 authentic ones have no seam and count for verdicts "
+        "only"
     )
     assert lines[2].split() == ["edge", "edge-r2", "edge-fixed"]
     assert lines[3].split() == ["F1", "MCC"] * 3

@@ -132,7 +132,7 @@ def _verdict(photo: Sample, found: Localization, threshold: float) -> str:
     if photo.authentic:
         if place["strength"] < threshold:
             return f"{where}: below the threshold, rightly, as nothing was pasted"
-        return f"{where}: a false alarm, as nothing was pasted"
+        return f"{where}: marked, though nothing was pasted"
     mask = photo.mask.astype(np.uint8)
     # Of a pixel's distances to either side, one is 0 and the other that to the seam.
     sides = (cv2.distanceTransform(side, cv2.DIST_L2, 5) for side in (mask, 1 - mask))

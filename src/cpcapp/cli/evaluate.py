@@ -254,7 +254,7 @@ def _of_verdicts(verdicts: Judgements) -> str:
 def _title(result: Evaluation) -> str:
     return (
         f"{result.dataset}: {result.n_scored} spliced photos scored; {result.n_authentic} "
-        "authentic ones have no seam and are not scored"
+        "authentic ones have no seam and count for verdicts only"
     )
 
 

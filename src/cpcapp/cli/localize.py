@@ -306,6 +306,7 @@ def _localize_and_write(
         "boundary": target.boundary.name,
         "boundary_white": number(white_of(found.boundary, threshold)),
         "region": None if found.region is None else target.region.name,
+        "places_share": None if _places(found) is None else number(_places(found).mean()),
         "region_share": None if found.region is None else number((found.region > 0.5).mean()),
     }
     # First to go and last to come: where it is, the pictures are whole and belong to it.
@@ -314,6 +315,10 @@ def _localize_and_write(
     with written_whole(target.entry) as file:
         file.write(json.dumps(entry, indent=1).encode())
     return entry
+
+
+def _places(found: Any) -> Any:
+    return getattr(found, "places", None)
 
 
 def _why_again(target: Target, entry: dict[str, Any], origin: dict[str, Any]) -> str:

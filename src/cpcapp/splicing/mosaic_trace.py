@@ -99,7 +99,7 @@ def trace_level(trace: MosaicTrace | None) -> float:
     """Return how clearly a photo as a whole shows a mosaic.
 
     The length of the vector of the statistics' medians: 0.5 and more for an uncompressed photo of a
-    camera, below 0.05 for one that was made smaller or compressed.
+    camera, 0.1 to 0.5 after JPEG at quality 95, below 0.05 for one that was made smaller.
 
     Examples
     --------
