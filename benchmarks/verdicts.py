@@ -123,7 +123,8 @@ def without_ucid(model: SpliceLocalizer, data: Path, jobs: int) -> SpliceLocaliz
     return other
 
 
-def measure(data: Path, every: int, jobs: int) -> Results:
+def measure(data: Path, every: int, jobs: int, keep: Callable[[Results], None]) -> Results:
+    """Measure everything but the places; what is known is kept after each part."""
     model = load_model()
     columbia = list(open_photos(data / "columbia_dev"))
     spliced = [s for s in columbia if not s.authentic][::every]
@@ -132,9 +133,11 @@ def measure(data: Path, every: int, jobs: int) -> Results:
     for name, changes in CHANGES.items():
         results["columbia_dev"][name] = score_set(model, spliced + authentic, changes, jobs)
         print(name, json.dumps(results["columbia_dev"][name]), flush=True)
+        keep(results)
     casia = list(open_photos(data / "casia2_pairs"))[::every]
     results["casia2_pairs"] = score_set(model, casia, CHANGES["as it is"], jobs)
     print("CASIA", json.dumps(results["casia2_pairs"]), flush=True)
+    keep(results)
     without = without_ucid(model, data, jobs)
     for source, photos in authentic_sources(data, every):
         judge = without if source == "UCID" else model
@@ -145,6 +148,7 @@ def measure(data: Path, every: int, jobs: int) -> Results:
                 "alarms": found["verdict"]["alarms_on_authentic"],
             }
             print(source, name, results["authentic"][f"{source}, {name}"], flush=True)
+            keep(results)
     return results
 
 
@@ -205,7 +209,9 @@ def as_markdown(report: Results) -> str:
         "F1, MCC | AUC, pairs of one size | signs in spliced | alarms on authentic |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    sets = {**report["columbia_dev"], "CASIA pairs": report["casia2_pairs"]}
+    sets = dict(report["columbia_dev"])
+    if "casia2_pairs" in report:
+        sets["CASIA pairs"] = report["casia2_pairs"]
     for name, found in sets.items():
         ours, grey, verdict = (found[k] for k in ("cPCA++", "control: grey level", "verdict"))
         lines.append(
@@ -215,7 +221,15 @@ def as_markdown(report: Results) -> str:
             f"{grey['surface']['mcc']:.3f} | {_told(verdict['auc_same_size'])} | "
             f"{_told(verdict['found_of_spliced'])} | {_told(verdict['alarms_on_authentic'])} |"
         )
-    lines += [
+    if report.get("authentic"):
+        lines += _of_authentic(report["authentic"])
+    if "places" in report:
+        lines += _of_places(report["places"])
+    return "\n".join([*lines, *_targets(report["columbia_dev"]), ""])
+
+
+def _of_authentic(results: Results) -> list[str]:
+    lines = [
         "",
         "## Authentic photos at p ≤ 0.05",
         "",
@@ -224,28 +238,37 @@ def as_markdown(report: Results) -> str:
         "| photos | n | alarms |",
         "|---|---|---|",
     ]
-    for name, found in report["authentic"].items():
+    for name, found in results.items():
         lines.append(f"| {name} | {found['n']} | {_told(found['alarms'])} |")
-    names = list(next(iter(report["places"].values())))
-    lines += [
+    return lines
+
+
+def _of_places(results: Results) -> list[str]:
+    names = list(next(iter(results.values())))
+    lines = [
         "",
         "## Places, at a false discovery rate of 0.05",
         "",
         "| photos | " + " | ".join(names) + " |",
         "|---" * (len(names) + 1) + "|",
     ]
-    for name, found in report["places"].items():
+    for name, found in results.items():
         lines.append(f"| {name} | " + " | ".join(_told(found[k]) for k in names) + " |")
-    lines += ["", "## Targets on Columbia as it is", "", "| | target | measured |", "|---|---|---|"]
-    ours = report["columbia_dev"]["as it is"]["cPCA++"]
+    return lines
+
+
+def _targets(results: Results) -> list[str]:
+    lines = ["", "## Targets on Columbia", "", "| | target | measured |", "|---|---|---|"]
+    ours = results["as it is"]["cPCA++"]
     for name, (protocol, figure, target) in TARGETS.items():
         lines.append(f"| {name} | {target} | {ours[protocol][figure]:.3f} |")
-    auc = report["columbia_dev"]["as it is"]["verdict"]["auc_same_size"]
+    auc = results["as it is"]["verdict"]["auc_same_size"]
     lines.append(f"| AUC over pairs of one size | 0.90 | {_told(auc)} |")
     for name, target in (("JPEG 95", 0.76), ("JPEG 85", 0.68)):
-        found = report["columbia_dev"][name]["cPCA++"]["surface"]["f1"]
-        lines.append(f"| surface F1 at {name} | {target} | {found:.3f} |")
-    return "\n".join([*lines, ""])
+        if name in results:
+            found = results[name]["cPCA++"]["surface"]["f1"]
+            lines.append(f"| surface F1 at {name} | {target} | {found:.3f} |")
+    return lines
 
 
 def _told(value: float | None) -> str:
@@ -264,18 +287,18 @@ def main() -> None:
     arguments = parser.parse_args()
     cv2.setNumThreads(1)
     data = Path(os.environ["CPCAPP_DATA"])
-    report: Results = {}
+    about = {"date": datetime.now(UTC).strftime("%Y-%m-%d"), "machine": describe_machine()}
+
+    def keep(results: Results) -> None:
+        report = about | results
+        arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+        arguments.output.with_suffix(".md").write_text(as_markdown(report))
+
     if arguments.only_places:
-        report = json.loads(arguments.output.read_text())
+        report: Results = json.loads(arguments.output.read_text())
     else:
-        report = measure(data, arguments.every, arguments.jobs)
-    report |= {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "machine": describe_machine(),
-        "places": measure_places(data, arguments.every, arguments.jobs),
-    }
-    arguments.output.write_text(json.dumps(report, indent=1) + "\n")
-    arguments.output.with_suffix(".md").write_text(as_markdown(report))
+        report = measure(data, arguments.every, arguments.jobs, keep)
+    keep(report | {"places": measure_places(data, arguments.every, arguments.jobs)})
 
 
 if __name__ == "__main__":
