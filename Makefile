@@ -46,8 +46,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Small matrices gain nothing by threads, and lose much when two processes share two cores.
 test: lint
-	$(BIN)/pytest
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/estimators.py
