@@ -137,7 +137,7 @@ class Localization:
         Of authentic photos, this share would score as high.
     places : ndarray of shape (height, width), bool, or None
         Where the seam stands out so much that on average at most one in twenty such places is a
-        false one: nowhere in most authentic photos.
+        false one: nowhere in most photos like the authentic ones it learned from.
     compressed : float
         How much the edges of JPEG's blocks show; see `cpcapp.splicing.verdict.blockiness`.
     notes : tuple of str
