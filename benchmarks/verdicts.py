@@ -221,6 +221,8 @@ def as_markdown(report: Results) -> str:
             f"{grey['surface']['mcc']:.3f} | {_told(verdict['auc_same_size'])} | "
             f"{_told(verdict['found_of_spliced'])} | {_told(verdict['alarms_on_authentic'])} |"
         )
+    if "remark" in report:
+        lines += ["", report["remark"]]
     if report.get("authentic"):
         lines += _of_authentic(report["authentic"])
     if "places" in report:
