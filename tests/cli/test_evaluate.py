@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from types import SimpleNamespace
 
 import cv2
@@ -19,7 +20,7 @@ from PIL import Image
 
 import cpcapp.splicing
 from cpcapp import __version__
-from cpcapp.cli import main
+from cpcapp.cli import evaluate, main
 from cpcapp.splicing.controls import CONTROLS
 from cpcapp.splicing.localizer import load_model
 from cpcapp.splicing.masks import boundary_band
@@ -333,8 +334,11 @@ def test_wrong_places(run, dataset, tmp_path, out):
 
 
 def test_interrupting_leaves_no_half_results(run, dataset, out, model):
+    pressed = threading.Lock()
+
     def stop(image):
-        os.kill(os.getpid(), signal.SIGINT)
+        if pressed.acquire(blocking=False):
+            os.kill(os.getpid(), signal.SIGINT)
         return Steps().localize(image)
 
     model.localize = stop
@@ -344,6 +348,24 @@ def test_interrupting_leaves_no_half_results(run, dataset, out, model):
     assert list(out.iterdir()) == []
     model.localize = Steps().localize
     assert run(dataset, "-o", out).returncode == 0
+
+
+def test_photos_under_way_when_a_run_stops_are_not_drawn(tmp_path):
+    pixels, mask = splice(40)
+    maps = {evaluate.METHOD: Steps().localize(pixels)}
+    case = SimpleNamespace(
+        sample=SimpleNamespace(name="late"),
+        image=pixels,
+        mask=mask > 0,
+        edges=np.ones(SHAPE, np.float32),
+        maps=maps,
+        scores={evaluate.METHOD: {"edge": SimpleNamespace(mcc=0.5, f1=0.6)}},
+    )
+    with evaluate._album(tmp_path, force=False) as album:
+        album(case)
+        assert len(list(tmp_path.glob("*/*.png"))) == 1
+    album(case)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_trained_model(run, dataset, tmp_path, out, monkeypatch):

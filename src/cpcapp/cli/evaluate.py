@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -301,7 +302,11 @@ def _album(folder: Path | None, force: bool) -> Iterator[_Album | None]:
         _clear(folder)
     # Which place a picture takes is known when all photos are scored.
     with tempfile.TemporaryDirectory(prefix=_UNSORTED, dir=folder) as unsorted:
-        yield _Album(folder, Path(unsorted))
+        album = _Album(folder, Path(unsorted))
+        try:
+            yield album
+        finally:
+            album.close()
 
 
 def _clear(folder: Path) -> None:
@@ -324,6 +329,13 @@ class _Album:
         self.unsorted = unsorted
         self.drawn: dict[str, Path] = {}
         self.numbers = count()
+        self.closed = False
+        self.writing = Lock()
+
+    def close(self) -> None:
+        """Draw no more photos: a run that is stopped may have some under way."""
+        with self.writing:
+            self.closed = True
 
     def __call__(self, case: Case) -> None:
         """Draw a photo."""
@@ -337,9 +349,13 @@ class _Album:
             case.maps[METHOD].boundary,
             caption=f"{case.sample.name}   {_figures(score)}",
         )
-        path = self.unsorted / f"{next(self.numbers)}.png"
-        self.drawn[case.sample.name] = path
-        _write_png(path, picture)
+        encoded = _png(picture)
+        with self.writing:
+            if self.closed:
+                return
+            path = self.unsorted / f"{next(self.numbers)}.png"
+            path.write_bytes(encoded)
+            self.drawn[case.sample.name] = path
 
     def finish(self, result: Evaluation, report: dict[str, Any]) -> None:
         """Give the pictures their places, and write everything else."""
@@ -356,7 +372,8 @@ class _Album:
             best, worst = files[:_ON_A_SHEET], files[::-1][:_ON_A_SHEET]
             for name, chosen in (("best.png", best), ("worst.png", worst)):
                 sheet = contact_sheet([_read_png(file) for file in chosen])
-                _write_png(self.folder / name, sheet)
+                with written_whole(self.folder / name) as out:
+                    out.write(_png(sheet))
         page = "\n".join(_page(result, report["model"]["name"], ranked, files))
         for name, text in (
             ("index.html", page),
@@ -376,11 +393,12 @@ def _slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9.-]+", "_", name)[-80:]
 
 
-def _write_png(path: Path, picture: Any) -> None:
+def _png(picture: Any) -> bytes:
     from PIL import Image
 
-    with written_whole(path) as file:
-        Image.fromarray(picture).save(file, "PNG")
+    encoded = io.BytesIO()
+    Image.fromarray(picture).save(encoded, "PNG")
+    return encoded.getvalue()
 
 
 def _read_png(path: Path) -> Any:
