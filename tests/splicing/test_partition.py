@@ -14,6 +14,7 @@ from cpcapp.splicing.partition import (
     border_pixels,
     find_borders,
     gain_of_moving,
+    parts_to_move,
 )
 
 
@@ -87,6 +88,23 @@ def test_what_moving_a_part_gains(seed, node_share):
     wanted += preference[moved].sum() - preference[side].sum()
     found = gain_of_moving(borders, tree, side, preference)[node]
     assert found == pytest.approx(wanted, abs=1e-9)
+
+
+@given(seed=st.integers(0, 10_000))
+def test_parts_that_are_moved_together_gain_the_sum(seed):
+    rng = np.random.default_rng(seed)
+    borders, _ = random_problem(rng, rows=6, cols=7)
+    tree = MergeTree.of(borders)
+    side, preference = rng.random(42) < 0.5, rng.normal(size=42)
+    gain = gain_of_moving(borders, tree, side, preference)
+    parts = parts_to_move(borders, tree, gain, 0.25 * gain.max())
+    together = np.sum([tree.side(node) for node in parts], axis=0)
+    assert together.max() == 1
+    moved = side ^ together.astype(bool)
+    found = borders.cut(moved)[0] - borders.cut(side)[0]
+    found += preference[moved].sum() - preference[side].sum()
+    assert found == pytest.approx(gain[parts].sum(), abs=1e-9)
+    assert gain[parts[0]] == gain.max()
 
 
 def test_the_tree_holds_every_superpixel_once(rng):

@@ -35,6 +35,9 @@ _LOOKED_AT = 200
 _ALIKE = 0.8
 _ROUNDS = 4
 _MOST_MOVES = 2000
+# Parts are moved together if they gain at least this share of what the best one does.
+_WORTH_MOVING = 0.25
+_MOST_TOGETHER = 64
 
 
 @dataclass(frozen=True)
@@ -378,12 +381,31 @@ def gain_of_moving(
 
 
 def _improve(borders: Borders, tree: MergeTree, side: Side, preference: FloatArray) -> Side:
-    """Move the node with most to gain to the other side, until none has any."""
+    """Move the nodes with most to gain to the other side, until none has any."""
     side = side.copy()
     for _ in range(_MOST_MOVES):
         gain = gain_of_moving(borders, tree, side, preference)
-        node = int(gain.argmax())
-        if gain[node] <= 1e-6 * max(1.0, float(np.abs(gain).max())):
+        best = float(gain.max())
+        if best <= 1e-6 * max(1.0, float(np.abs(gain).max())):
             break
-        side ^= tree.side(node)
+        for node in parts_to_move(borders, tree, gain, _WORTH_MOVING * best):
+            side ^= tree.side(node)
     return side
+
+
+def parts_to_move(borders: Borders, tree: MergeTree, gain: FloatArray, least: float) -> list[int]:
+    """Return nodes with at least this gain of which none touches another, the best first.
+
+    Moved together they gain the sum of what each does.
+    """
+    nodes = np.flatnonzero(gain >= least)
+    near = np.zeros(borders.count, dtype=bool)
+    chosen = []
+    for node in nodes[np.argsort(-gain[nodes], kind="stable")][:_MOST_TOGETHER].tolist():
+        part = tree.side(node)
+        if (part & near).any():
+            continue
+        chosen.append(node)
+        across = part[borders.one] != part[borders.two]
+        near[part] = near[borders.one[across]] = near[borders.two[across]] = True
+    return chosen
