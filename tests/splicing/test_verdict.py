@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cpcapp.splicing.localizer import Localization
 from cpcapp.splicing.regions import Facts, Seam, SeamEvidence
 from cpcapp.splicing.splices import recompress
 from cpcapp.splicing.verdict import (
@@ -67,7 +68,9 @@ def test_calibrations_survive_json(calibration):
     assert again.p_value(1.0, 0.3) == pytest.approx(calibration.p_value(1.0, 0.3), abs=1e-3)
     seam = np.random.default_rng(0).random((40, 56)).astype(np.float32)
     shown = Seam(seam, 30.0)
-    np.testing.assert_array_equal(again.places(shown, -1.0), calibration.places(shown, -1.0))
+    np.testing.assert_allclose(
+        again.patch_p_values(shown, -1.0), calibration.patch_p_values(shown, -1.0), rtol=1e-2
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,13 +116,28 @@ def test_most_authentic_maps_show_no_place(rng):
     tail = PatchTail.learn([PatchTail.patches(photo()).ravel() for _ in range(60)])
     weights = np.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0])
     calibration = Calibration(evidence, weights, patch_tail=tail)
-    shown = np.mean([calibration.places(photo(), 0.0).any() for _ in range(60)])
+
+    def places_of(seam):
+        p_values = calibration.patch_p_values(seam, 0.0)
+        return Localization(seam.map, seam.map, patch_p_values=p_values).places
+
+    shown = np.mean([places_of(photo()).any() for _ in range(60)])
     assert shown <= 0.2
     seam = photo()
     seam.map[100:140, :] = 4000.0 / seam.scale
-    places = calibration.places(seam, 0.0)
+    places = places_of(seam)
     assert places[104:136].all()
     assert places[:96].mean() < 0.02
+
+
+def test_p_values_have_the_size_of_the_photo():
+    edges = np.zeros((21, 30), dtype=np.float32)
+    squares = np.linspace(0.0, 1.0, 12).reshape(3, 4)
+    found = Localization(edges, edges, patch_p_values=squares)
+    assert found.p_map.shape == found.places.shape == (21, 30)
+    assert found.p_map[15, 25] == np.float32(squares[1, 3])
+    assert Localization(edges, edges).p_map is None
+    assert Localization(edges, edges).places is None
 
 
 def test_blocks_of_jpeg_show(rng):

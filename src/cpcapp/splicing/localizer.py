@@ -24,7 +24,7 @@ from cpcapp.splicing.mosaic_trace import (
 from cpcapp.splicing.patches import FloatMap, PatchGrid
 from cpcapp.splicing.presets import BankOptions, Preset
 from cpcapp.splicing.regions import LEAST_SIDE, Seam, find_region
-from cpcapp.splicing.verdict import Calibration, blockiness, words
+from cpcapp.splicing.verdict import Calibration, blockiness, enlarged, significant, words
 
 # Flat patches have no energy to divide by; a quarter of a grey level is below any noise.
 _LEAST_VARIANCE = 1e-6
@@ -135,9 +135,9 @@ class Localization:
         How much speaks for a splice, on one scale for all photos.
     p_value : float or None
         Of authentic photos, this share would score as high.
-    places : ndarray of shape (height, width), bool, or None
-        Where the seam stands out so much that on average at most one in twenty such places is a
-        false one: nowhere in most photos like the authentic ones it learned from.
+    patch_p_values : ndarray of shape (ceil(height / 8), ceil(width / 8)), float64, or None
+        For each square of 8 x 8 pixels the share of such squares of authentic photos that look as
+        much like a seam.
     compressed : float
         How much the edges of JPEG's blocks show; see `cpcapp.splicing.verdict.blockiness`.
     notes : tuple of str
@@ -151,7 +151,7 @@ class Localization:
     region: FloatMap | None = field(default=None, repr=False)
     score: float | None = None
     p_value: float | None = None
-    places: NDArray[np.bool_] | None = field(default=None, repr=False)
+    patch_p_values: NDArray[np.float64] | None = field(default=None, repr=False)
     compressed: float = 1.0
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
@@ -160,6 +160,25 @@ class Localization:
     def mask(self) -> NDArray[np.bool_] | None:
         """The region as a mask, (height, width); None if there is no region map."""
         return None if self.region is None else self.region > 0.5
+
+    @property
+    def p_map(self) -> FloatMap | None:
+        """The squares' p-values as a map, (height, width), float32; None if there are none."""
+        if self.patch_p_values is None:
+            return None
+        return enlarged(self.patch_p_values.astype(np.float32), self.edges.shape)
+
+    @property
+    def places(self) -> NDArray[np.bool_] | None:
+        """Where the seam stands out, (height, width), bool; None if there are no p-values.
+
+        So much that on average at most one in twenty such places is a false one: nowhere in most
+        photos like the authentic ones it learned from.
+        """
+        if self.patch_p_values is None:
+            return None
+        chosen = significant(self.patch_p_values).astype(np.uint8)
+        return enlarged(chosen, self.edges.shape) > 0
 
     @property
     def verdict(self) -> str:
@@ -274,7 +293,7 @@ class SpliceLocalizer:
             region=region.map,
             score=score,
             p_value=calibration.p_value(score, region.facts.level),
-            places=calibration.places(seam, region.facts.level),
+            patch_p_values=calibration.patch_p_values(seam, region.facts.level),
         )
 
     def boundary(self, image: FloatMap, edges: FloatMap) -> FloatMap:

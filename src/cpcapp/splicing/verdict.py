@@ -165,16 +165,22 @@ class Calibration:
         spread = near @ (scores - middle) ** 2 / near.sum() * worth / max(worth - 1.0, 1.0)
         return student_tail((score - middle) / max((spread * (1.0 + 1.0 / worth)) ** 0.5, 1e-9))
 
-    def places(self, seam: Seam, level: float) -> NDArray[np.bool_] | None:
-        """Return where a boundary map stands out, (height, width), or None.
+    def patch_p_values(self, seam: Seam, level: float) -> FloatArray | None:
+        """Return for each square of 8 pixels how many of authentic photos are as strong, or None.
 
-        With the false discovery rate controlled over the patches of the photo.
+        Parameters
+        ----------
+        seam : Seam
+        level : float
+            See `cpcapp.splicing.regions.Facts`.
+
+        Returns
+        -------
+        ndarray of shape (ceil(height / 8), ceil(width / 8)) or None
         """
         if self.patch_tail is None or self.weights is None:
             return None
-        strength = PatchTail.patches(seam) * level_factor(self.weights, level)
-        chosen = significant(self.patch_tail.p_value(strength))
-        return enlarged(chosen.astype(np.uint8), seam.map.shape) > 0
+        return self.patch_tail.p_value(PatchTail.patches(seam) * level_factor(self.weights, level))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in types that JSON knows."""
