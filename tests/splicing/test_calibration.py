@@ -84,6 +84,7 @@ def test_photos_that_can_not_be_read_are_passed_over(sources):
     photos = [*calibration_photos(sources, 6), Sample("gone", True, _broken)]
     calibrate(localizer, photos)
     assert localizer.calibration is not None
+    assert localizer.facts["calibration_photos"] == {"spliced": 3, "authentic": 3}
 
 
 def test_nothing_is_learned_without_a_splice(sources):

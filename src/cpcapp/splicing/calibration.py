@@ -57,7 +57,7 @@ def calibrate(
     Parameters
     ----------
     localizer : SpliceLocalizer
-        Its ``calibration`` is set.
+        Its ``calibration`` is set, and its ``facts`` say by how many photos.
     samples : sequence of Sample
         Spliced and authentic photos. Those that can't be read are passed over. Without at least
         20 authentic and 20 spliced ones regions are found, but no photo is judged.
@@ -78,6 +78,11 @@ def calibrate(
         evidence = SeamEvidence.learn(np.concatenate(at_seam), np.concatenate(elsewhere))
         facts = list(pool.map(lambda look: look.candidates.cut(evidence)[2], looks))
     localizer.calibration = _calibration(evidence, looks, facts)
+    n_authentic = sum(look.authentic for look in looks)
+    localizer.facts["calibration_photos"] = {
+        "spliced": len(looks) - n_authentic,
+        "authentic": n_authentic,
+    }
 
 
 def _calibration(

@@ -33,6 +33,10 @@ _FARTHEST = 6.0
 # counts as sure.
 _SURE = 40.0
 _FAINTEST = 1e-6
+# A seam is not much longer than the photo is wide: about as many pixels of borders as this many
+# times the square root of the photo's pixels can be expected to be at least as strong as it.
+_AS_STRONG = 4.0
+_LEAST_SCALE = 0.01
 # Below this a mosaic's level says nothing.
 _LEAST_LEVEL = 0.02
 # Pixels to either side of the region's border in which the boundary map is brought out, what the
@@ -51,7 +55,7 @@ class SeamEvidence:
     Attributes
     ----------
     strength : ndarray of shape (n,)
-        Logarithms of the strength, rising.
+        Logarithms of the strength as `relative_strength` gives it, rising.
     ratio : ndarray of shape (n,)
         Logarithms of the likelihood ratio there, not falling; linear between, constant beyond.
     prior : float
@@ -62,7 +66,7 @@ class SeamEvidence:
 
     strength: FloatArray
     ratio: FloatArray
-    prior: float = 1.5
+    prior: float = 1.0
     trust: float = 0.02
 
     def __post_init__(self) -> None:
@@ -151,8 +155,8 @@ class Candidates:
         Pixels, at most 1.2 million.
     one, two : ndarray of shape (n,), int32
         The superpixels on either side of each pixel of a border.
-    strength : ndarray of shape (n,), float32 in [0, 1]
-        Of the boundary map there.
+    strength : ndarray of shape (n,), float32
+        Of the boundary map there; see `relative_strength`.
     statistics : SideStatistics
     peak, mean, level : float
         See `Facts`.
@@ -228,13 +232,39 @@ def divide(
             labels.size,
             numbers[here],
             numbers[there],
-            np.maximum(flat[here], flat[there]),
+            relative_strength(np.maximum(flat[here], flat[there]), labels.size),
             side_statistics(trace, labels, count),
             float(np.log(scale)),
             float(np.log(scale * max(float(seam.map.mean()), _FAINTEST))),
             float(np.log(trace_level(trace) + _LEAST_LEVEL)),
         ),
     )
+
+
+def relative_strength(strength: NDArray[np.float32], size: int) -> NDArray[np.float32]:
+    """Return strengths along borders in units of a strength that a seam should have.
+
+    A map's highest value may stand alone, or be one of many in a photo whose traces compression
+    has washed out. What counts is how many pixels of borders are stronger, beside the length of a
+    seam: the unit is the strength that four times the square root of the photo's pixels exceed.
+
+    Parameters
+    ----------
+    strength : ndarray of shape (n,), float32 in [0, 1]
+    size : int
+        Pixels of the photo.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> relative_strength(np.repeat([0.8, 0.4, 0.2], 40).astype(np.float32), 100)[::40]
+    array([2. , 1. , 0.5], dtype=float32)
+    """
+    stronger = min(round(_AS_STRONG * size**0.5), len(strength) - 1)
+    if stronger < 0:
+        return strength
+    unit = np.partition(strength, len(strength) - 1 - stronger)[len(strength) - 1 - stronger]
+    return np.asarray(strength / max(unit, np.float32(_LEAST_SCALE)), dtype=np.float32)
 
 
 class Facts(NamedTuple):
