@@ -6,18 +6,18 @@ than at another border of superpixels, and which scores authentic photos reach.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.splicing._arrays import FloatArray, as_unit_float
+from cpcapp.splicing._parallel import in_order
 from cpcapp.splicing.cameras import Camera
 from cpcapp.splicing.edges import detect_edges
 from cpcapp.splicing.localizer import SpliceLocalizer
@@ -32,8 +32,6 @@ _NEAR = 3
 _MOST_PER_PHOTO = 4000
 _FEWEST = 20
 _RIDGE = 0.02
-
-_T = TypeVar("_T")
 
 
 class _Look(NamedTuple):
@@ -68,7 +66,7 @@ def calibrate(
     tell = progress or (lambda share: None)
     looks: list[_Look] = []
     with ThreadPoolExecutor(jobs) as pool:
-        for number, look in enumerate(_in_order(pool, partial(_look, localizer), samples)):
+        for number, look in enumerate(in_order(pool, partial(_look, localizer), samples, 2 * jobs)):
             looks += [] if look is None else [look]
             tell((number + 1) / len(samples))
         at_seam = [look.candidates.strength[look.near] for look in looks]
@@ -110,19 +108,6 @@ def _discriminant(target: FloatArray, background: FloatArray) -> FloatArray:
     spread = (np.cov(target.T) + np.cov(background.T)) / 2.0
     spread += _RIDGE * np.diag(np.diag(spread)) + 1e-9 * np.eye(len(spread))
     return np.asarray(np.linalg.solve(spread, target.mean(axis=0) - background.mean(axis=0)))
-
-
-def _in_order(
-    pool: ThreadPoolExecutor, work: Callable[[Sample], _T], samples: Sequence[Sample]
-) -> Iterator[_T]:
-    """Yield the results in the order of the samples, few of which are worked on at a time."""
-    waiting: deque[Future[_T]] = deque()
-    for sample in samples:
-        waiting.append(pool.submit(work, sample))
-        if len(waiting) > 2 * pool._max_workers:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
 
 
 def _look(localizer: SpliceLocalizer, sample: Sample) -> _Look | None:

@@ -6,10 +6,10 @@ import hashlib
 import json
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from cpcapp._files import written_whole
 from cpcapp.contrast import Contrast, InsufficientRankError, solve_contrast, subspace_overlap
 from cpcapp.moments import Moments
 from cpcapp.splicing._arrays import as_unit_float
+from cpcapp.splicing._parallel import in_order
 from cpcapp.splicing.calibration import calibrate
 from cpcapp.splicing.channels import planes_of
 from cpcapp.splicing.edges import detect_edges
@@ -228,8 +229,9 @@ def _draw(allowed: NDArray[np.bool_], most: int, rng: np.random.Generator) -> ND
 Rows = list[tuple[FloatMap, FloatMap]]
 
 
-def _collect(sample: Sample, number: int, preset: Preset, seed: int) -> Rows | Problem:
+def _collect(samples: Sequence[Sample], preset: Preset, seed: int, number: int) -> Rows | Problem:
     """Return the target and background patches of a photo, for each bank."""
+    sample = samples[number]
     try:
         image, mask = sample.image, sample.mask
         if image.shape[:2] != mask.shape:
@@ -247,23 +249,6 @@ def _collect(sample: Sample, number: int, preset: Preset, seed: int) -> Rows | P
     return rows  # type: ignore[return-value]
 
 
-def _in_order(
-    samples: Sequence[Sample], first: int, preset: Preset, seed: int, pool: ThreadPoolExecutor
-) -> Iterator[Rows | Problem]:
-    """Yield the patches of photo after photo, some of which are read ahead."""
-    waiting: deque[Future[Rows | Problem]] = deque()
-    try:
-        for number in range(first, len(samples)):
-            waiting.append(pool.submit(_collect, samples[number], number, preset, seed))
-            if len(waiting) > 2 * pool._max_workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()
-
-
 def _accumulate(
     samples: Sequence[Sample],
     preset: Preset,
@@ -275,7 +260,9 @@ def _accumulate(
 ) -> TrainingState:
     group: list[Rows] = []
     with ThreadPoolExecutor(jobs) as pool:
-        for found in _in_order(samples, state.next_photo, preset, seed, pool):
+        numbers = range(state.next_photo, len(samples))
+        collect = partial(_collect, samples, preset, seed)
+        for found in in_order(pool, collect, numbers, 2 * jobs):
             if isinstance(found, Problem):
                 state.problems.append(found)
             else:
