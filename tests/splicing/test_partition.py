@@ -153,3 +153,28 @@ def test_a_single_superpixel_has_no_borders():
     borders = find_borders(1, one, two, np.zeros(0))
     cut = best_cut(borders, SideStatistics(np.zeros((1, 2)), np.ones(1)), 0.02)
     assert not cut.side.any()
+
+
+def strip_of_four():
+    """Superpixels in a row: a clear seam, no seam, and what may be one."""
+    labels = np.repeat(np.arange(4, dtype=np.int32), 6)[None].repeat(5, axis=0)
+    one, two = (labels.ravel()[places] for places in border_pixels(labels))
+    seen = np.select([one == 0, one == 1], [3.0, -1.0], 0.3)
+    return find_borders(4, one, two, seen), SideStatistics(np.zeros((4, 1)), np.zeros(4))
+
+
+def crossed(cut):
+    return (cut.side[1:] != cut.side[:-1]).tolist()
+
+
+def test_trimming_takes_away_what_only_weak_borders_hold():
+    borders, nothing = strip_of_four()
+    assert crossed(best_cut(borders, nothing, 0.0)) == [True, False, True]
+    trimmed = best_cut(borders, nothing, 0.0, trim=0.75)
+    assert crossed(trimmed) == [True, False, False]
+    assert trimmed.evidence == pytest.approx(15.0)  # of the borders as they are
+
+
+def test_trimming_leaves_something():
+    borders, nothing = strip_of_four()
+    assert crossed(best_cut(borders, nothing, 0.0, trim=50.0)) == [True, False, True]

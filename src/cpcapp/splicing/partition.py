@@ -18,7 +18,7 @@ that is below a node of the tree, to the other side.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +66,10 @@ class Borders:
         """Return the evidence and the length of the border between the two sides."""
         across = side[self.one] != side[self.two]
         return float(self.evidence[across].sum()), float(self.length[across].sum())
+
+    def trimmed(self, by: float) -> Borders:
+        """Return borders of which every pixel has to earn so much more."""
+        return replace(self, evidence=self.evidence - by * self.length)
 
     def around(self, values: FloatArray) -> FloatArray:
         """Return for each superpixel the sum of what its pairs have."""
@@ -197,7 +201,7 @@ class Cut:
         return self.seam + self.sides
 
 
-def best_cut(borders: Borders, statistics: SideStatistics, trust: float) -> Cut:
+def best_cut(borders: Borders, statistics: SideStatistics, trust: float, trim: float = 0.0) -> Cut:
     """Return the cut with the most evidence that was found.
 
     Parameters
@@ -207,6 +211,10 @@ def best_cut(borders: Borders, statistics: SideStatistics, trust: float) -> Cut:
     trust : float
         What a pixel of the statistics counts beside a pixel of the seam: neighbouring pixels tell
         nearly the same.
+    trim : float, default=0.0
+        What every pixel of the best cut's border has to earn in addition. Weak borders help to
+        find a region whose seam is seen in parts only; once it is found, bits and bulges that only
+        they hold are taken away, if anything is left then.
 
     Returns
     -------
@@ -230,17 +238,32 @@ def best_cut(borders: Borders, statistics: SideStatistics, trust: float) -> Cut:
     evidence = seam + trust * statistics.gain(total, tree.sums(statistics.pixels))
     best = Cut(np.zeros(borders.count, dtype=bool), 0.0, 0.0, 0.0)
     for start in (*_starts(tree, evidence), *_halves(statistics)):
-        side = start
-        for _ in range(_ROUNDS):
-            better = _improve(borders, tree, side, trust * statistics.preference(side))
-            if np.array_equal(better, side):
-                break
-            side = better
-        found, length = borders.cut(side)
-        cut = Cut(side, found, trust * statistics.of(side), length)
+        side = _settled(borders, tree, statistics, trust, start)
+        cut = _cut(borders, statistics, trust, side)
         if cut.evidence > best.evidence:
             best = cut
+    if trim and best.side.any():
+        side = _settled(borders.trimmed(trim), tree, statistics, trust, best.side)
+        if side.any() and not side.all():
+            return _cut(borders, statistics, trust, side)
     return best
+
+
+def _cut(borders: Borders, statistics: SideStatistics, trust: float, side: Side) -> Cut:
+    found, length = borders.cut(side)
+    return Cut(side, found, trust * statistics.of(side), length)
+
+
+def _settled(
+    borders: Borders, tree: MergeTree, statistics: SideStatistics, trust: float, side: Side
+) -> Side:
+    """Improve a labelling until it stays, with new means of the two sides after each round."""
+    for _ in range(_ROUNDS):
+        better = _improve(borders, tree, side, trust * statistics.preference(side))
+        if np.array_equal(better, side):
+            break
+        side = better
+    return side
 
 
 def _starts(tree: MergeTree, evidence: FloatArray) -> list[Side]:

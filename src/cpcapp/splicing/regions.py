@@ -41,7 +41,7 @@ _LEAST_SCALE = 0.01
 _LEAST_LEVEL = 0.02
 # Pixels to either side of the region's border in which the boundary map is brought out, what the
 # border adds by itself, and what is left of the map far from it.
-_NEAR = 4.0
+_NEAR = 3.0
 _BORDER_ALONE = 0.05
 _SEAM_ALONE = 0.15
 #: Photos with a shorter side are too small to be divided.
@@ -60,7 +60,7 @@ class SeamEvidence:
         Logarithms of the likelihood ratio there, not falling; linear between, constant beyond.
     prior : float
         Taken away from each: most borders are no seam.
-    trust : float
+    trust, trim : float
         See `cpcapp.splicing.partition.best_cut`.
     """
 
@@ -68,6 +68,7 @@ class SeamEvidence:
     ratio: FloatArray
     prior: float = 1.0
     trust: float = 0.02
+    trim: float = 0.75
 
     def __post_init__(self) -> None:
         if self.strength.ndim != 1 or self.strength.shape != self.ratio.shape:
@@ -78,8 +79,12 @@ class SeamEvidence:
         finite = np.isfinite(self.strength).all() and np.isfinite(self.ratio).all()
         if len(self.strength) < 2 or not finite or (np.diff(self.strength) <= 0).any():
             raise ValueError("strength must rise over at least two values, all finite")
-        if not (np.isfinite(self.prior) and 0.0 <= self.trust < np.inf):
-            raise ValueError(f"prior={self.prior} and trust={self.trust} must be finite")
+        if not np.isfinite([self.prior, self.trust, self.trim]).all():
+            raise ValueError(
+                f"prior={self.prior}, trust={self.trust} and trim={self.trim} must be finite"
+            )
+        if self.trust < 0.0 or self.trim < 0.0:
+            raise ValueError(f"trust={self.trust} and trim={self.trim} must be at least 0")
 
     def __call__(self, strength: NDArray[Any]) -> FloatArray:
         """Return the evidence for a seam at places of a strength."""
@@ -120,13 +125,14 @@ class SeamEvidence:
             "ratio": self.ratio.round(4).tolist(),
             "prior": self.prior,
             "trust": self.trust,
+            "trim": self.trim,
         }
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> SeamEvidence:
         """Return what `to_dict` wrote."""
         strength, ratio = (np.asarray(content[n], np.float64) for n in ("strength", "ratio"))
-        return cls(strength, ratio, float(content["prior"]), float(content["trust"]))
+        return cls(strength, ratio, *(float(content[n]) for n in ("prior", "trust", "trim")))
 
 
 class Seam(NamedTuple):
@@ -173,9 +179,9 @@ class Candidates:
     level: float
 
     def cut(self, evidence: SeamEvidence) -> tuple[Cut, Borders, Facts]:
-        """Return the best cut, the borders it was chosen from, and what tells of a seam."""
+        """Return the best cut, the borders it was trimmed by, and what tells of a seam."""
         borders = find_borders(self.count, self.one, self.two, evidence(self.strength))
-        cut = best_cut(borders, self.statistics, evidence.trust)
+        cut = best_cut(borders, self.statistics, evidence.trust, evidence.trim)
         across = cut.side[self.one] != cut.side[self.two]
         seen = np.maximum(self.strength, np.float32(_FAINTEST))
         on = np.log(seen[across]).mean() if across.any() else np.log(seen).mean()
@@ -189,7 +195,7 @@ class Candidates:
             self.mean,
             self.level,
         )
-        return cut, borders, facts
+        return cut, borders.trimmed(evidence.trim), facts
 
 
 def divide(
