@@ -38,6 +38,8 @@ _MOST_MOVES = 2000
 # Parts are moved together if they gain at least this share of what the best one does.
 _WORTH_MOVING = 0.25
 _MOST_TOGETHER = 64
+# Little by little, so that a region is trimmed rather than given up for a smaller one.
+_TRIMMED_BY = (0.6, 1.0)
 
 
 @dataclass(frozen=True)
@@ -242,10 +244,10 @@ def best_cut(borders: Borders, statistics: SideStatistics, trust: float, trim: f
         cut = _cut(borders, statistics, trust, side)
         if cut.evidence > best.evidence:
             best = cut
-    if trim and best.side.any():
-        side = _settled(borders.trimmed(trim), tree, statistics, trust, best.side)
+    for share in _TRIMMED_BY if trim and best.side.any() else ():
+        side = _settled(borders.trimmed(share * trim), tree, statistics, trust, best.side)
         if side.any() and not side.all():
-            return _cut(borders, statistics, trust, side)
+            best = _cut(borders, statistics, trust, side)
     return best
 
 

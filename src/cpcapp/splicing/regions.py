@@ -68,7 +68,7 @@ class SeamEvidence:
     ratio: FloatArray
     prior: float = 1.0
     trust: float = 0.02
-    trim: float = 0.75
+    trim: float = 1.25
 
     def __post_init__(self) -> None:
         if self.strength.ndim != 1 or self.strength.shape != self.ratio.shape:
