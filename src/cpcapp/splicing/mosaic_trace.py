@@ -25,7 +25,8 @@ _ROUNDING = 0.3
 # Of pixels, which a window must have before it is believed.
 _PRIOR = 10.0
 _DARK, _BRIGHT = 3.0, 252.0
-_LEAST_TOLD = 0.08
+#: Share of a window's pixels that must tell something before its statistics are used.
+LEAST_TOLD = 0.08
 
 _ROWS_TOGETHER = 128
 _PLACES = ((0, 0), (0, 1), (1, 0), (1, 1))
@@ -107,7 +108,7 @@ def trace_level(trace: MosaicTrace | None) -> float:
     >>> round(trace_level(mosaic_trace(np.full((40, 60, 3), 0.5, dtype=np.float32))), 6)
     0.0
     """
-    told = None if trace is None else trace.told > _LEAST_TOLD
+    told = None if trace is None else trace.told > LEAST_TOLD
     if trace is None or told is None or not told.any():
         return 0.0
     return float(np.linalg.norm([np.median(plane[told]) for plane in trace.statistics]))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.splicing._arrays import FloatArray
-from cpcapp.splicing.mosaic_trace import MosaicTrace, trace_level
+from cpcapp.splicing.mosaic_trace import LEAST_TOLD, MosaicTrace, trace_level
 from cpcapp.splicing.partition import (
     Borders,
     Cut,
@@ -26,15 +26,14 @@ from cpcapp.splicing.superpixels import Labels, superpixels
 _MOST_PIXELS = 1_200_000
 # Every so many pixels the statistics of the mosaic are read; their windows are far wider.
 _STEP = 4
-_LEAST_TOLD = 0.08
 _N_STATISTICS = 6
 _FARTHEST = 6.0
 # Evidence against a superpixel's side, in units in which 1 is a pixel of border, at which it
 # counts as sure.
 _SURE = 40.0
 _FAINTEST = 1e-6
-# A seam is not much longer than the photo is wide: about as many pixels of borders as this many
-# times the square root of the photo's pixels can be expected to be at least as strong as it.
+# Seams of made splices are 1 to 2.3 times as long as the square root of the photo's pixels. Some
+# other borders are as strong: this many times that root was best on made splices, of 1, 2, 4 and 8.
 _AS_STRONG = 4.0
 _LEAST_SCALE = 0.01
 # Below this a mosaic's level says nothing.
@@ -400,7 +399,7 @@ def side_statistics(trace: MosaicTrace | None, labels: Labels, count: int) -> Si
         )
     )
     values = np.stack([plane[places] for plane in trace.statistics], axis=-1).astype(np.float64)
-    told = trace.told[places] > _LEAST_TOLD
+    told = trace.told[places] > LEAST_TOLD
     if told.sum() < 50:
         return nothing
     whitened = _whitened(values[told])
