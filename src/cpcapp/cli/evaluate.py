@@ -80,7 +80,10 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--force", action="store_true", help="replace the results in DIR")
     parser.add_argument(
-        "--limit", type=int, metavar="N", help="score N photos, spread over the data set"
+        "--limit",
+        type=int,
+        metavar="N",
+        help="use N spliced and N authentic photos, spread over the data set",
     )
     parser.add_argument(
         "--jobs", type=int, default=2, metavar="J", help="photos at once (default: %(default)s)"
@@ -138,7 +141,7 @@ def _check_folder(folder: Path, force: bool) -> None:
 
 
 def _samples(arguments: argparse.Namespace) -> SampleSet:
-    """Open the data set; of its spliced photos keep as many as are wanted."""
+    """Open the data set; of its spliced and its authentic photos keep as many as are wanted."""
     from cpcapp.datasets.photos import open_photos
     from cpcapp.splicing.samples import SampleSet
 
@@ -160,9 +163,13 @@ def _samples(arguments: argparse.Namespace) -> SampleSet:
             f"{shown(arguments.dataset)} has {len(authentic)} authentic photos and no spliced "
             f"one with a mask; there is nothing to score{why}"
         )
-    n = min(len(spliced), arguments.limit or len(spliced))
-    kept = tuple(spliced[i * len(spliced) // n] for i in range(n))
-    return SampleSet(samples.name, kept + authentic, samples.problems)
+    kept = _spread(spliced, arguments.limit) + _spread(authentic, arguments.limit)
+    return SampleSet(samples.name, kept, samples.problems)
+
+
+def _spread(samples: tuple[Sample, ...], limit: int | None) -> tuple[Sample, ...]:
+    n = min(len(samples), limit or len(samples))
+    return tuple(samples[i * len(samples) // n] for i in range(n))
 
 
 def _evaluate(
