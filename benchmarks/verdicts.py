@@ -119,7 +119,7 @@ def authentic_sources(data: Path, every: int) -> Iterator[tuple[str, list[Sample
 def without_ucid(model: SpliceLocalizer, data: Path, jobs: int) -> SpliceLocalizer:
     """Return the model as it judges if it has seen photos of BSDS500 only."""
     other = SpliceLocalizer(model.preset, model.banks, model.threshold_, model.facts)
-    calibrate(other, calibration_photos(bsds_sources(data / "bsds500"), 480), jobs=jobs)
+    calibrate(other, calibration_photos(bsds_sources(data / "bsds500"), 800), jobs=jobs)
     return other
 
 

@@ -33,7 +33,9 @@ def test_photos_come_in_pairs_of_spliced_and_authentic(sources):
     assert [photo.authentic for photo in photos] == [False, True] * 16
     assert len({photo.name for photo in photos}) == 32
     sizes = {photo.image.shape[:2] for photo in photos}
-    assert sizes == {(112, 144), (224, 288)}
+    assert len(sizes) > 5
+    assert (112, 144) in sizes
+    assert max(sizes) > (200, 250)
     for photo in photos[:8]:
         assert photo.mask.any() != photo.authentic
         np.testing.assert_array_equal(photo.image, photo.image)

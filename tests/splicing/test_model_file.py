@@ -109,7 +109,7 @@ def test_the_header_can_be_read_without_this_package(localizer, path):
     outer, rest = parts(path)
     header = json.loads(outer["__metadata__"]["cpcapp"])
     assert header["format"] == "cpcapp-splice-localizer"
-    assert header["format_version"] == 2
+    assert header["format_version"] == 3
     assert header["preset"]["banks"][1]["channels"] == "error-level"
     assert header["training"]["data"] == ["Fotos für später"]
     assert header["threshold"] == 0.37
@@ -232,7 +232,7 @@ def test_no_pickle_is_ever_opened(path, tmp_path, monkeypatch):
     ("change", "message"),
     [
         (lambda h: h.update(format="other"), "no header of this package"),
-        (lambda h: h.update(format_version=3), "its format is version 3, this is cpcapp"),
+        (lambda h: h.update(format_version=4), "its format is version 4, this is cpcapp"),
         (lambda h: h.update(format_version=None), "its format is version None"),
         (lambda h: h.pop("preset"), "it has no 'preset'"),
         (lambda h: h.pop("threshold"), "it has no 'threshold'"),

@@ -49,6 +49,29 @@ def test_light_and_texture_are_no_trace(rng):
     assert lattice_contrast(smooth).max() < 0.2 * lattice_contrast(cut).max()
 
 
+def test_a_fainter_trace_of_the_same_camera_is_no_contrast(rng):
+    """Half of the photo has more noise, the same at all places of the lattice."""
+    whole, other = (photo(Camera(phase, shot_noise=3e-4), rng) for phase in ((0, 0), (0, 1)))
+    noisy = whole.copy()
+    noisy[:, 150:] += rng.normal(scale=0.004, size=(200, 150, 3)).astype(np.float32)
+    statistics = mosaic_trace(noisy).statistics
+    lengths = np.linalg.norm(statistics, axis=0)
+    assert lengths[:, :40].mean() > 1.5 * lengths[:, -40:].mean() > 0.5
+    apart = np.square(statistics[:, 50, 40] - statistics[:, 50, 110]).sum()
+    assert lattice_contrast(noisy).max() < 0.2 * apart
+    shifted = np.where(np.arange(300)[:, None] < 150, noisy, other)
+    assert lattice_contrast(noisy).max() < 0.1 * lattice_contrast(shifted)[:, 140:160].mean()
+
+
+def test_few_pixels_are_believed_less(rng):
+    """Among clipped pixels the same trace is drawn towards nothing."""
+    clear = photo(Camera(shot_noise=3e-4), rng)
+    hidden = clear.copy()
+    hidden[rng.random(clear.shape[:2]) < 0.9] = 1.0
+    seen = [np.linalg.norm(mosaic_trace(p).statistics, axis=0).mean() for p in (clear, hidden)]
+    assert seen[1] < 0.5 * seen[0]
+
+
 def test_statistics_are_centred_for_each_colour(rng):
     statistics = mosaic_trace(photo(Camera(), rng)).statistics.reshape(3, 4, 100, 150)
     np.testing.assert_allclose(statistics.mean(axis=1), 0.0, atol=1e-5)

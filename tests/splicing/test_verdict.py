@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cpcapp.splicing.cameras import Camera
 from cpcapp.splicing.localizer import Localization
-from cpcapp.splicing.regions import Facts, Seam, SeamEvidence
+from cpcapp.splicing.mosaic_trace import mosaic_trace
+from cpcapp.splicing.regions import Seam, SeamEvidence
 from cpcapp.splicing.splices import recompress
 from cpcapp.splicing.verdict import (
     Calibration,
+    Facts,
     PatchTail,
     blockiness,
     significant,
@@ -19,25 +22,42 @@ from cpcapp.splicing.verdict import (
     words,
 )
 
+BLACK = np.zeros((70, 80, 3), dtype=np.float32)
+
 
 @pytest.fixture
 def calibration(rng):
     evidence = SeamEvidence(np.array([-2.0, 0.0]), np.array([-3.0, 3.0]))
-    known = np.column_stack([np.repeat([-3.5, 0.0], 2000), rng.normal(size=4000)])
-    known[2000:, 1] += 3.0
+    kinds = np.column_stack([np.repeat([-3.5, 0.0], 2000), np.tile([0.0, 2.0], 2000)])
+    known = np.column_stack([kinds, rng.normal(size=4000)])
+    known[2000:, 2] += 3.0
+    known[kinds[:, 1] > 0.0, 2] -= 2.0
     tail = PatchTail.learn([np.exp(rng.normal(size=500)) for _ in range(50)])
-    return Calibration(evidence, np.array([1.0, 0.5, -1.0, 0.2, 0.1, 0.0]), known, tail)
+    return Calibration(evidence, np.array([2.0, -0.5, -0.6, 1.0]), known, tail)
+
+
+def of_score(score, level=-3.5, compression=0.0):
+    """Facts to which the calibration's weights give a score."""
+    return Facts((score + 0.6 * level) / 2.0, 0.0, level, 0.0, compression)
+
+
+def test_the_score_is_a_sum_of_what_tells(calibration):
+    facts = Facts(5.0, 1.0, -2.0, 0.1, 3.0)
+    assert calibration.score(facts) == pytest.approx(2 * 5 - 0.5 * 1 + 0.6 * 2 + 0.1)
+    assert calibration.score(of_score(2.0, -1.0, 9.0)) == pytest.approx(2.0)
 
 
 def test_a_photo_is_compared_with_photos_like_it(calibration):
     """A score of 2 is rare without a mosaic, and common where scores are 3 higher."""
-    without, with_mosaic = calibration.p_value(2.0, -3.5), calibration.p_value(2.0, 0.0)
-    assert without == pytest.approx(0.046, abs=0.01)  # Student's, not the normal 0.023
-    assert with_mosaic == pytest.approx(0.84, abs=0.06)
+    p = [calibration.p_value(of_score(2.0, level)) for level in (-3.5, 0.0)]
+    assert p[0] == pytest.approx(0.046, abs=0.01)  # Student's, not the normal 0.023
+    assert p[1] == pytest.approx(0.84, abs=0.06)
+    compressed = calibration.p_value(of_score(0.0, -3.5, 2.0))
+    assert compressed == pytest.approx(p[0], abs=0.01)
 
 
 def test_p_values_of_authentic_photos_are_uniform(calibration, rng):
-    p = np.array([calibration.p_value(score, -3.5) for score in rng.normal(size=2000)])
+    p = np.array([calibration.p_value(of_score(score)) for score in rng.normal(size=2000)])
     for level in (0.05, 0.2, 0.5):
         assert np.mean(p <= level) == pytest.approx(level, abs=0.04)
 
@@ -50,32 +70,35 @@ def test_the_tail_is_students():
 
 
 def test_nothing_to_compare_with_is_no_alarm(calibration):
-    assert calibration.p_value(100.0, 50.0) == 1.0
+    assert calibration.p_value(of_score(100.0, 50.0)) == 1.0
+    assert calibration.p_value(of_score(100.0, -3.5, 9.0)) == 1.0
 
 
 @given(low=st.floats(-5, 5), more=st.floats(0, 5), level=st.floats(0, 3))
 def test_a_higher_score_is_never_likelier(low, more, level):
-    known = np.column_stack([np.linspace(0.0, 2.0, 50), np.sin(np.arange(50.0))])
+    known = np.column_stack([np.linspace(0.0, 2.0, 50), np.zeros(50), np.sin(np.arange(50.0))])
     evidence = SeamEvidence(np.array([-2.0, 0.0]), np.array([-3.0, 3.0]))
-    calibration = Calibration(evidence, np.ones(6), known)
-    assert calibration.p_value(low + more, level) <= calibration.p_value(low, level)
+    calibration = Calibration(evidence, np.array([2.0, -0.5, -0.6, 1.0]), known)
+    less, higher = (calibration.p_value(of_score(s, level)) for s in (low, low + more))
+    assert higher <= less + 1e-9
 
 
 def test_calibrations_survive_json(calibration):
     again = Calibration.from_dict(json.loads(json.dumps(calibration.to_dict())))
-    facts = Facts(1.0, 2.0, -1.0, 5.0, 1.0, -2.0)
+    facts = Facts(2.0, 1.0, -0.3, 0.1, 0.2)
     assert again.score(facts) == pytest.approx(calibration.score(facts), abs=1e-4)
-    assert again.p_value(1.0, 0.3) == pytest.approx(calibration.p_value(1.0, 0.3), abs=1e-3)
+    assert 0.0 < again.p_value(facts) < 1.0
+    assert again.p_value(facts) == pytest.approx(calibration.p_value(facts), abs=1e-3)
     seam = np.random.default_rng(0).random((40, 56)).astype(np.float32)
     shown = Seam(seam, 30.0)
     np.testing.assert_allclose(
-        again.patch_p_values(shown, -1.0), calibration.patch_p_values(shown, -1.0), rtol=1e-2
+        again.patch_p_values(shown, facts), calibration.patch_p_values(shown, facts), rtol=1e-2
     )
 
 
 @pytest.mark.parametrize(
     "broken",
-    [{"weights": [1.0, 2.0]}, {"authentic": [[1.0, 2.0, 3.0]]}, {"authentic": [[1.0, None]]}],
+    [{"weights": [1.0] * 6}, {"authentic": [[1.0, 2.0]]}, {"authentic": [[1.0, None, 1.0]]}],
 )
 def test_a_damaged_calibration_is_an_error(calibration, broken):
     with pytest.raises((ValueError, TypeError)):
@@ -114,11 +137,11 @@ def test_most_authentic_maps_show_no_place(rng):
 
     evidence = SeamEvidence(np.array([-2.0, 0.0]), np.array([-3.0, 3.0]))
     tail = PatchTail.learn([PatchTail.patches(photo()).ravel() for _ in range(60)])
-    weights = np.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0])
+    weights = np.array([1.0, 0.0, 0.0, 0.0])
     calibration = Calibration(evidence, weights, patch_tail=tail)
 
     def places_of(seam):
-        p_values = calibration.patch_p_values(seam, 0.0)
+        p_values = calibration.patch_p_values(seam, Facts.of(BLACK, seam, None))
         return Localization(seam.map, seam.map, patch_p_values=p_values).places
 
     shown = np.mean([places_of(photo()).any() for _ in range(60)])
@@ -128,6 +151,39 @@ def test_most_authentic_maps_show_no_place(rng):
     places = places_of(seam)
     assert places[104:136].all()
     assert places[:96].mean() < 0.02
+
+
+def test_patches_are_compared_as_photos_are(calibration):
+    """Two photos whose peaks would get one score by these facts: their squares get one p-value."""
+    seam = np.random.default_rng(0).random((40, 56)).astype(np.float32)
+    one, other = Facts(3.0, 1.0, -2.0, 0.1, 0.0), Facts(3.25, 2.0, -2.0, 0.1, 0.5)
+    assert calibration.score(one) == pytest.approx(calibration.score(other))
+    np.testing.assert_allclose(
+        calibration.patch_p_values(Seam(seam, np.exp(one.peak)), one),
+        calibration.patch_p_values(Seam(seam, np.exp(other.peak)), other),
+        rtol=1e-6,
+    )
+
+
+def test_facts_are_those_of_the_map_and_the_mosaic(rng):
+    seam = Seam(np.array([[0.0, 1.0], [0.5, 0.5]], dtype=np.float32), 20.0)
+    assert Facts.of(BLACK, seam, None) == pytest.approx(
+        (np.log(20), np.log(10), np.log(0.02), 0.0, 0.0)
+    )
+    shifted = [
+        Camera(phase, shot_noise=1e-3).shoot(np.full((200, 300, 3), 120, np.uint8), rng)
+        for phase in ((0, 0), (0, 1))
+    ]
+    spliced = np.where(np.arange(300)[:, None] < 220, *shifted)
+    photos = [photo.astype(np.float32) / 255 for photo in (shifted[0], spliced)]
+    one, two = (Facts.of(photo, seam, mosaic_trace(photo)) for photo in photos)
+    assert one.level == pytest.approx(two.level, abs=0.5)
+    assert one.opposed < 0.0 < 0.2 < two.opposed
+
+
+def test_facts_of_a_photo_without_a_seam_are_finite():
+    nothing = Seam(np.zeros((70, 80), dtype=np.float32), 0.0)
+    assert np.isfinite(Facts.of(BLACK, nothing, mosaic_trace(BLACK))).all()
 
 
 def test_p_values_have_the_size_of_the_photo():

@@ -13,7 +13,7 @@ from cpcapp.splicing.presets import Preset
 from cpcapp.splicing.verdict import Calibration
 
 _FORMAT = "cpcapp-splice-localizer"
-_FORMAT_VERSION = 2
+_FORMAT_VERSION = 3
 # No model of this package comes near; a hostile file can't fill the memory.
 _MOST_BYTES = 256 << 20
 

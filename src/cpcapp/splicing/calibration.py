@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from cpcapp.splicing._arrays import FloatArray, as_unit_float
 from cpcapp.splicing._parallel import in_order
 from cpcapp.splicing.cameras import Camera
+from cpcapp.splicing.development import Development
 from cpcapp.splicing.edges import detect_edges
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.mosaic_trace import mosaic_trace
-from cpcapp.splicing.regions import LEAST_SIDE, Candidates, Facts, SeamEvidence, divide
+from cpcapp.splicing.regions import LEAST_SIDE, SeamEvidence, divide
 from cpcapp.splicing.samples import Sample, SampleSet
 from cpcapp.splicing.splices import SourcePhoto, SpliceMaker, SpliceOptions, recompress
-from cpcapp.splicing.verdict import Calibration, PatchTail, level_factor
+from cpcapp.splicing.verdict import Calibration, Facts, PatchTail, patch_unit
 
 # A seam is found on a border of superpixels if it is that near.
 _NEAR = 3
@@ -38,8 +39,9 @@ class _Look(NamedTuple):
     """What a photo shows: small enough to keep for all photos."""
 
     authentic: bool
-    candidates: Candidates
-    near: NDArray[np.bool_]  # which pixels of borders are at the seam
+    at_seam: NDArray[np.float32]  # strengths along borders
+    elsewhere: NDArray[np.float32]
+    facts: Facts
     patches: NDArray[np.float32]
 
 
@@ -69,13 +71,13 @@ def calibrate(
         for number, look in enumerate(in_order(pool, partial(_look, localizer), samples, 2 * jobs)):
             looks += [] if look is None else [look]
             tell((number + 1) / len(samples))
-        at_seam = [look.candidates.strength[look.near] for look in looks]
-        elsewhere = [_few(look.candidates.strength[~look.near]) for look in looks]
-        if not sum(map(len, at_seam)):
-            return
-        evidence = SeamEvidence.learn(np.concatenate(at_seam), np.concatenate(elsewhere))
-        facts = list(pool.map(lambda look: look.candidates.cut(evidence)[2], looks))
-    localizer.calibration = _calibration(evidence, looks, facts)
+    at_seam, elsewhere = (
+        np.concatenate([look[which] for look in looks]) if looks else np.empty(0)
+        for which in (1, 2)
+    )
+    if not len(at_seam):
+        return
+    localizer.calibration = _calibration(SeamEvidence.learn(at_seam, elsewhere), looks)
     n_authentic = sum(look.authentic for look in looks)
     localizer.facts["calibration_photos"] = {
         "spliced": len(looks) - n_authentic,
@@ -83,22 +85,16 @@ def calibrate(
     }
 
 
-def _calibration(
-    evidence: SeamEvidence, looks: Sequence[_Look], facts: Sequence[Facts]
-) -> Calibration:
+def _calibration(evidence: SeamEvidence, looks: Sequence[_Look]) -> Calibration:
     authentic = np.array([look.authentic for look in looks])
     if min(authentic.sum(), (~authentic).sum()) < _FEWEST:
         return Calibration(evidence)
-    values = np.array(facts)
-    weights = _discriminant(values[~authentic], values[authentic])
-    levels = [look.candidates.level for look in looks]
-    known = np.column_stack([levels, values @ weights])[authentic]
+    telling = np.array([look.facts.telling for look in looks])
+    kinds = np.array([look.facts.kind for look in looks])
+    weights = _discriminant(telling[~authentic], telling[authentic])
+    known = np.column_stack([kinds, telling @ weights])[authentic]
     tail = PatchTail.learn(
-        [
-            look.patches * level_factor(weights, look.candidates.level)
-            for look in looks
-            if look.authentic
-        ]
+        [look.patches * patch_unit(weights, look.facts) for look in looks if look.authentic]
     )
     return Calibration(evidence, weights, known, tail)
 
@@ -126,8 +122,15 @@ def _look(localizer: SpliceLocalizer, sample: Sample) -> _Look | None:
     pasted = cv2.resize(mask.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
     around = np.ones((_NEAR, _NEAR), dtype=np.uint8)
     near = cv2.dilate(pasted, around) != cv2.erode(pasted, around)
+    at_seam, strength = near.ravel()[places], candidates.strength
     patches = PatchTail.patches(seam).ravel()
-    return _Look(sample.authentic, candidates, near.ravel()[places], patches)
+    return _Look(
+        sample.authentic,
+        strength[at_seam],
+        _few(strength[~at_seam]),
+        Facts.of(pixels, seam, trace),
+        patches,
+    )
 
 
 def _few(values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -140,9 +143,10 @@ def _few(values: NDArray[np.float32]) -> NDArray[np.float32]:
 def calibration_photos(sources: Sequence[SourcePhoto], n: int, *, seed: int = 0) -> SampleSet:
     """Return spliced and authentic photos of all kinds, in equal numbers, made from photos.
 
-    Half of them are enlarged to twice their size: fine texture gets rarer, as in photos of many
-    pixels. Of each four, one is left as it is, two are taken with a simulated camera, one of them
-    then compressed, and one is compressed only.
+    Sources that are not known will differ from these: most photos are made larger or smaller, and
+    a third is sharpened; see `cpcapp.splicing.development.Development.random`. Of each four, one
+    is then left as it is, two are taken with a simulated camera, one of them compressed, and one
+    is compressed only.
 
     Parameters
     ----------
@@ -174,16 +178,16 @@ def _photos(sources: Sequence[SourcePhoto], n: int, seed: int) -> Iterator[Sampl
         replace(plain, camera_share=1.0, jpeg_share=1.0, jpeg=(75, 98)),
         replace(plain, jpeg_share=1.0, jpeg=(75, 98), hard_share=0.5),
     )
-    sizes = (sources, [_enlarged_source(source) for source in sources])
-    makers = [[SpliceMaker(s, o, seed) for o in histories] for s in sizes]
     for number in range(n):
-        kind, size = number // 2 % len(histories), number // 2 // len(histories) % 2
+        history = histories[number // 2 % len(histories)]
+        development = Development.random(np.random.default_rng([seed, number // 2, 4]))
         if number % 2 == 0:
-            yield replace(makers[size][kind].sample(number), name=f"spliced{number:05d}")
+            maker = SpliceMaker([development.of(source) for source in sources], history, seed)
+            yield replace(maker.sample(number), name=f"spliced{number:05d}")
             continue
         rng = np.random.default_rng([seed, number, 2])
-        source = sizes[size][int(rng.integers(len(sources)))]
-        read = partial(_authentic, source, histories[kind], seed, number)
+        source = development.of(sources[int(rng.integers(len(sources)))])
+        read = partial(_authentic, source, history, seed, number)
         yield Sample(f"authentic{number:05d}", True, read)
 
 
@@ -200,17 +204,3 @@ def _authentic(
     if rng.random() < history.jpeg_share:
         pixels = recompress(pixels, int(rng.integers(history.jpeg[0], history.jpeg[1] + 1)))
     return np.asarray(pixels)
-
-
-def _enlarged_source(source: SourcePhoto) -> SourcePhoto:
-    segments = None if source.segments is None else partial(_enlarged_maps, source)
-    return SourcePhoto(source.name, partial(_enlarged, source), segments)
-
-
-def _enlarged(source: SourcePhoto) -> NDArray[Any]:
-    return np.asarray(cv2.resize(source.read(), None, fx=2, fy=2, interpolation=cv2.INTER_CUBIC))
-
-
-def _enlarged_maps(source: SourcePhoto) -> list[NDArray[np.integer]]:
-    assert source.segments is not None
-    return [np.kron(labels, np.ones((2, 2), labels.dtype)) for labels in source.segments()]

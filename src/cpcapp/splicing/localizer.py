@@ -16,15 +16,11 @@ from cpcapp.splicing._arrays import as_unit_float
 from cpcapp.splicing.channels import planes_of
 from cpcapp.splicing.edges import detect_edges
 from cpcapp.splicing.images import ReadImage, read_image
-from cpcapp.splicing.mosaic_trace import (
-    MosaicTrace,
-    lattice_contrast,
-    mosaic_trace,
-)
+from cpcapp.splicing.mosaic_trace import MosaicTrace, lattice_contrast, mosaic_trace
 from cpcapp.splicing.patches import FloatMap, PatchGrid
 from cpcapp.splicing.presets import BankOptions, Preset
 from cpcapp.splicing.regions import LEAST_SIDE, Seam, find_region
-from cpcapp.splicing.verdict import Calibration, blockiness, enlarged, significant, words
+from cpcapp.splicing.verdict import Calibration, Facts, blockiness, enlarged, significant, words
 
 # Flat patches have no energy to divide by; a quarter of a grey level is below any noise.
 _LEAST_VARIANCE = 1e-6
@@ -286,14 +282,14 @@ class SpliceLocalizer:
         region = find_region(image, seam, trace, calibration.evidence)
         if min(image.shape[:2]) < LEAST_SIDE:
             return replace(found, region=region.map)
-        score = calibration.score(region.facts)
+        facts = Facts.of(image, seam, trace)
         return replace(
             found,
             boundary=region.boundary if self.preset.sides else found.boundary,
             region=region.map,
-            score=score,
-            p_value=calibration.p_value(score, region.facts.level),
-            patch_p_values=calibration.patch_p_values(seam, region.facts.level),
+            score=calibration.score(facts),
+            p_value=calibration.p_value(facts),
+            patch_p_values=calibration.patch_p_values(seam, facts),
         )
 
     def boundary(self, image: FloatMap, edges: FloatMap) -> FloatMap:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.splicing._arrays import FloatArray
-from cpcapp.splicing.mosaic_trace import LEAST_TOLD, MosaicTrace, trace_level
+from cpcapp.splicing.mosaic_trace import LEAST_TOLD, MosaicTrace
 from cpcapp.splicing.partition import (
     Borders,
     Cut,
@@ -36,8 +36,6 @@ _FAINTEST = 1e-6
 # other borders are as strong: this many times that root was best on made splices, of 1, 2, 4 and 8.
 _AS_STRONG = 4.0
 _LEAST_SCALE = 0.01
-# Below this a mosaic's level says nothing.
-_LEAST_LEVEL = 0.02
 # Pixels to either side of the region's border in which the boundary map is brought out, what the
 # border adds by itself, and what is left of the map far from it.
 _NEAR = 3.0
@@ -163,8 +161,6 @@ class Candidates:
     strength : ndarray of shape (n,), float32
         Of the boundary map there; see `relative_strength`.
     statistics : SideStatistics
-    peak, mean, level : float
-        See `Facts`.
     """
 
     count: int
@@ -173,28 +169,12 @@ class Candidates:
     two: NDArray[np.int32] = field(repr=False)
     strength: NDArray[np.float32] = field(repr=False)
     statistics: SideStatistics = field(repr=False)
-    peak: float
-    mean: float
-    level: float
 
-    def cut(self, evidence: SeamEvidence) -> tuple[Cut, Borders, Facts]:
-        """Return the best cut, the borders it was trimmed by, and what tells of a seam."""
+    def cut(self, evidence: SeamEvidence) -> tuple[Cut, Borders]:
+        """Return the best cut and the borders it was trimmed by."""
         borders = find_borders(self.count, self.one, self.two, evidence(self.strength))
         cut = best_cut(borders, self.statistics, evidence.trust, evidence.trim)
-        across = cut.side[self.one] != cut.side[self.two]
-        seen = np.maximum(self.strength, np.float32(_FAINTEST))
-        on = np.log(seen[across]).mean() if across.any() else np.log(seen).mean()
-        off = np.log(seen[~across].mean()) if not across.all() else on
-        extent = self.size**0.5
-        facts = Facts(
-            float(np.log1p(max(cut.sides, 0.0) / extent)),
-            float(on - off),
-            float(np.log(cut.length / extent + 0.1)),
-            self.peak,
-            self.mean,
-            self.level,
-        )
-        return cut, borders.trimmed(evidence.trim), facts
+        return cut, borders.trimmed(evidence.trim)
 
 
 def divide(
@@ -228,7 +208,6 @@ def divide(
     labels, count = superpixels(image)
     here, there = border_pixels(labels)
     flat, numbers = strength.ravel(), labels.ravel()
-    scale = max(seam.scale, _FAINTEST)
     return (
         labels,
         here,
@@ -239,9 +218,6 @@ def divide(
             numbers[there],
             relative_strength(np.maximum(flat[here], flat[there]), labels.size),
             side_statistics(trace, labels, count),
-            float(np.log(scale)),
-            float(np.log(scale * max(float(seam.map.mean()), _FAINTEST))),
-            float(np.log(trace_level(trace) + _LEAST_LEVEL)),
         ),
     )
 
@@ -272,33 +248,6 @@ def relative_strength(strength: NDArray[np.float32], size: int) -> NDArray[np.fl
     return np.asarray(strength / max(unit, np.float32(_LEAST_SCALE)), dtype=np.float32)
 
 
-class Facts(NamedTuple):
-    """What tells a spliced photo from an authentic one, all free of the photo's size.
-
-    Attributes
-    ----------
-    sides : float
-        Logarithm of 1 plus the evidence of the two sides over the square root of the pixels.
-    excess : float
-        How much stronger the map is on the cut than on other borders, in logarithms.
-    length : float
-        Logarithm of the length of the cut over the square root of the pixels: where there is no
-        seam, the best cut winds along many edges.
-    peak, mean : float
-        Logarithms of the largest and the mean value of the boundary map, undivided.
-    level : float
-        Logarithm of how clearly the photo shows a camera's mosaic; see
-        `cpcapp.splicing.mosaic_trace.trace_level`.
-    """
-
-    sides: float
-    excess: float
-    length: float
-    peak: float
-    mean: float
-    level: float
-
-
 @dataclass(frozen=True)
 class Region:
     """The part of a photo that came from elsewhere, if any did.
@@ -310,13 +259,11 @@ class Region:
     boundary : ndarray of shape (height, width), float32 in [0, 1]
         The boundary map, drawn towards the border of the region.
     cut : Cut
-    facts : Facts
     """
 
     map: FloatMap = field(repr=False)
     boundary: FloatMap = field(repr=False)
     cut: Cut = field(repr=False)
-    facts: Facts
 
 
 def find_region(
@@ -351,18 +298,18 @@ def find_region(
     shape = image.shape[:2]
     if min(shape) < LEAST_SIDE:
         nothing = Cut(np.zeros(1, dtype=bool), 0.0, 0.0, 0.0)
-        return Region(np.zeros(shape, np.float32), seam.map, nothing, Facts(*[0.0] * 6))
+        return Region(np.zeros(shape, np.float32), seam.map, nothing)
     labels, _, candidates = divide(image, seam, trace)
-    cut, borders, facts = candidates.cut(evidence)
+    cut, borders = candidates.cut(evidence)
     if not cut.side.any():
-        return Region(np.zeros(shape, np.float32), seam.map, cut, facts)
+        return Region(np.zeros(shape, np.float32), seam.map, cut)
     sure = _sureness(borders, candidates.statistics, cut.side, evidence.trust)
     pasted = cut.side == _looks_pasted(cut.side, labels, candidates.count)
     values = np.where(pasted, 0.5 + 0.5 * sure, 0.5 - 0.5 * sure).astype(np.float32)
     found = values[labels]
     if found.shape != shape:
         found = cv2.resize(found, shape[::-1], interpolation=cv2.INTER_LINEAR)
-    return Region(found, _drawn_to(cut.side[labels], seam.map), cut, facts)
+    return Region(found, _drawn_to(cut.side[labels], seam.map), cut)
 
 
 def _drawn_to(side: NDArray[np.bool_], seam: FloatMap) -> FloatMap:

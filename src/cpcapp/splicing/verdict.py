@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.splicing._arrays import FloatArray
+from cpcapp.splicing.jpeg_trace import grid_trace
+from cpcapp.splicing.mosaic_trace import MosaicTrace, mosaic_levels
 from cpcapp.splicing.patches import FloatMap
-from cpcapp.splicing.regions import LEAST_SIDE, Facts, Seam, SeamEvidence
+from cpcapp.splicing.regions import LEAST_SIDE, Seam, SeamEvidence
 
 #: False-alarm probability from which on nothing is said to be found.
 ALARM_LEVEL = 0.05
@@ -22,10 +24,62 @@ FALSE_DISCOVERY_RATE = 0.05
 
 _PATCH = 8
 _FAINTEST = 1e-6
-# How much the levels of photos may differ that are alike, and how many of them are enough.
-_LEVEL_WIDTH = 0.7
+# Below this a mosaic's level says nothing.
+_LEAST_LEVEL = 0.02
+# How much photos that are alike may differ in level and compression, and how many are enough.
+_WIDTHS = np.array([0.7, 0.25])
 _FEWEST_ALIKE = 3.0
 _TOO_COMPRESSED = 1.3
+# Of logarithms of strengths.
+_FARTHEST = 30.0
+
+
+class Facts(NamedTuple):
+    """What tells a spliced photo from an authentic one.
+
+    Attributes
+    ----------
+    peak, mean : float
+        Logarithms of the largest and the mean value of the boundary map, undivided. Photos with
+        much fine detail have more of both: what counts is the peak for such a mean.
+    level : float
+        Logarithm of how clearly the photo shows a camera's mosaic.
+    opposed : float
+        How strongly a part of the photo shows another mosaic. Of both see
+        `cpcapp.splicing.mosaic_trace.MosaicLevels`.
+    compression : float
+        How clearly the photo shows JPEG's grid; see `cpcapp.splicing.jpeg_trace.grid_trace`. It
+        does not tell by itself, but photos are compared with photos like them.
+    """
+
+    peak: float
+    mean: float
+    level: float
+    opposed: float
+    compression: float
+
+    @property
+    def telling(self) -> FloatArray:
+        """What the score is made of: peak, mean, level and opposed."""
+        return np.array(self[:4])
+
+    @property
+    def kind(self) -> FloatArray:
+        """What photos are compared by: level and compression."""
+        return np.array([self.level, self.compression])
+
+    @classmethod
+    def of(cls, image: FloatMap, seam: Seam, trace: MosaicTrace | None) -> Facts:
+        """Return what is seen in a photo."""
+        scale = max(seam.scale, _FAINTEST)
+        levels = mosaic_levels(trace)
+        return cls(
+            math.log(scale),
+            math.log(scale * max(float(seam.map.mean()), _FAINTEST)),
+            math.log(levels.level + _LEAST_LEVEL),
+            levels.opposed,
+            grid_trace(image),
+        )
 
 
 @dataclass(frozen=True)
@@ -111,11 +165,11 @@ class Calibration:
     Attributes
     ----------
     evidence : SeamEvidence
-    weights : ndarray of shape (6,) or None
-        Of the `cpcapp.splicing.regions.Facts` in the score. None if there were too few authentic
-        photos to learn them.
-    authentic : ndarray of shape (n, 2) or None
-        Level (see `cpcapp.splicing.regions.Facts`) and score of authentic photos.
+    weights : ndarray of shape (4,) or None
+        Of the telling `Facts` in the score. None if there were too few authentic photos to learn
+        them.
+    authentic : ndarray of shape (n, 3) or None
+        Kind (level and compression, see `Facts`) and score of authentic photos.
     patch_tail : PatchTail or None
     """
 
@@ -126,8 +180,8 @@ class Calibration:
 
     def __post_init__(self) -> None:
         for name, value, shape in (
-            ("weights", self.weights, (len(Facts._fields),)),
-            ("authentic", self.authentic, (-1, 2)),
+            ("weights", self.weights, (4,)),
+            ("authentic", self.authentic, (-1, 3)),
         ):
             if value is None:
                 continue
@@ -137,27 +191,23 @@ class Calibration:
 
     def score(self, facts: Facts) -> float | None:
         """Return how much speaks for a splice, on one scale for all photos."""
-        return None if self.weights is None else float(self.weights @ np.array(facts))
+        return None if self.weights is None else float(self.weights @ facts.telling)
 
-    def p_value(self, score: float | None, level: float) -> float | None:
+    def p_value(self, facts: Facts) -> float | None:
         """Return the share of authentic photos that would score as high.
 
-        Of photos that show the mosaic of a camera about as clearly as this one: those weigh most,
-        with a Gaussian of their distance in level. Their scores are taken for Student's
-        distribution with six degrees of freedom, whose tails are heavier than the normal one's,
-        about their weighted mean; both it and the spread are uncertain by as many photos as the
-        weights are worth. With fewer than three like it, the answer is 1.
-
-        Parameters
-        ----------
-        score : float or None
-        level : float
-            See `cpcapp.splicing.regions.Facts`.
+        Of photos that show the mosaic of a camera and JPEG's grid about as clearly as this one:
+        those weigh most, with a Gaussian of their distance in kind. Their scores are taken for
+        Student's distribution with six degrees of freedom, whose tails are heavier than the
+        normal one's, about their weighted mean; both it and the spread are uncertain by as many
+        photos as the weights are worth. With fewer than three like it, the answer is 1. None if
+        the model has not learned it.
         """
+        score = self.score(facts)
         if score is None or self.authentic is None:
             return None
-        levels, scores = self.authentic.T
-        near = np.exp(-0.5 * ((levels - level) / _LEVEL_WIDTH) ** 2)
+        kinds, scores = self.authentic[:, :2], self.authentic[:, 2]
+        near = np.exp(-0.5 * np.square((kinds - facts.kind) / _WIDTHS).sum(axis=1))
         if near.sum() < _FEWEST_ALIKE:
             return 1.0
         worth = near.sum() ** 2 / (near**2).sum()
@@ -165,14 +215,13 @@ class Calibration:
         spread = near @ (scores - middle) ** 2 / near.sum() * worth / max(worth - 1.0, 1.0)
         return student_tail((score - middle) / max((spread * (1.0 + 1.0 / worth)) ** 0.5, 1e-9))
 
-    def patch_p_values(self, seam: Seam, level: float) -> FloatArray | None:
+    def patch_p_values(self, seam: Seam, facts: Facts) -> FloatArray | None:
         """Return for each square of 8 pixels how many of authentic photos are as strong, or None.
 
         Parameters
         ----------
         seam : Seam
-        level : float
-            See `cpcapp.splicing.regions.Facts`.
+        facts : Facts
 
         Returns
         -------
@@ -180,7 +229,7 @@ class Calibration:
         """
         if self.patch_tail is None or self.weights is None:
             return None
-        return self.patch_tail.p_value(PatchTail.patches(seam) * level_factor(self.weights, level))
+        return self.patch_tail.p_value(PatchTail.patches(seam) * patch_unit(self.weights, facts))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in types that JSON knows."""
@@ -204,15 +253,17 @@ class Calibration:
         )
 
 
-def level_factor(weights: FloatArray, level: float) -> float:
-    """Return what strengths are multiplied by to compare photos of unlike mosaics.
+def patch_unit(weights: FloatArray, facts: Facts) -> float:
+    """Return what the strength of patches is multiplied by to compare photos.
 
-    In the score a higher level takes away what it adds to the peak: by the ratio of their weights.
+    A photo's score is ``w_peak · peak + rest``. If the logarithm of a patch's strength stood in
+    place of the peak, ``rest / w_peak`` more of it would give the same score without the rest.
     """
-    facts = dict(zip(Facts._fields, weights.tolist(), strict=True))
-    if facts["peak"] <= 0.0:
+    of_peak = float(weights[0])
+    if of_peak <= 0.0:
         return 1.0
-    return float(np.exp(np.clip(facts["level"] / facts["peak"], -1.0, 1.0) * level))
+    rest = float(weights @ facts.telling) - of_peak * facts.peak
+    return math.exp(max(-_FARTHEST, min(rest / of_peak, _FARTHEST)))
 
 
 def student_tail(value: float) -> float:

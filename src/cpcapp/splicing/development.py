@@ -1,0 +1,118 @@
+"""What photos go through before they are seen: made larger or smaller, and sharpened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp.splicing.splices import SourcePhoto
+
+INTERPOLATION = {
+    "linear": cv2.INTER_LINEAR,
+    "cubic": cv2.INTER_CUBIC,
+    "lanczos": cv2.INTER_LANCZOS4,
+    "area": cv2.INTER_AREA,
+}
+
+
+@dataclass(frozen=True)
+class Development:
+    """How a photo is developed.
+
+    Attributes
+    ----------
+    size : float
+        By how much its sides get longer.
+    interpolation : {"linear", "cubic", "lanczos", "area"}
+    sharpening : float
+        How much of the difference to a blurred copy is added.
+    radius : float
+        Of the blur, in pixels.
+    """
+
+    size: float = 1.0
+    interpolation: str = "cubic"
+    sharpening: float = 0.0
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.interpolation not in INTERPOLATION:
+            raise ValueError(
+                f"interpolation={self.interpolation!r} must be one of {', '.join(INTERPOLATION)}"
+            )
+        for name, least, most in (
+            ("size", 0.1, 10.0),
+            ("sharpening", 0.0, 10.0),
+            ("radius", 0.1, 10.0),
+        ):
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise ValueError(f"{name}={value} must be from {least} to {most}")
+
+    @classmethod
+    def random(cls, rng: np.random.Generator) -> Development:
+        """Return one as they vary: most photos change in size, a third are sharpened."""
+        resized, sharpened = rng.random(2) < (0.8, 0.35)
+        size, sharpening, radius = np.exp(
+            rng.uniform(np.log([0.8, 0.2, 0.7]), np.log([2.3, 1.0, 1.5]))
+        ).tolist()
+        interpolation = list(INTERPOLATION)[rng.integers(len(INTERPOLATION))]
+        return cls(
+            size if resized else 1.0, interpolation, sharpening if sharpened else 0.0, radius
+        )
+
+    def develop(self, photo: NDArray[Any]) -> NDArray[Any]:
+        """Return the photo, developed.
+
+        Parameters
+        ----------
+        photo : ndarray of shape (height, width, 3), uint8 or uint16
+
+        Returns
+        -------
+        ndarray of shape (round(size * height), round(size * width), 3)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> Development(size=1.5).develop(np.zeros((40, 60, 3), dtype=np.uint8)).shape
+        (60, 90, 3)
+        """
+        if self.size != 1.0:
+            size = self._size(photo.shape)[::-1]
+            photo = cv2.resize(photo, size, interpolation=INTERPOLATION[self.interpolation])
+        if self.sharpening:
+            blurred = cv2.GaussianBlur(photo, (0, 0), self.radius)
+            photo = cv2.addWeighted(photo, 1.0 + self.sharpening, blurred, -self.sharpening, 0.0)
+        return np.asarray(photo)
+
+    def of(self, source: SourcePhoto) -> SourcePhoto:
+        """Return a source whose photo is developed when it is read, and its segments with it."""
+        segments = None if source.segments is None else partial(_segments, self, source)
+        return SourcePhoto(source.name, partial(_photo, self, source), segments)
+
+    def _size(self, shape: Sequence[int]) -> tuple[int, int]:
+        height, width = (max(1, round(self.size * n)) for n in shape[:2])
+        return height, width
+
+
+def _photo(development: Development, source: SourcePhoto) -> NDArray[Any]:
+    return development.develop(source.read())
+
+
+def _segments(development: Development, source: SourcePhoto) -> list[NDArray[np.integer]]:
+    assert source.segments is not None
+    return [_nearest(labels, development._size(labels.shape)) for labels in source.segments()]
+
+
+def _nearest(labels: NDArray[np.integer], shape: tuple[int, int]) -> NDArray[np.integer]:
+    rows, cols = (
+        np.arange(there) * here // there for here, there in zip(labels.shape, shape, strict=True)
+    )
+    return labels[np.ix_(rows, cols)]
