@@ -34,6 +34,8 @@ class StandIn:
             boundary=boundary,
             edges=np.clip(edges, 0, 1),
             region=None,
+            mask=None,
+            places=None,
             score=None,
             p_value=None,
             notes=notes,

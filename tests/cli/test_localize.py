@@ -20,6 +20,8 @@ import stand_in
 from cpcapp import __version__
 from cpcapp.cli import main
 from cpcapp.cli.localize import lightest_of, write_png
+from cpcapp.splicing import load_model
+from cpcapp.splicing.cameras import Camera
 from cpcapp.splicing.images import read_image
 from cpcapp.splicing.overlays import boundary_picture, overlay
 
@@ -141,6 +143,33 @@ class TestResults:
             *("9", "14", "12", "17")
         ]
         assert (row["overlay"], row["error"]) == ("1.overlay.png", "")
+
+    def test_what_a_model_that_judges_adds(self, run, tmp_path, out, monkeypatch):
+        """With the model that is shipped: a square of another camera on noise."""
+        monkeypatch.setattr("cpcapp.splicing.load_model", load_model)
+        rng = np.random.default_rng(0)
+        ours, theirs = (
+            Camera(phase, shot_noise=3e-4).shoot(picture(0, (200, 300)), rng)
+            for phase in ((0, 0), (0, 1))
+        )
+        ours[60:140, 90:200] = theirs[60:140, 90:200]
+        cv2.imwrite(str(tmp_path / "spliced.png"), ours[..., ::-1])
+        assert run(tmp_path / "spliced.png", "-o", out).returncode == 0
+        whole = content(out)
+        masks = {"spliced.region.png", "spliced.places.png"}
+        assert masks < set(whole)
+        told, found = entry(out / "spliced.json"), load_model().localize(ours)
+        for name, mask in (("region", found.mask), ("places", found.places)):
+            np.testing.assert_array_equal(pixels(out / f"spliced.{name}.png"), 255 * mask)
+            assert told[name] == f"spliced.{name}.png"
+            assert told[f"{name}_share"] == pytest.approx(mask.mean(), abs=1e-5)
+        assert told["p_value"] == pytest.approx(found.p_value, rel=1e-4)
+        (row,) = summary(out)
+        assert float(row["places_share"]) == told["places_share"]
+        (out / "spliced.places.png").unlink()
+        result = run(tmp_path / "spliced.png", "-o", out, "--resume")
+        assert "made again: was not complete" in result.stdout
+        assert masks < set(content(out))
 
     def test_a_line_for_each_photo_in_the_order_in_which_people_count(self, run, photos, out):
         result = run(photos, "-o", out)

@@ -20,7 +20,9 @@ from cpcapp._files import written_whole
 
 SUMMARY = "summary.csv"
 
-_PICTURES = (".overlay.png", ".boundary.png", ".region.png")
+_PICTURES = (".overlay.png", ".boundary.png", ".region.png", ".places.png")
+# Only a model that tells has them.
+_MASKS = ("region", "places")
 _COLUMNS: Final = (
     "file",
     "width",
@@ -29,6 +31,7 @@ _COLUMNS: Final = (
     "score",
     "p_value",
     "region_share",
+    "places_share",
     "share_above_threshold",
     "row",
     "column",
@@ -42,6 +45,7 @@ _COLUMNS: Final = (
     "overlay",
     "boundary",
     "region",
+    "places",
     "error",
 )
 _ENTRY = {"file", "sha256", "model", "overlay", "boundary"}
@@ -73,6 +77,11 @@ class Target:
         return self.folder / (self.name + _PICTURES[2])
 
     @property
+    def places(self) -> Path:
+        """Where the seam stands out, white; only where the model tells."""
+        return self.folder / (self.name + _PICTURES[3])
+
+    @property
     def entry(self) -> Path:
         """What was found, in JSON."""
         return self.folder / (self.name + ".json")
@@ -80,7 +89,7 @@ class Target:
     @property
     def outputs(self) -> tuple[Path, ...]:
         """All of them."""
-        return self.overlay, self.boundary, self.region, self.entry
+        return self.overlay, self.boundary, self.region, self.places, self.entry
 
 
 @dataclass(frozen=True)
@@ -96,10 +105,8 @@ class Result:
         """Return the entry with paths that can be opened from here."""
         if self.entry is None:
             return {"file": str(self.target.photo), "error": self.error}
-        pictures = {"overlay": str(self.target.overlay), "boundary": str(self.target.boundary)}
-        if self.entry.get("region"):
-            pictures["region"] = str(self.target.region)
-        return {**self.entry, **pictures}
+        pictures = ["overlay", "boundary", *(mask for mask in _MASKS if self.entry.get(mask))]
+        return {**self.entry, **{name: str(getattr(self.target, name)) for name in pictures}}
 
 
 def name_targets(photos: Iterable[Path], folder: Path) -> list[Target]:
@@ -166,8 +173,7 @@ def is_summary(path: Path) -> bool:
 def is_whole(target: Target, entry: dict[str, Any]) -> bool:
     """Tell whether the pictures of an entry are there, from their first byte to their last."""
     pictures = [target.overlay, target.boundary]
-    if entry.get("region"):
-        pictures.append(target.region)
+    pictures += [getattr(target, mask) for mask in _MASKS if entry.get(mask)]
     return all(_is_whole_png(path, entry.get("width"), entry.get("height")) for path in pictures)
 
 

@@ -111,7 +111,7 @@ def _draw(photos: SampleSet, folder: Path) -> list[str]:
             pixels = photo.image
             found = model.localize(pixels)
             target = Target(Path(photo.name), folder, Path(photo.name).stem)
-            write_pictures(target, pixels, found.boundary, threshold, found.region)
+            write_pictures(target, pixels, found, threshold)
             rows.append(_row(photo, found, threshold))
             lines.append(f"  {photo.name:20} {_verdict(photo, found, threshold)}{_judged(found)}")
             progress(done / len(photos))

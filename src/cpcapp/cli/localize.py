@@ -40,7 +40,7 @@ from cpcapp.cli._results import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from cpcapp.splicing.localizer import SpliceLocalizer
+    from cpcapp.splicing.localizer import Localization, SpliceLocalizer
 
 
 def add_parser(commands: Any) -> None:
@@ -54,7 +54,8 @@ def add_parser(commands: Any) -> None:
         "colours, from purple to light yellow, and a blue line around what reaches the "
         "threshold), NAME.boundary.png (the map alone; grey 255 stands for boundary_white in "
         "NAME.json), NAME.region.png (white: the part that may come from elsewhere, whatever the "
-        "verdict) and NAME.json, and one summary.csv of all that is in it. Pictures are upright, "
+        "verdict), NAME.places.png (white: places that stand out even among thousands) and "
+        "NAME.json, and one summary.csv of all that is in it. Pictures are upright, "
         "like the photo on a screen. "
         "Photos that can't be used are named at the end, and the exit status is 1.",
     )
@@ -287,6 +288,7 @@ def _localize_and_write(
     _go_on_unless(stop)
     height, width = image.pixels.shape[:2]
     threshold = float(model.threshold_)
+    mask, places = found.mask, found.places
     entry: dict[str, Any] = {
         "file": str(target.photo),
         **origin,
@@ -305,20 +307,17 @@ def _localize_and_write(
         "overlay": target.overlay.name,
         "boundary": target.boundary.name,
         "boundary_white": number(white_of(found.boundary, threshold)),
-        "region": None if found.region is None else target.region.name,
-        "places_share": None if _places(found) is None else number(_places(found).mean()),
-        "region_share": None if found.region is None else number((found.region > 0.5).mean()),
+        "region": None if mask is None else target.region.name,
+        "region_share": None if mask is None else number(mask.mean()),
+        "places": None if places is None else target.places.name,
+        "places_share": None if places is None else number(places.mean()),
     }
     # First to go and last to come: where it is, the pictures are whole and belong to it.
     target.entry.unlink(missing_ok=True)
-    write_pictures(target, image.pixels, found.boundary, threshold, found.region)
+    write_pictures(target, image.pixels, found, threshold)
     with written_whole(target.entry) as file:
         file.write(json.dumps(entry, indent=1).encode())
     return entry
-
-
-def _places(found: Any) -> Any:
-    return getattr(found, "places", None)
 
 
 def _why_again(target: Target, entry: dict[str, Any], origin: dict[str, Any]) -> str:
@@ -427,23 +426,20 @@ def lightest_of(boundary: NDArray[np.float32], threshold: float) -> float:
 
 
 def write_pictures(
-    target: Target,
-    pixels: NDArray[Any],
-    boundary: NDArray[np.float32],
-    threshold: float,
-    region: NDArray[np.float32] | None = None,
+    target: Target, pixels: NDArray[Any], found: Localization, threshold: float
 ) -> None:
-    """Write the overlay and the map of a photo, and its region, if there is one."""
+    """Write the overlay and the map of a photo, and region and places, if there are any."""
     from cpcapp.splicing.overlays import boundary_picture, overlay
 
-    lightest = lightest_of(boundary, threshold)
-    write_png(target.overlay, overlay(pixels, boundary, threshold, white=lightest))
-    white = white_of(boundary, threshold)
-    write_png(target.boundary, boundary_picture(boundary, white=white))
-    if region is None:
-        target.region.unlink(missing_ok=True)
-    else:
-        write_png(target.region, np.where(region > 0.5, np.uint8(255), np.uint8(0)))
+    lightest = lightest_of(found.boundary, threshold)
+    write_png(target.overlay, overlay(pixels, found.boundary, threshold, white=lightest))
+    white = white_of(found.boundary, threshold)
+    write_png(target.boundary, boundary_picture(found.boundary, white=white))
+    for path, mask in ((target.region, found.mask), (target.places, found.places)):
+        if mask is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_png(path, np.where(mask, np.uint8(255), np.uint8(0)))
 
 
 def write_png(path: Path, picture: NDArray[np.uint8]) -> None:
