@@ -56,6 +56,14 @@ def test_segments_follow_the_photo_and_both_travel_to_other_processes():
     assert Development(1.37).of(SourcePhoto("ramp", partial(ramp))).segments is None
 
 
+def test_a_mask_follows_the_photo():
+    mask = np.zeros((40, 60), dtype=bool)
+    mask[10:20, 30:50] = True
+    smaller = Development(0.5).follow(mask)
+    assert smaller.dtype == bool
+    np.testing.assert_array_equal(np.argwhere(smaller)[[0, -1]], [[5, 15], [9, 24]])
+
+
 def test_they_vary_and_are_the_same_for_the_same_seed():
     found = [Development.random(np.random.default_rng(seed)) for seed in range(200)]
     assert found == [Development.random(np.random.default_rng(seed)) for seed in range(200)]
@@ -65,6 +73,8 @@ def test_they_vary_and_are_the_same_for_the_same_seed():
     assert np.mean(sizes == 1.0) == pytest.approx(0.2, abs=0.1)
     assert np.mean([one.sharpening > 0.0 for one in found]) == pytest.approx(0.35, abs=0.1)
     assert {one.interpolation for one in found} == set(INTERPOLATION)
+    smaller = [Development.random(np.random.default_rng(seed), (0.5, 0.9)) for seed in range(50)]
+    assert all(0.5 <= one.size <= 0.9 or one.size == 1.0 for one in smaller)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import stdtr
 
 from cpcapp.splicing.cameras import Camera
 from cpcapp.splicing.localizer import Localization
@@ -17,8 +19,8 @@ from cpcapp.splicing.verdict import (
     Facts,
     PatchTail,
     blockiness,
+    patch_strengths,
     significant,
-    student_tail,
     words,
 )
 
@@ -28,11 +30,10 @@ BLACK = np.zeros((70, 80, 3), dtype=np.float32)
 @pytest.fixture
 def calibration(rng):
     evidence = SeamEvidence(np.array([-2.0, 0.0]), np.array([-3.0, 3.0]))
-    kinds = np.column_stack([np.repeat([-3.5, 0.0], 2000), np.tile([0.0, 2.0], 2000)])
-    known = np.column_stack([kinds, rng.normal(size=4000)])
-    known[2000:, 2] += 3.0
-    known[kinds[:, 1] > 0.0, 2] -= 2.0
-    tail = PatchTail.learn([np.exp(rng.normal(size=500)) for _ in range(50)])
+    levels, compressions = np.repeat([-3.5, 0.0], 2000), np.tile([0.0, 2.0], 2000)
+    scores = rng.normal(size=4000) + 3.0 * (levels == 0.0) - compressions
+    known = np.column_stack([np.zeros(4000), levels, compressions, scores])
+    tail = PatchTail.learn([rng.normal(size=500) for _ in range(50)])
     return Calibration(evidence, np.array([2.0, -0.5, -0.6, 1.0]), known, tail)
 
 
@@ -62,11 +63,18 @@ def test_p_values_of_authentic_photos_are_uniform(calibration, rng):
         assert np.mean(p <= level) == pytest.approx(level, abs=0.04)
 
 
-def test_the_tail_is_students():
+def test_with_few_photos_the_tail_is_that_of_a_prediction(rng):
+    """Of photos of one kind: that of another normal value, mean and variance unknown."""
     from scipy.stats import t
 
-    for value in (-3.0, -0.5, 0.0, 1.0, 2.5, 8.0):
-        assert student_tail(value) == pytest.approx(t.sf(value, 6), rel=1e-9)
+    scores = rng.normal(size=5)
+    known = np.column_stack([np.tile([0.0, -3.5, 0.0], (5, 1)), scores])
+    evidence = SeamEvidence(np.array([-2.0, 0.0]), np.array([-3.0, 3.0]))
+    calibration = Calibration(evidence, np.array([2.0, -0.5, -0.6, 1.0]), known)
+    for score in (-1.0, 0.0, 0.5):
+        far = (score - scores.mean()) / (scores.std(ddof=1) * np.sqrt(1 + 1 / 5))
+        assert calibration.p_value(of_score(score)) == pytest.approx(t.sf(far, 4), rel=1e-6)
+    assert calibration.p_value(of_score(50.0)) == pytest.approx(1 / 6)
 
 
 def test_nothing_to_compare_with_is_no_alarm(calibration):
@@ -76,7 +84,8 @@ def test_nothing_to_compare_with_is_no_alarm(calibration):
 
 @given(low=st.floats(-5, 5), more=st.floats(0, 5), level=st.floats(0, 3))
 def test_a_higher_score_is_never_likelier(low, more, level):
-    known = np.column_stack([np.linspace(0.0, 2.0, 50), np.zeros(50), np.sin(np.arange(50.0))])
+    known = np.zeros((50, 4))
+    known[:, 1], known[:, 3] = np.linspace(0.0, 2.0, 50), np.sin(np.arange(50.0))
     evidence = SeamEvidence(np.array([-2.0, 0.0]), np.array([-3.0, 3.0]))
     calibration = Calibration(evidence, np.array([2.0, -0.5, -0.6, 1.0]), known)
     less, higher = (calibration.p_value(of_score(s, level)) for s in (low, low + more))
@@ -98,7 +107,7 @@ def test_calibrations_survive_json(calibration):
 
 @pytest.mark.parametrize(
     "broken",
-    [{"weights": [1.0] * 6}, {"authentic": [[1.0, 2.0]]}, {"authentic": [[1.0, None, 1.0]]}],
+    [{"weights": [1.0] * 6}, {"authentic": [[1.0, 2.0]]}, {"authentic": [[None] * 4]}],
 )
 def test_a_damaged_calibration_is_an_error(calibration, broken):
     with pytest.raises((ValueError, TypeError)):
@@ -115,15 +124,15 @@ def test_places_are_chosen_as_scipy_adjusts_them(values, rate):
     np.testing.assert_array_equal(significant(p, rate)[clear], (adjusted <= rate)[clear])
 
 
-def test_the_tail_of_patches_is_the_share_of_stronger_ones(rng):
-    photos = [np.exp(rng.normal(size=4000)) for _ in range(30)]
+def test_the_tail_of_patches_is_the_share_that_stands_out_more(rng):
+    photos = [rng.normal(size=4000) for _ in range(30)]
     tail = PatchTail.learn(photos)
     values = np.concatenate(photos)
-    for level in (1.0, 5.0, 20.0):
+    for level in (0.0, 1.6, 3.0):
         assert tail.p_value(np.array([level]))[0] == pytest.approx(
             (values >= level).mean(), rel=0.2
         )
-    far = tail.p_value(np.array([50.0, 500.0, 5000.0]))
+    far = tail.p_value(np.array([5.0, 8.0, 20.0]))
     assert (np.diff(far) < 0.0).all()
     assert far[-1] > 0.0
 
@@ -136,9 +145,16 @@ def test_most_authentic_maps_show_no_place(rng):
         return Seam(values / values.max(), float(values.max()))
 
     evidence = SeamEvidence(np.array([-2.0, 0.0]), np.array([-3.0, 3.0]))
-    tail = PatchTail.learn([PatchTail.patches(photo()).ravel() for _ in range(60)])
     weights = np.array([1.0, 0.0, 0.0, 0.0])
-    calibration = Calibration(evidence, weights, patch_tail=tail)
+    photos = [photo() for _ in range(60)]
+    facts = [Facts.of(BLACK, one, None) for one in photos]
+    known = np.array([[*one.kind, one.peak] for one in facts])
+    calibration = Calibration(evidence, weights, known)
+    squares = [
+        calibration.surprise(seen, patch_strengths(one)).ravel()
+        for one, seen in zip(photos, facts, strict=True)
+    ]
+    calibration = replace(calibration, patch_tail=PatchTail.learn(squares))
 
     def places_of(seam):
         p_values = calibration.patch_p_values(seam, Facts.of(BLACK, seam, None))
@@ -147,22 +163,28 @@ def test_most_authentic_maps_show_no_place(rng):
     shown = np.mean([places_of(photo()).any() for _ in range(60)])
     assert shown <= 0.2
     seam = photo()
+    facts = Facts.of(BLACK, seam, None)
     seam.map[100:140, :] = 4000.0 / seam.scale
-    places = places_of(seam)
+    p_values = calibration.patch_p_values(seam, facts)
+    places = Localization(seam.map, seam.map, patch_p_values=p_values).places
     assert places[104:136].all()
     assert places[:96].mean() < 0.02
 
 
 def test_patches_are_compared_as_photos_are(calibration):
-    """Two photos whose peaks would get one score by these facts: their squares get one p-value."""
-    seam = np.random.default_rng(0).random((40, 56)).astype(np.float32)
-    one, other = Facts(3.0, 1.0, -2.0, 0.1, 0.0), Facts(3.25, 2.0, -2.0, 0.1, 0.5)
-    assert calibration.score(one) == pytest.approx(calibration.score(other))
-    np.testing.assert_allclose(
-        calibration.patch_p_values(Seam(seam, np.exp(one.peak)), one),
-        calibration.patch_p_values(Seam(seam, np.exp(other.peak)), other),
-        rtol=1e-6,
-    )
+    """Each as if it were the peak of the photo."""
+    seam = np.zeros((40, 56), dtype=np.float32)
+    seam[3, 50] = 1.0
+    facts = Facts(0.0, 0.1, -3.4, 0.1, 0.0)
+    strengths = patch_strengths(Seam(seam, 1.0))
+    assert strengths.shape == (5, 7)
+    assert strengths[0, 6] == 0.0 == strengths.max()
+    surprise = calibration.surprise(facts, strengths)
+    assert stdtr(6, -surprise[0, 6]) == pytest.approx(calibration.p_value(facts), rel=0.01)
+    p = calibration.patch_p_values(Seam(seam, 1.0), facts)
+    assert p[0, 6] == pytest.approx(calibration.patch_tail.p_value(surprise)[0, 6]) == p.min()
+    unlike = facts._replace(compression=9.0)
+    assert (calibration.patch_p_values(Seam(seam, 1.0), unlike) == 1.0).all()
 
 
 def test_facts_are_those_of_the_map_and_the_mosaic(rng):

@@ -13,7 +13,7 @@ from cpcapp.cli._progress import ProgressLine
 if TYPE_CHECKING:
     from cpcapp.splicing.samples import SampleSet
 
-_PHOTOS_TO_JUDGE_BY = 800
+_PHOTOS_TO_JUDGE_BY = 1200
 
 
 def add_parser(commands: Any) -> None:

@@ -26,7 +26,7 @@ from cpcapp.splicing.mosaic_trace import mosaic_trace
 from cpcapp.splicing.regions import LEAST_SIDE, SeamEvidence, divide
 from cpcapp.splicing.samples import Sample, SampleSet
 from cpcapp.splicing.splices import SourcePhoto, SpliceMaker, SpliceOptions, recompress
-from cpcapp.splicing.verdict import Calibration, Facts, PatchTail, patch_unit
+from cpcapp.splicing.verdict import Calibration, Facts, PatchTail, patch_strengths
 
 # A seam is found on a border of superpixels if it is that near.
 _NEAR = 3
@@ -93,9 +93,15 @@ def _calibration(evidence: SeamEvidence, looks: Sequence[_Look]) -> Calibration:
     kinds = np.array([look.facts.kind for look in looks])
     weights = _discriminant(telling[~authentic], telling[authentic])
     known = np.column_stack([kinds, telling @ weights])[authentic]
-    tail = PatchTail.learn(
-        [look.patches * patch_unit(weights, look.facts) for look in looks if look.authentic]
-    )
+    if weights[0] <= 0.0:  # the peak does not speak for a splice, nor does any square
+        return Calibration(evidence, weights, known)
+    squares = []
+    for number, look in enumerate(look for look in looks if look.authentic):
+        # By the others: no photo is like itself.
+        others = Calibration(evidence, weights, np.delete(known, number, axis=0))
+        surprise = others.surprise(look.facts, look.patches)
+        squares += [] if surprise is None else [surprise]
+    tail = PatchTail.learn(squares) if squares else None
     return Calibration(evidence, weights, known, tail)
 
 
@@ -123,7 +129,7 @@ def _look(localizer: SpliceLocalizer, sample: Sample) -> _Look | None:
     around = np.ones((_NEAR, _NEAR), dtype=np.uint8)
     near = cv2.dilate(pasted, around) != cv2.erode(pasted, around)
     at_seam, strength = near.ravel()[places], candidates.strength
-    patches = PatchTail.patches(seam).ravel()
+    patches = patch_strengths(seam).ravel()
     return _Look(
         sample.authentic,
         strength[at_seam],
@@ -143,10 +149,11 @@ def _few(values: NDArray[np.float32]) -> NDArray[np.float32]:
 def calibration_photos(sources: Sequence[SourcePhoto], n: int, *, seed: int = 0) -> SampleSet:
     """Return spliced and authentic photos of all kinds, in equal numbers, made from photos.
 
-    Sources that are not known will differ from these: most photos are made larger or smaller, and
-    a third is sharpened; see `cpcapp.splicing.development.Development.random`. Of each four, one
-    is then left as it is, two are taken with a simulated camera, one of them compressed, and one
-    is compressed only.
+    Photos that people ask about come from elsewhere and went through other things. So most of these
+    are made larger or smaller first, and a third is sharpened: see
+    `cpcapp.splicing.development.Development.random`. Of each six, four are then taken with a
+    simulated camera, two of which are made smaller and sharpened afterwards in the same way; one
+    of each two is compressed.
 
     Parameters
     ----------
@@ -170,37 +177,76 @@ def calibration_photos(sources: Sequence[SourcePhoto], n: int, *, seed: int = 0)
     return SampleSet("calibration", tuple(_photos(sources, n, seed)))
 
 
+class _History(NamedTuple):
+    """What happens to a photo before it is seen."""
+
+    taken: bool  # with a simulated camera
+    smaller: bool
+    compressed: bool
+
+
+_HISTORIES = (
+    _History(False, False, False),
+    _History(True, False, False),
+    _History(True, False, True),
+    _History(False, False, True),
+    _History(True, True, False),
+    _History(True, True, True),
+)
+_SMALLER = (0.5, 0.95)
+_LEAST_QUALITY, _BEST_QUALITY = 60, 98
+
+
+class _Ending(NamedTuple):
+    """What happens to a photo last, whether it was spliced or not."""
+
+    development: Development
+    quality: int | None
+
+    @classmethod
+    def of(cls, history: _History, rng: np.random.Generator) -> _Ending:
+        development = Development.random(rng, _SMALLER) if history.smaller else Development()
+        quality = int(rng.integers(_LEAST_QUALITY, _BEST_QUALITY + 1))
+        return cls(development, quality if history.compressed else None)
+
+    def of_photo(self, read: Callable[[], NDArray[Any]]) -> NDArray[np.uint8]:
+        pixels = self.development.develop(read())
+        return pixels if self.quality is None else recompress(pixels, self.quality)
+
+    def of_mask(self, read: Callable[[], NDArray[np.bool_]]) -> NDArray[np.bool_]:
+        return self.development.follow(read())
+
+
 def _photos(sources: Sequence[SourcePhoto], n: int, seed: int) -> Iterator[Sample]:
-    plain = replace(SpliceOptions.hard(), area=(0.03, 0.45))
-    histories = (
-        plain,
-        replace(plain, camera_share=1.0),
-        replace(plain, camera_share=1.0, jpeg_share=1.0, jpeg=(75, 98)),
-        replace(plain, jpeg_share=1.0, jpeg=(75, 98), hard_share=0.5),
-    )
+    hard = replace(SpliceOptions.hard(), area=(0.03, 0.45))
     for number in range(n):
-        history = histories[number // 2 % len(histories)]
-        development = Development.random(np.random.default_rng([seed, number // 2, 4]))
+        history = _HISTORIES[number // 2 % len(_HISTORIES)]
+        rng = np.random.default_rng([seed, number // 2, 4])
+        development, ending = Development.random(rng), _Ending.of(history, rng)
         if number % 2 == 0:
-            maker = SpliceMaker([development.of(source) for source in sources], history, seed)
-            yield replace(maker.sample(number), name=f"spliced{number:05d}")
+            options = replace(hard, camera_share=float(history.taken))
+            developed = [development.of(source) for source in sources]
+            spliced = SpliceMaker(developed, options, seed).sample(number)
+            assert spliced.read_mask is not None
+            yield Sample(
+                f"spliced{number:05d}",
+                False,
+                partial(ending.of_photo, spliced.read_image),
+                partial(ending.of_mask, spliced.read_mask),
+            )
             continue
         rng = np.random.default_rng([seed, number, 2])
         source = development.of(sources[int(rng.integers(len(sources)))])
-        read = partial(_authentic, source, history, seed, number)
-        yield Sample(f"authentic{number:05d}", True, read)
+        read = partial(_whole, source, history.taken, seed, number)
+        yield Sample(f"authentic{number:05d}", True, partial(ending.of_photo, read))
 
 
-def _authentic(
-    source: SourcePhoto, history: SpliceOptions, seed: int, number: int
-) -> NDArray[np.uint8]:
+def _whole(source: SourcePhoto, taken: bool, seed: int, number: int) -> NDArray[np.uint8]:
     """Return a photo with the history that spliced ones have, but whole."""
-    rng = np.random.default_rng([seed, number, 3])
     pixels: Any = source.read()
     if pixels.dtype != np.uint8:
         pixels = (pixels >> 8).astype(np.uint8)
-    if rng.random() < history.camera_share:
+    if taken:
+        rng = np.random.default_rng([seed, number, 3])
         pixels = Camera.random(rng).shoot(pixels, rng)
-    if rng.random() < history.jpeg_share:
-        pixels = recompress(pixels, int(rng.integers(history.jpeg[0], history.jpeg[1] + 1)))
     return np.asarray(pixels)

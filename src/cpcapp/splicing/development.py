@@ -56,15 +56,23 @@ class Development:
                 raise ValueError(f"{name}={value} must be from {least} to {most}")
 
     @classmethod
-    def random(cls, rng: np.random.Generator) -> Development:
-        """Return one as they vary: most photos change in size, a third are sharpened."""
+    def random(
+        cls, rng: np.random.Generator, size: tuple[float, float] = (0.8, 2.3)
+    ) -> Development:
+        """Return one as they vary: four of five change in size, a third are sharpened.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        size : (float, float)
+            The least and the largest.
+        """
         resized, sharpened = rng.random(2) < (0.8, 0.35)
-        size, sharpening, radius = np.exp(
-            rng.uniform(np.log([0.8, 0.2, 0.7]), np.log([2.3, 1.0, 1.5]))
-        ).tolist()
+        ranges = np.log([size, (0.2, 1.0), (0.7, 1.5)])
+        longer, sharpening, radius = np.exp(rng.uniform(*ranges.T)).tolist()
         interpolation = list(INTERPOLATION)[rng.integers(len(INTERPOLATION))]
         return cls(
-            size if resized else 1.0, interpolation, sharpening if sharpened else 0.0, radius
+            longer if resized else 1.0, interpolation, sharpening if sharpened else 0.0, radius
         )
 
     def develop(self, photo: NDArray[Any]) -> NDArray[Any]:
@@ -85,19 +93,36 @@ class Development:
         (60, 90, 3)
         """
         if self.size != 1.0:
-            size = self._size(photo.shape)[::-1]
+            size = self._shape(photo.shape)[::-1]
             photo = cv2.resize(photo, size, interpolation=INTERPOLATION[self.interpolation])
         if self.sharpening:
             blurred = cv2.GaussianBlur(photo, (0, 0), self.radius)
             photo = cv2.addWeighted(photo, 1.0 + self.sharpening, blurred, -self.sharpening, 0.0)
         return np.asarray(photo)
 
+    def follow(self, labels: NDArray[Any]) -> NDArray[Any]:
+        """Return a mask or labels of the photo as they are after it was developed.
+
+        Parameters
+        ----------
+        labels : ndarray of shape (height, width)
+
+        Returns
+        -------
+        ndarray of shape (round(size * height), round(size * width))
+        """
+        rows, cols = (
+            np.arange(there) * here // there
+            for here, there in zip(labels.shape, self._shape(labels.shape), strict=True)
+        )
+        return labels[np.ix_(rows, cols)]
+
     def of(self, source: SourcePhoto) -> SourcePhoto:
         """Return a source whose photo is developed when it is read, and its segments with it."""
         segments = None if source.segments is None else partial(_segments, self, source)
         return SourcePhoto(source.name, partial(_photo, self, source), segments)
 
-    def _size(self, shape: Sequence[int]) -> tuple[int, int]:
+    def _shape(self, shape: Sequence[int]) -> tuple[int, int]:
         height, width = (max(1, round(self.size * n)) for n in shape[:2])
         return height, width
 
@@ -108,11 +133,4 @@ def _photo(development: Development, source: SourcePhoto) -> NDArray[Any]:
 
 def _segments(development: Development, source: SourcePhoto) -> list[NDArray[np.integer]]:
     assert source.segments is not None
-    return [_nearest(labels, development._size(labels.shape)) for labels in source.segments()]
-
-
-def _nearest(labels: NDArray[np.integer], shape: tuple[int, int]) -> NDArray[np.integer]:
-    rows, cols = (
-        np.arange(there) * here // there for here, there in zip(labels.shape, shape, strict=True)
-    )
-    return labels[np.ix_(rows, cols)]
+    return [development.follow(labels) for labels in source.segments()]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtr
 
 from cpcapp.splicing._arrays import FloatArray
 from cpcapp.splicing.jpeg_trace import grid_trace
@@ -26,12 +27,14 @@ _PATCH = 8
 _FAINTEST = 1e-6
 # Below this a mosaic's level says nothing.
 _LEAST_LEVEL = 0.02
-# How much photos that are alike may differ in level and compression, and how many are enough.
-_WIDTHS = np.array([0.7, 0.25])
+# How much photos that are alike may differ in mean, level and compression, and how many are enough.
+_WIDTHS = np.array([1.0, 0.7, 0.25])
 _FEWEST_ALIKE = 3.0
+# Of Student's distribution. At p = 0.05 it then asks for 1.94 standard deviations and not 1.65:
+# room for collections whose scores vary by 0.6 of them, as 1.65 √(1 + 0.6²) = 1.92. The two that
+# the shipped model was calibrated by are 0.2 apart.
+_MOST_DEGREES = 6.0
 _TOO_COMPRESSED = 1.3
-# Of logarithms of strengths.
-_FARTHEST = 30.0
 
 
 class Facts(NamedTuple):
@@ -65,8 +68,8 @@ class Facts(NamedTuple):
 
     @property
     def kind(self) -> FloatArray:
-        """What photos are compared by: level and compression."""
-        return np.array([self.level, self.compression])
+        """What photos are compared by: mean, level and compression."""
+        return np.array([self.mean, self.level, self.compression])
 
     @classmethod
     def of(cls, image: FloatMap, seam: Seam, trace: MosaicTrace | None) -> Facts:
@@ -84,78 +87,85 @@ class Facts(NamedTuple):
 
 @dataclass(frozen=True)
 class PatchTail:
-    """How strong the boundary map of authentic photos is, patch by patch.
+    """How far the squares of authentic photos stand out.
 
     Attributes
     ----------
-    strength : ndarray of shape (n,)
-        Logarithms of the strength, rising.
+    surprise : ndarray of shape (n,)
+        See `Calibration.surprise`, rising.
     log_survival : ndarray of shape (n,)
-        Logarithm of the share of patches that are stronger, falling. Beyond the last the line
-        goes on: rare values are about exponential in the logarithm.
+        Logarithm of the share of squares that stand out more, falling. Beyond the last the line
+        goes on: rare values are about exponential.
     """
 
-    strength: FloatArray
+    surprise: FloatArray
     log_survival: FloatArray
 
     def __post_init__(self) -> None:
         if (
-            self.strength.shape != self.log_survival.shape
-            or self.strength.ndim != 1
-            or len(self.strength) < 2
-            or not np.isfinite([self.strength, self.log_survival]).all()
-            or (np.diff(self.strength) <= 0.0).any()
+            self.surprise.shape != self.log_survival.shape
+            or self.surprise.ndim != 1
+            or len(self.surprise) < 2
+            or not np.isfinite([self.surprise, self.log_survival]).all()
+            or (np.diff(self.surprise) <= 0.0).any()
             or (np.diff(self.log_survival) >= 0.0).any()
         ):
-            raise ValueError("strength must rise and log_survival fall, all of them finite")
-
-    @staticmethod
-    def patches(seam: Seam) -> FloatMap:
-        """Return for each square of 8 pixels its highest value, in units common to all photos.
-
-        The squares at the right and at the bottom may be smaller.
-        """
-        height, width = seam.map.shape
-        across = np.maximum.reduceat(seam.map, np.arange(0, width, _PATCH), axis=1)
-        patches = np.maximum.reduceat(across, np.arange(0, height, _PATCH), axis=0)
-        return np.asarray(patches * np.float32(seam.scale))
+            raise ValueError("surprise must rise and log_survival fall, all of them finite")
 
     @classmethod
     def learn(cls, photos: Sequence[NDArray[Any]]) -> PatchTail:
-        """Learn from the patches of authentic photos, each of which counts the same."""
-        values = np.log(np.maximum(np.concatenate(photos), _FAINTEST))
+        """Learn from the squares of authentic photos, each of which counts the same."""
+        values = np.concatenate(photos)
         weights = np.concatenate([np.full(len(photo), 1.0 / len(photo)) for photo in photos])
         order = np.argsort(values)
         values, weights = values[order], weights[order] / len(photos)
         survival = np.cumsum(weights[::-1])[::-1]
-        # Down to where some tens of patches are left.
+        # Down to where some tens of squares are left.
         levels = np.exp(np.linspace(np.log(0.9), np.log(20.0 / len(values)), 40))
         at = np.searchsorted(-survival, -levels)
         chosen = values[np.minimum(at, len(values) - 1)]
         rising = np.concatenate([[True], np.diff(chosen) > 1e-9])
         return cls(chosen[rising], np.log(levels[rising]))
 
-    def p_value(self, strength: NDArray[Any]) -> FloatArray:
-        """Return the share of patches of authentic photos that are as strong."""
-        seen = np.log(np.maximum(strength, _FAINTEST))
-        inside = np.interp(seen, self.strength, self.log_survival, left=0.0)
+    def p_value(self, surprise: NDArray[Any]) -> FloatArray:
+        """Return the share of squares of authentic photos that stand out as much."""
+        inside = np.interp(surprise, self.surprise, self.log_survival, left=0.0)
         slope = (self.log_survival[-1] - self.log_survival[-2]) / (
-            self.strength[-1] - self.strength[-2]
+            self.surprise[-1] - self.surprise[-2]
         )
-        beyond = self.log_survival[-1] + slope * (seen - self.strength[-1])
-        return np.asarray(np.exp(np.where(seen > self.strength[-1], beyond, inside)))
+        beyond = self.log_survival[-1] + slope * (surprise - self.surprise[-1])
+        return np.asarray(np.exp(np.where(surprise > self.surprise[-1], beyond, inside)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in types that JSON knows."""
         return {
-            "strength": self.strength.round(5).tolist(),
+            "surprise": self.surprise.round(5).tolist(),
             "log_survival": self.log_survival.round(5).tolist(),
         }
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> PatchTail:
         """Return what `to_dict` wrote."""
-        return cls(*(np.asarray(content[n], np.float64) for n in ("strength", "log_survival")))
+        return cls(*(np.asarray(content[n], np.float64) for n in ("surprise", "log_survival")))
+
+
+def patch_strengths(seam: Seam) -> FloatMap:
+    """Return for each square of 8 pixels its highest value, comparable with `Facts.peak`.
+
+    The squares at the right and at the bottom may be smaller.
+    """
+    height, width = seam.map.shape
+    across = np.maximum.reduceat(seam.map, np.arange(0, width, _PATCH), axis=1)
+    patches = np.maximum.reduceat(across, np.arange(0, height, _PATCH), axis=0)
+    return np.asarray(np.log(np.maximum(patches * np.float32(seam.scale), _FAINTEST)))
+
+
+class _Alike(NamedTuple):
+    """Scores of authentic photos like one: their mean, their spread, how many they are worth."""
+
+    middle: float
+    spread: float
+    worth: float
 
 
 @dataclass(frozen=True)
@@ -168,8 +178,8 @@ class Calibration:
     weights : ndarray of shape (4,) or None
         Of the telling `Facts` in the score. None if there were too few authentic photos to learn
         them.
-    authentic : ndarray of shape (n, 3) or None
-        Kind (level and compression, see `Facts`) and score of authentic photos.
+    authentic : ndarray of shape (n, 4) or None
+        Kind (mean, level and compression, see `Facts`) and score of authentic photos.
     patch_tail : PatchTail or None
     """
 
@@ -181,7 +191,7 @@ class Calibration:
     def __post_init__(self) -> None:
         for name, value, shape in (
             ("weights", self.weights, (4,)),
-            ("authentic", self.authentic, (-1, 3)),
+            ("authentic", self.authentic, (-1, 4)),
         ):
             if value is None:
                 continue
@@ -196,27 +206,63 @@ class Calibration:
     def p_value(self, facts: Facts) -> float | None:
         """Return the share of authentic photos that would score as high.
 
-        Of photos that show the mosaic of a camera and JPEG's grid about as clearly as this one:
-        those weigh most, with a Gaussian of their distance in kind. Their scores are taken for
-        Student's distribution with six degrees of freedom, whose tails are heavier than the
-        normal one's, about their weighted mean; both it and the spread are uncertain by as many
-        photos as the weights are worth. With fewer than three like it, the answer is 1. None if
-        the model has not learned it.
+        Of photos like this one in fine detail, in how clearly they show the mosaic of a camera,
+        and in compression: those weigh most, with a Gaussian of their distance in kind. With
+        their weighted mean and spread, both uncertain by as many photos as the weights are worth,
+        the score of another one of the same collections follows Student's distribution. With no
+        more than six degrees of freedom: of other collections more is uncertain. What was learned
+        from n photos says nothing of rarer ones than one in n + 1. With fewer than three photos
+        like this one, the answer is 1. None if the model has not learned it.
         """
-        score = self.score(facts)
-        if score is None or self.authentic is None:
+        if self.weights is None or self.authentic is None:
             return None
-        kinds, scores = self.authentic[:, :2], self.authentic[:, 2]
+        alike = self._alike(facts)
+        if alike is None:
+            return 1.0
+        far = float(self._surprise(facts, np.array(facts.peak), alike))
+        degrees = min(alike.worth - 1.0, _MOST_DEGREES)
+        return max(float(stdtr(degrees, -far)), 1.0 / (len(self.authentic) + 1))
+
+    def surprise(self, facts: Facts, peak: NDArray[Any]) -> FloatArray | None:
+        """Return how far photos with other peaks would stand out from authentic ones of their kind.
+
+        Parameters
+        ----------
+        facts : Facts
+        peak : ndarray
+            To take the place of that in ``facts``.
+
+        Returns
+        -------
+        ndarray or None
+            Of the same shape: the score less the mean of the scores of authentic photos like this
+            one, in standard deviations. None if there are not enough of them.
+        """
+        alike = self._alike(facts)
+        return None if alike is None else self._surprise(facts, peak, alike)
+
+    def _surprise(self, facts: Facts, peak: NDArray[Any], alike: _Alike) -> FloatArray:
+        assert self.weights is not None
+        rest = float(self.weights @ facts.telling) - float(self.weights[0]) * facts.peak
+        spread = max(alike.spread * (1.0 + 1.0 / alike.worth) ** 0.5, 1e-9)
+        return np.asarray((self.weights[0] * peak + rest - alike.middle) / spread)
+
+    def _alike(self, facts: Facts) -> _Alike | None:
+        if self.weights is None or self.authentic is None:
+            return None
+        kinds, scores = self.authentic[:, :-1], self.authentic[:, -1]
         near = np.exp(-0.5 * np.square((kinds - facts.kind) / _WIDTHS).sum(axis=1))
         if near.sum() < _FEWEST_ALIKE:
-            return 1.0
+            return None
         worth = near.sum() ** 2 / (near**2).sum()
         middle = near @ scores / near.sum()
-        spread = near @ (scores - middle) ** 2 / near.sum() * worth / max(worth - 1.0, 1.0)
-        return student_tail((score - middle) / max((spread * (1.0 + 1.0 / worth)) ** 0.5, 1e-9))
+        variance = near @ (scores - middle) ** 2 / near.sum() * worth / (worth - 1.0)
+        return _Alike(float(middle), float(variance) ** 0.5, float(worth))
 
     def patch_p_values(self, seam: Seam, facts: Facts) -> FloatArray | None:
-        """Return for each square of 8 pixels how many of authentic photos are as strong, or None.
+        """Return for each square of 8 pixels how many of authentic photos stand out as much.
+
+        Each is judged as if it were the photo's peak.
 
         Parameters
         ----------
@@ -226,10 +272,15 @@ class Calibration:
         Returns
         -------
         ndarray of shape (ceil(height / 8), ceil(width / 8)) or None
+            All 1 where there are not enough authentic photos like this one.
         """
         if self.patch_tail is None or self.weights is None:
             return None
-        return self.patch_tail.p_value(PatchTail.patches(seam) * patch_unit(self.weights, facts))
+        strengths = patch_strengths(seam)
+        surprise = self.surprise(facts, strengths)
+        if surprise is None:
+            return np.ones(strengths.shape)
+        return self.patch_tail.p_value(surprise)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in types that JSON knows."""
@@ -251,34 +302,6 @@ class Calibration:
             None if known is None else np.asarray(known, dtype=np.float64),
             None if tail is None else PatchTail.from_dict(tail),
         )
-
-
-def patch_unit(weights: FloatArray, facts: Facts) -> float:
-    """Return what the strength of patches is multiplied by to compare photos.
-
-    A photo's score is ``w_peak · peak + rest``. If the logarithm of a patch's strength stood in
-    place of the peak, ``rest / w_peak`` more of it would give the same score without the rest.
-    """
-    of_peak = float(weights[0])
-    if of_peak <= 0.0:
-        return 1.0
-    rest = float(weights @ facts.telling) - of_peak * facts.peak
-    return math.exp(max(-_FARTHEST, min(rest / of_peak, _FARTHEST)))
-
-
-def student_tail(value: float) -> float:
-    """Return how often Student's variable with six degrees of freedom is larger than a value.
-
-    In closed form, with ``θ = atan(value / √6)``: ``(1 - sin θ (1 + cos²θ/2 + 3 cos⁴θ/8)) / 2``.
-
-    Examples
-    --------
-    >>> round(student_tail(1.943), 3), student_tail(0.0)
-    (0.05, 0.5)
-    """
-    angle = math.atan(value / math.sqrt(6.0))
-    square = math.cos(angle) ** 2
-    return (1.0 - math.sin(angle) * (1.0 + square / 2.0 + 3.0 * square**2 / 8.0)) / 2.0
 
 
 def words(p_value: float | None, shape: tuple[int, ...], compressed: float) -> str:
