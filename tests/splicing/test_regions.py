@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cpcapp.splicing.cameras import Camera
-from cpcapp.splicing.mosaic_trace import mosaic_levels, mosaic_trace
+from cpcapp.splicing.mosaic_trace import MosaicTrace, mosaic_levels, mosaic_trace
 from cpcapp.splicing.regions import (
     LEAST_SIDE,
     Seam,
@@ -119,6 +119,14 @@ def test_a_photo_without_a_mosaic_has_a_low_level(rng):
     without = mosaic_levels(mosaic_trace(scene.astype(np.float32) / 255))
     assert mosaic_levels(mosaic_trace(shot)).level > 10 * without.level
     assert mosaic_levels(None) == (0.0, 0.0)
+
+
+def test_of_a_large_photo_a_part_of_the_places_is_enough(rng):
+    shot = Camera(shot_noise=1e-3).shoot(np.full((320, 400, 3), 120, np.uint8), rng)
+    trace = mosaic_trace(shot.astype(np.float32) / 255)
+    large = MosaicTrace(np.tile(trace.statistics, (1, 9, 9)), np.tile(trace.told, (9, 9)))
+    assert large.told.size > 2_000_000
+    np.testing.assert_allclose(mosaic_levels(large), mosaic_levels(trace), rtol=0.02, atol=0.01)
 
 
 @pytest.mark.parametrize(

@@ -188,9 +188,13 @@ def test_patches_are_compared_as_photos_are(calibration):
 
 
 def test_facts_are_those_of_the_map_and_the_mosaic(rng):
-    seam = Seam(np.array([[0.0, 1.0], [0.5, 0.5]], dtype=np.float32), 20.0)
+    values = np.full((800, 800), 0.5, dtype=np.float32)  # 10,000 squares
+    values[:8] = 0.75
+    values[0, 0] = 1.0
+    seam = Seam(values, 20.0)
+    mean = 20.0 * (0.5 + 0.25 / 100)
     assert Facts.of(BLACK, seam, None) == pytest.approx(
-        (np.log(20), np.log(10), np.log(0.02), 0.0, 0.0)
+        (np.log(15), np.log(mean), np.log(0.02), 0.0, 0.0), abs=1e-4
     )
     shifted = [
         Camera(phase, shot_noise=1e-3).shoot(np.full((200, 300, 3), 120, np.uint8), rng)

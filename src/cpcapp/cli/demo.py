@@ -91,6 +91,7 @@ def _localize(folder: Path) -> int:
     print("  NAME.overlay.png     one photo with the likely seam; the lighter, the likelier")
     print("  NAME.boundary.png    the map alone, white where a seam is likely")
     print("  NAME.region.png      the part that may come from elsewhere, white")
+    print("  NAME.places.png      squares that stand out even among thousands, white")
     print(
         "Compare the last pictures of each row with the second: a good result follows the outline"
     )

@@ -55,11 +55,11 @@ def grid_trace(image: FloatMap) -> float:
 
 def _fine_detail(image: FloatMap) -> float:
     height, width = (n // _BLOCK * _BLOCK for n in image.shape[:2])
-    strips = image[:height, :width].reshape(-1, _BLOCK, width, 3)
-    strips = strips[:: max(1, height * width // _MOST_PIXELS)]
-    light = cv2.cvtColor(np.ascontiguousarray(strips).reshape(-1, width, 3), cv2.COLOR_RGB2GRAY)
-    blocks = (_COSINES @ (light.reshape(-1, _BLOCK, width) * np.float32(255.0))).reshape(
-        -1, _BLOCK, width // _BLOCK, _BLOCK
-    ) @ _COSINES.T
+    apart = _BLOCK * max(1, height * width // _MOST_PIXELS)
+    # Of a large photo only some rows of blocks are copied.
+    strips = [image[top : top + _BLOCK, :width] for top in range(0, height, apart)]
+    light = cv2.cvtColor(np.concatenate(strips), cv2.COLOR_RGB2GRAY)
+    rows = _COSINES @ (light.reshape(-1, _BLOCK, width) * np.float32(255.0))
+    blocks = rows.reshape(-1, _BLOCK, width // _BLOCK, _BLOCK) @ _COSINES.T
     fine = np.abs(blocks.transpose(0, 2, 1, 3)[..., _FINE])
     return float(np.median(fine.mean(axis=-1)))

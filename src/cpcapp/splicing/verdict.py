@@ -25,6 +25,7 @@ FALSE_DISCOVERY_RATE = 0.05
 
 _PATCH = 8
 _FAINTEST = 1e-6
+_BUT_A_FEW = 0.999
 # Below this a mosaic's level says nothing.
 _LEAST_LEVEL = 0.02
 # How much photos that are alike may differ in mean, level and compression, and how many are enough.
@@ -42,9 +43,12 @@ class Facts(NamedTuple):
 
     Attributes
     ----------
-    peak, mean : float
-        Logarithms of the largest and the mean value of the boundary map, undivided. Photos with
-        much fine detail have more of both: what counts is the peak for such a mean.
+    peak : float
+        What one in a thousand squares exceeds, of `patch_strengths`: their maximum would rise
+        with the size of the photo.
+    mean : float
+        Logarithm of the mean value of the boundary map, undivided. Photos with much fine detail
+        have more of both: what counts is the peak for such a mean.
     level : float
         Logarithm of how clearly the photo shows a camera's mosaic.
     opposed : float
@@ -77,7 +81,7 @@ class Facts(NamedTuple):
         scale = max(seam.scale, _FAINTEST)
         levels = mosaic_levels(trace)
         return cls(
-            math.log(scale),
+            float(np.quantile(patch_strengths(seam), _BUT_A_FEW)),
             math.log(scale * max(float(seam.map.mean()), _FAINTEST)),
             math.log(levels.level + _LEAST_LEVEL),
             levels.opposed,
@@ -224,7 +228,7 @@ class Calibration:
         return max(float(stdtr(degrees, -far)), 1.0 / (len(self.authentic) + 1))
 
     def surprise(self, facts: Facts, peak: NDArray[Any]) -> FloatArray | None:
-        """Return how far photos with other peaks would stand out from authentic ones of their kind.
+        """Return how far photos with other peaks would stand out from authentic ones like them.
 
         Parameters
         ----------
