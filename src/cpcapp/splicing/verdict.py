@@ -31,10 +31,10 @@ _LEAST_LEVEL = 0.02
 # How much photos that are alike may differ in mean, level and compression, and how many are enough.
 _WIDTHS = np.array([1.0, 0.7, 0.25])
 _FEWEST_ALIKE = 3.0
-# Of Student's distribution. At p = 0.05 it then asks for 1.94 standard deviations and not 1.65:
-# room for collections whose scores vary by 0.6 of them, as 1.65 √(1 + 0.6²) = 1.92. The two that
-# the shipped model was calibrated by are 0.2 apart.
-_MOST_DEGREES = 6.0
+# Of Student's distribution. At p = 0.05 it then asks for 2.35 standard deviations and not 1.65:
+# room for collections that differ as much as the photos of one, for 1.65 √2 = 2.33. The two that
+# the shipped model was calibrated by differ by 0.2, but two are few.
+_MOST_DEGREES = 3.0
 _TOO_COMPRESSED = 1.3
 
 
@@ -214,7 +214,7 @@ class Calibration:
         and in compression: those weigh most, with a Gaussian of their distance in kind. With
         their weighted mean and spread, both uncertain by as many photos as the weights are worth,
         the score of another one of the same collections follows Student's distribution. With no
-        more than six degrees of freedom: of other collections more is uncertain. What was learned
+        more than three degrees of freedom: of other collections less is known. What was learned
         from n photos says nothing of rarer ones than one in n + 1. With fewer than three photos
         like this one, the answer is 1. None if the model has not learned it.
         """
