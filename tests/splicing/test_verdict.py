@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import stdtr
 
 from cpcapp.splicing.cameras import Camera
 from cpcapp.splicing.localizer import Localization
@@ -21,6 +20,7 @@ from cpcapp.splicing.verdict import (
     blockiness,
     patch_strengths,
     significant,
+    student_tail,
     words,
 )
 
@@ -66,6 +66,13 @@ def test_p_values_of_authentic_photos_are_careful(calibration, rng):
     others = rng.normal(size=2000) + np.repeat(rng.normal(size=200), 10)
     p = np.array([calibration.p_value(of_score(score)) for score in others])
     assert np.mean(p <= 0.05) < 0.07
+
+
+def test_the_tail_is_students():
+    from scipy.stats import t
+
+    for value in (-3.0, -0.5, 0.0, 1.0, 2.5, 8.0, 100.0):
+        assert student_tail(value) == pytest.approx(t.sf(value, 3), rel=1e-6)
 
 
 def test_with_few_photos_the_tail_is_that_of_a_prediction(rng):
@@ -185,7 +192,7 @@ def test_patches_are_compared_as_photos_are(calibration):
     assert strengths.shape == (5, 7)
     assert strengths[0, 6] == 0.0 == strengths.max()
     surprise = calibration.surprise(facts, strengths)
-    assert stdtr(3, -surprise[0, 6]) == pytest.approx(calibration.p_value(facts), rel=0.01)
+    assert student_tail(surprise[0, 6]) == pytest.approx(calibration.p_value(facts), rel=0.01)
     p = calibration.patch_p_values(Seam(seam, 1.0), facts)
     assert p[0, 6] == pytest.approx(calibration.patch_tail.p_value(surprise)[0, 6]) == p.min()
     unlike = facts._replace(compression=9.0)

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
 
 from cpcapp.splicing._arrays import FloatArray
 from cpcapp.splicing.jpeg_trace import grid_trace
@@ -30,11 +29,7 @@ _BUT_A_FEW = 0.999
 _LEAST_LEVEL = 0.02
 # How much photos that are alike may differ in mean, level and compression, and how many are enough.
 _WIDTHS = np.array([1.0, 0.7, 0.25])
-_FEWEST_ALIKE = 3.0
-# Of Student's distribution. At p = 0.05 it then asks for 2.35 standard deviations and not 1.65:
-# room for collections that differ as much as the photos of one, for 1.65 √2 = 2.33. The two that
-# the shipped model was calibrated by differ by 0.2, but two are few.
-_MOST_DEGREES = 3.0
+_FEWEST_ALIKE = 4.0
 _TOO_COMPRESSED = 1.3
 
 
@@ -213,10 +208,10 @@ class Calibration:
         Of photos like this one in fine detail, in how clearly they show the mosaic of a camera,
         and in compression: those weigh most, with a Gaussian of their distance in kind. With
         their weighted mean and spread, both uncertain by as many photos as the weights are worth,
-        the score of another one of the same collections follows Student's distribution. With no
-        more than three degrees of freedom: of other collections less is known. What was learned
-        from n photos says nothing of rarer ones than one in n + 1. With fewer than three photos
-        like this one, the answer is 1. None if the model has not learned it.
+        the score of another one follows Student's distribution; see `student_tail` for its
+        degrees of freedom. What was learned from n photos says nothing of rarer ones than one in
+        n + 1. With fewer than four photos like this one, the answer is 1. None if the model has
+        not learned it.
         """
         if self.weights is None or self.authentic is None:
             return None
@@ -224,8 +219,7 @@ class Calibration:
         if alike is None:
             return 1.0
         far = float(self._surprise(facts, np.array(facts.peak), alike))
-        degrees = min(alike.worth - 1.0, _MOST_DEGREES)
-        return max(float(stdtr(degrees, -far)), 1.0 / (len(self.authentic) + 1))
+        return max(student_tail(far), 1.0 / (len(self.authentic) + 1))
 
     def surprise(self, facts: Facts, peak: NDArray[Any]) -> FloatArray | None:
         """Return how far photos with other peaks would stand out from authentic ones like them.
@@ -306,6 +300,23 @@ class Calibration:
             None if known is None else np.asarray(known, dtype=np.float64),
             None if tail is None else PatchTail.from_dict(tail),
         )
+
+
+def student_tail(value: float) -> float:
+    """Return how often Student's variable with three degrees of freedom is larger than a value.
+
+    With so few it asks for 2.35 standard deviations at 0.05, where a normal variable has 1.65. This
+    leaves room for collections that differ as much as the photos of one, for 1.65 √2 = 2.33. The
+    two that the shipped model was calibrated by differ by 0.2, but two are few. In closed form,
+    with ``θ = atan(value / √3)``: ``1/2 - (θ + sin θ cos θ) / π``.
+
+    Examples
+    --------
+    >>> round(student_tail(2.353), 3), student_tail(0.0)
+    (0.05, 0.5)
+    """
+    angle = math.atan(value / math.sqrt(3.0))
+    return 0.5 - (angle + math.sin(angle) * math.cos(angle)) / math.pi
 
 
 def words(p_value: float | None, shape: tuple[int, ...], compressed: float) -> str:
