@@ -71,13 +71,13 @@ def calibrate(
         for number, look in enumerate(in_order(pool, partial(_look, localizer), samples, 2 * jobs)):
             looks += [] if look is None else [look]
             tell((number + 1) / len(samples))
-    at_seam, elsewhere = (
-        np.concatenate([look[which] for look in looks]) if looks else np.empty(0)
-        for which in (1, 2)
-    )
-    if not len(at_seam):
+    if not sum(len(look.at_seam) for look in looks):
         return
-    localizer.calibration = _calibration(SeamEvidence.learn(at_seam, elsewhere), looks)
+    evidence = SeamEvidence.learn(
+        np.concatenate([look.at_seam for look in looks]),
+        np.concatenate([look.elsewhere for look in looks]),
+    )
+    localizer.calibration = _calibration(evidence, looks)
     n_authentic = sum(look.authentic for look in looks)
     localizer.facts["calibration_photos"] = {
         "spliced": len(looks) - n_authentic,

@@ -113,8 +113,8 @@ class MosaicLevels(NamedTuple):
     Attributes
     ----------
     level : float
-        The length of the vector ``m`` of the statistics' medians: 0.4 and more for an uncompressed
-        photo of a camera, below 0.05 for one that was made smaller.
+        The length of the vector ``m`` of the statistics' medians: about 0.3 and more for an
+        uncompressed photo of a camera, below 0.05 for one that was made smaller.
     opposed : float
         The statistics' largest component against ``m / |m|``, but for the highest fiftieth of the
         places. In a photo of one camera the trace is fainter here and there, but always of one

@@ -154,8 +154,6 @@ class Candidates:
     ----------
     count : int
         Superpixels.
-    size : int
-        Pixels, at most 1.2 million.
     one, two : ndarray of shape (n,), int32
         The superpixels on either side of each pixel of a border.
     strength : ndarray of shape (n,), float32
@@ -164,7 +162,6 @@ class Candidates:
     """
 
     count: int
-    size: int
     one: NDArray[np.int32] = field(repr=False)
     two: NDArray[np.int32] = field(repr=False)
     strength: NDArray[np.float32] = field(repr=False)
@@ -213,7 +210,6 @@ def divide(
         here,
         Candidates(
             count,
-            labels.size,
             numbers[here],
             numbers[there],
             relative_strength(np.maximum(flat[here], flat[there]), labels.size),
