@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from _timing import race
 from cpcapp.splicing import FilterBank, SpliceLocalizer, load_model
-from cpcapp.splicing._arrays import as_unit_float
-from cpcapp.splicing.channels import planes_of
-from cpcapp.splicing.edges import detect_edges
-from cpcapp.splicing.images import read_image
-from cpcapp.splicing.patches import starts
+from cpcapp.splicing.photos.images import read_image
+from cpcapp.splicing.photos.pixels import as_unit_float
+from cpcapp.splicing.traces.channels import image_planes
+from cpcapp.splicing.traces.edges import detect_edges
+from cpcapp.splicing.traces.patches import starts
 
 Results = dict[str, Any]
 
@@ -70,7 +70,7 @@ class DirectBank(FilterBank):
 
     def map(self, image: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:
         options, size = self.options, self.options.size
-        planes = planes_of(image, options.channels)
+        planes = image_planes(image, options.channels)
         places = [
             (slice(None), slice(row, row + size), slice(col, col + size))
             for row in starts(image.shape[0], size, options.stride)
@@ -108,7 +108,7 @@ class PlainBank(FilterBank):
 
     def map(self, image: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:
         options, size = self.options, self.options.size
-        planes = planes_of(image, options.channels).astype(np.float64)
+        planes = image_planes(image, options.channels).astype(np.float64)
         places = [
             (int(top), int(left))
             for top in starts(image.shape[0], size, options.stride)
@@ -148,7 +148,7 @@ class PlainBank(FilterBank):
 
 def _with(model: SpliceLocalizer, kind: type[FilterBank]) -> SpliceLocalizer:
     banks = [kind(bank.options, bank.filters, bank.eigenvalues) for bank in model.banks]
-    return SpliceLocalizer(model.preset, banks, model.threshold_)
+    return SpliceLocalizer(model.preset, banks, model.threshold)
 
 
 def _pixel_by_pixel(model: SpliceLocalizer, pixels: NDArray[Any]) -> Results:

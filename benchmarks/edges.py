@@ -23,9 +23,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from _machine import describe_machine
-from cpcapp.splicing.edges import EdgeDetector
-from cpcapp.splicing.edges.bsds import BSDSPhoto, bsds_photos
-from cpcapp.splicing.edges.scoring import Counts, Scores, count_correspondences, summarize
+from cpcapp.splicing.datasets.bsds import BSDSPhoto, bsds_photos
+from cpcapp.splicing.traces.edges import EdgeDetector
+from cpcapp.splicing.traces.edges.scoring import Counts, Scores, count_correspondences, summarize
 
 TARGET_ODS = 0.72
 TARGET_SPEED = 3.0

@@ -32,7 +32,7 @@ K = 2
 RIDGES = 10.0 ** np.arange(-4, 1.1, 0.5)
 ALPHAS = np.logspace(-1, 3, 17)
 # Below this even the labels find nothing to choose.
-LEAST_BEST = 0.3
+MIN_BEST = 0.3
 DEFAULT = "the default: OAS, bound 6 (or noise), mean units"
 
 
@@ -212,7 +212,7 @@ def judge(pair: LabelledPair) -> dict[str, Any]:
 
 def summarize(pairs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return mean and worst regret of each rule, the best first."""
-    useful = [pair for pair in pairs if pair["best"] >= LEAST_BEST]
+    useful = [pair for pair in pairs if pair["best"] >= MIN_BEST]
     families = sorted({pair["family"] for pair in useful})
     found = []
     for rule in useful[0]["rules"]:
@@ -235,7 +235,7 @@ def summarize(pairs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def as_markdown(results: dict[str, Any]) -> str:
     pairs, summary = results["pairs"], results["summary"]
-    useful = [pair for pair in pairs if pair["best"] >= LEAST_BEST]
+    useful = [pair for pair in pairs if pair["best"] >= MIN_BEST]
     rules = table(
         ["rule", "mean regret", "mean over families", "worst", *summary[0]["by_family"]],
         [
@@ -265,7 +265,7 @@ def as_markdown(results: dict[str, Any]) -> str:
         machine_line(results),
         " ".join(str(__doc__).split("\n\n")[1].split()),
         f"## Regret over {len(useful)} pairs",
-        f"Pairs on which even labels reach no {LEAST_BEST} are left out here.",
+        f"Pairs on which even labels reach no {MIN_BEST} are left out here.",
         rules,
         "## Adjusted Rand index of each pair",
         each,

@@ -33,29 +33,24 @@ from _splicing_report import as_markdown
 from _targets import at_least, at_most
 from _timing import race
 from cpcapp import Moments
-from cpcapp.datasets.photos import open_photos
 from cpcapp.splicing import PRESETS, SpliceLocalizer, load_model, train_localizer
-from cpcapp.splicing._arrays import as_unit_float
-from cpcapp.splicing.channels import planes_of
-from cpcapp.splicing.controls import CONTROLS
-from cpcapp.splicing.edges import detect_edges
-from cpcapp.splicing.patches import gather
-from cpcapp.splicing.samples import Sample, SampleSet
-from cpcapp.splicing.scoring import evaluate
-from cpcapp.splicing.splices import (
-    SourcePhoto,
-    SpliceMaker,
-    SpliceOptions,
-    bsds_sources,
-    photos_from,
-    training_splices,
-)
-from cpcapp.splicing.training import select_patches
+from cpcapp.splicing.datasets import open_photos
+from cpcapp.splicing.datasets.bsds import bsds_sources
+from cpcapp.splicing.evaluation.controls import CONTROLS
+from cpcapp.splicing.evaluation.evaluate import evaluate
+from cpcapp.splicing.making.splices import SpliceMaker, SpliceOptions, training_splices
+from cpcapp.splicing.photos.pixels import as_unit_float
+from cpcapp.splicing.photos.samples import Sample, SampleSet
+from cpcapp.splicing.photos.sources import SourcePhoto, photos_from
+from cpcapp.splicing.traces.channels import image_planes
+from cpcapp.splicing.traces.edges import detect_edges
+from cpcapp.splicing.traces.patches import gather
+from cpcapp.splicing.training.select import select_patches
 
 Results = dict[str, Any]
 
 TRAINING_SECONDS = 300.0
-LEAST_PATCHES = 500_000
+MIN_PATCHES = 500_000
 SHARE_OF_GEMM = 0.6
 TIMES_THE_DIRECT_WAY = 20.0
 PHOTO_SECONDS = 1.0
@@ -135,7 +130,7 @@ def gathered(samples: Sequence[Sample]) -> np.ndarray:
     for sample in samples[:_GROUP]:
         pixels = as_unit_float(sample.image)
         target, _ = select_patches(sample.mask, detect_edges(pixels), _SIZE, rules, rng)
-        blocks.append(gather(planes_of(pixels, "rgb"), target, _SIZE))
+        blocks.append(gather(image_planes(pixels, "rgb"), target, _SIZE))
     return np.concatenate(blocks)
 
 
@@ -236,7 +231,7 @@ def measure_scores(
     results: Results = {}
     for name, photos in sets.items():
         print(f"  {name} ...", flush=True)
-        found = evaluate(photos, methods, controls=CONTROLS, protocols=["edge"], n_jobs=jobs)
+        found = evaluate(photos, methods, controls=CONTROLS, protocols=["edge"], jobs=jobs)
         means = {method: scores["edge"].mean for method, scores in found.scores.items()}
         results[name] = {
             "photos": found.n_scored,
@@ -297,7 +292,7 @@ def measure(plan: Plan, data: Path, arguments: argparse.Namespace) -> Results:
 def targets(results: Results) -> list[Results]:
     training = results["training"]["from_splices"]
     found = [
-        at_least("training: patches", training["patches"], LEAST_PATCHES),
+        at_least("training: patches", training["patches"], MIN_PATCHES),
         at_most("training: seconds", training["seconds"], TRAINING_SECONDS),
     ]
     for name, part in (("moments alone", "moments"), ("with making splices", "from_splices")):

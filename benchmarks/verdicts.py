@@ -23,15 +23,16 @@ import cv2
 import numpy as np
 
 from _machine import describe_machine
-from cpcapp.datasets.photos import open_photos
 from cpcapp.splicing import SpliceLocalizer, load_model
-from cpcapp.splicing.calibration import calibrate, calibration_photos
-from cpcapp.splicing.controls import grey_level
-from cpcapp.splicing.judging import Judgement, Judgements
-from cpcapp.splicing.masks import boundary_band
-from cpcapp.splicing.samples import Sample
-from cpcapp.splicing.scoring import score_map
-from cpcapp.splicing.splices import SourcePhoto, bsds_sources, photos_from, recompress
+from cpcapp.splicing.datasets import open_photos
+from cpcapp.splicing.datasets.bsds import bsds_sources
+from cpcapp.splicing.evaluation.protocols import score_map
+from cpcapp.splicing.evaluation.truth import boundary_band
+from cpcapp.splicing.evaluation.verdict_scores import PhotoVerdict, VerdictScores
+from cpcapp.splicing.photos.jpeg import recompress
+from cpcapp.splicing.photos.samples import Sample
+from cpcapp.splicing.photos.sources import SourcePhoto, photos_from
+from cpcapp.splicing.training.calibrate import calibrate, calibration_photos
 
 Change = Callable[[Any], Any]
 Results = dict[str, Any]
@@ -73,14 +74,16 @@ TARGETS = {
 
 def _look(
     model: SpliceLocalizer, changes: tuple[Change, Change], sample: Sample
-) -> tuple[Judgement, Results | None, Results | None]:
+) -> tuple[PhotoVerdict, Results | None, Results | None]:
     pixels = np.ascontiguousarray(changes[0](sample.image))
     found = model.localize(pixels)
-    judged = Judgement(sample.name, sample.authentic, *pixels.shape[:2], found.score, found.p_value)
+    judged = PhotoVerdict(
+        sample.name, sample.authentic, *pixels.shape[:2], found.score, found.p_value
+    )
     if sample.authentic:
         return judged, None, None
     mask = changes[1](sample.mask)
-    edge = score_map(found.boundary, mask, ["edge", "edge-fixed"], threshold=model.threshold_)
+    edge = score_map(found.boundary, mask, ["edge", "edge-fixed"], threshold=model.threshold)
     scores = edge | score_map(found.region, mask, ["surface", "surface-fixed"])
     grey = score_map(grey_level(pixels, found.edges), mask, ["surface", "surface-fixed", "edge"])
     return judged, scores, grey
@@ -96,7 +99,7 @@ def score_set(
     """Score a data set after a change."""
     with ThreadPoolExecutor(jobs) as pool:
         looks = list(pool.map(partial(_look, model, changes), samples))
-    verdicts = Judgements(tuple(look[0] for look in looks)).to_dict()
+    verdicts = VerdictScores(tuple(look[0] for look in looks)).to_dict()
     verdicts.pop("photos")
     out: Results = {"verdict": verdicts}
     for kind, which in (("cPCA++", 1), ("control: grey level", 2)):
@@ -128,7 +131,7 @@ def _calibrated(
     model: SpliceLocalizer, sources: Sequence[SourcePhoto], jobs: int
 ) -> SpliceLocalizer:
     """Return the model as it judges if it has seen these photos only."""
-    other = SpliceLocalizer(model.preset, model.banks, model.threshold_, model.facts)
+    other = SpliceLocalizer(model.preset, model.banks, model.threshold, model.facts)
     calibrate(other, calibration_photos(sources, 1200), jobs=jobs)
     return other
 
@@ -162,7 +165,7 @@ def measure(data: Path, every: int, jobs: int, keep: Callable[[Results], None]) 
 
 def _places(model: SpliceLocalizer, changes: tuple[Change, Change], sample: Sample) -> Results:
     found = model.localize(np.ascontiguousarray(changes[0](sample.image)))
-    places = found.places
+    places = found.hot_spots
     out: Results = {"authentic": sample.authentic, "shown": bool(places.any())}
     if out["shown"] and not sample.authentic:
         near = boundary_band(changes[1](sample.mask), 12)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cpcapp import __version__
-from cpcapp._files import written_whole
+from cpcapp._files import atomic_write
 from cpcapp.cli._progress import ProgressLine
 from cpcapp.experiments import NAMES, Missing, Result, Settings, run_experiments
 from cpcapp.experiments._markdown import markdown_section, plain
@@ -104,7 +104,7 @@ def page(outcome: Result | Missing, settings: Settings, made: str) -> str:
 
 
 def write(path: Path, content: bytes) -> None:
-    with written_whole(path) as file:
+    with atomic_write(path) as file:
         file.write(content)
 
 

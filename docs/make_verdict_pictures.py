@@ -18,13 +18,13 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from cpcapp._files import written_whole
+from cpcapp._files import atomic_write
 from cpcapp.cli.localize import lightest_of
 from cpcapp.splicing import Localization, SpliceLocalizer, load_model
 from cpcapp.splicing.examples import example_photos
-from cpcapp.splicing.overlays import overlay
-from cpcapp.splicing.pictures import PINK
-from cpcapp.splicing.samples import Sample
+from cpcapp.splicing.photos.samples import Sample
+from cpcapp.splicing.pictures.overlays import overlay
+from cpcapp.splicing.pictures.panels import PINK
 
 PANEL, GAP, TEXT = 270, 6, 15
 TITLES = ("the photo", "what was pasted", "boundary map", "region")
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     model = load_model()
     for photo in example_photos():
         data = png(picture(photo, model))
-        with written_whole(arguments.output / f"verdict-{Path(photo.name).stem}.png") as file:
+        with atomic_write(arguments.output / f"verdict-{Path(photo.name).stem}.png") as file:
             file.write(data)
     return 0
 
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def picture(photo: Sample, model: SpliceLocalizer) -> Image.Image:
     pixels = photo.image
     found = model.localize(pixels)
-    white = lightest_of(found.boundary, model.threshold_)
+    white = lightest_of(found.boundary, model.threshold)
     region = found.mask if found.mask is not None else np.zeros(pixels.shape[:2], dtype=bool)
     panels = (
         pixels,
@@ -81,7 +81,7 @@ def painted(pixels: np.ndarray, part: np.ndarray) -> np.ndarray:
 def caption(photo: Sample, found: Localization) -> str:
     truth = "authentic" if photo.authentic else "spliced"
     odds = "" if found.p_value is None else f", p = {found.p_value:.2g}"
-    places = "" if found.places is None or not found.places.any() else "; places stand out"
+    places = "" if found.hot_spots is None or not found.hot_spots.any() else "; places stand out"
     return f"{photo.name} (in truth {truth}). The model says: {found.verdict}{odds}{places}"
 
 

@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from skimage import data
 
-from cpcapp._files import written_whole
-from cpcapp.splicing.splices import SpliceOptions, encode_jpeg, make_splice
+from cpcapp._files import atomic_write
+from cpcapp.splicing.making.splices import SpliceOptions, make_splice
+from cpcapp.splicing.photos.jpeg import encode_jpeg
 
 Pixels = NDArray[np.uint8]
 
@@ -130,7 +131,7 @@ def png(picture: Pixels) -> bytes:
 
 def write(path: Path, content: bytes) -> None:
     """Write a file."""
-    with written_whole(path) as file:
+    with atomic_write(path) as file:
         file.write(content)
 
 

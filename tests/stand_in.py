@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import numpy as np
 
 import cpcapp.splicing
-from cpcapp.splicing.images import ReadImage, read_image
+from cpcapp.splicing.photos.images import ReadImage, read_image
 
 
 class StandIn:
-    threshold_ = 0.5
+    threshold = 0.5
     version = "7"
 
     def __init__(self, name="stand-in"):
@@ -35,7 +35,7 @@ class StandIn:
             edges=np.clip(edges, 0, 1),
             region=None,
             mask=None,
-            places=None,
+            hot_spots=None,
             score=None,
             p_value=None,
             notes=notes,

@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from cpcapp._files import written_whole
+from cpcapp._files import atomic_write
 
 
 def test_a_file_is_there_only_once_it_is_complete(tmp_path):
     path = tmp_path / "file"
-    with written_whole(path) as file:
+    with atomic_write(path) as file:
         file.write(b"new")
         assert not path.exists()
     assert path.read_bytes() == b"new"
@@ -20,7 +20,7 @@ def test_a_file_is_there_only_once_it_is_complete(tmp_path):
 def test_a_failure_leaves_what_was_there(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"old")
-    with pytest.raises(KeyboardInterrupt), written_whole(path) as file:
+    with pytest.raises(KeyboardInterrupt), atomic_write(path) as file:
         file.write(b"ne")
         raise KeyboardInterrupt
     assert path.read_bytes() == b"old"
@@ -29,10 +29,10 @@ def test_a_failure_leaves_what_was_there(tmp_path):
 
 def test_a_file_that_can_not_take_its_place_leaves_nothing(tmp_path):
     (tmp_path / "folder" / "full").mkdir(parents=True)
-    with pytest.raises(OSError), written_whole(tmp_path / "folder") as file:
+    with pytest.raises(OSError), atomic_write(tmp_path / "folder") as file:
         file.write(b"new")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
-    with pytest.raises(FileNotFoundError), written_whole(tmp_path / "none" / "file"):
+    with pytest.raises(FileNotFoundError), atomic_write(tmp_path / "none" / "file"):
         pass
 
 
@@ -41,7 +41,7 @@ def test_a_file_that_can_not_take_its_place_leaves_nothing(tmp_path):
 def test_permissions_are_those_of_any_new_file(tmp_path, umask, mode):
     before = os.umask(umask)
     try:
-        with written_whole(tmp_path / "file") as file:
+        with atomic_write(tmp_path / "file") as file:
             file.write(b"new")
     finally:
         os.umask(before)
@@ -50,7 +50,7 @@ def test_permissions_are_those_of_any_new_file(tmp_path, umask, mode):
 
 def test_two_writers_of_one_file_do_not_mix(tmp_path):
     path = tmp_path / "file"
-    with written_whole(path) as first, written_whole(path) as second:
+    with atomic_write(path) as first, atomic_write(path) as second:
         first.write(b"aaaa")
         second.write(b"bb")
     assert path.read_bytes() == b"aaaa"
@@ -59,6 +59,6 @@ def test_two_writers_of_one_file_do_not_mix(tmp_path):
 
 @pytest.mark.parametrize("name", ["n" * 250, "й" * 120])
 def test_long_names(tmp_path, name):
-    with written_whole(tmp_path / name) as file:
+    with atomic_write(tmp_path / name) as file:
         file.write(b"new")
     assert [path.name for path in tmp_path.iterdir()] == [name]

@@ -11,7 +11,7 @@ from typing import IO
 
 
 @contextmanager
-def written_whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a file for writing that takes the place of ``path`` only once it is complete.
 
     It has the permissions that any new file of the process gets.
@@ -20,7 +20,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     --------
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "file"
-    >>> with written_whole(path) as file:
+    >>> with atomic_write(path) as file:
     ...     _ = file.write(b"all of it")
     >>> path.read_bytes()
     b'all of it'

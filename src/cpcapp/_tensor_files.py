@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp import __version__
-from cpcapp._files import written_whole
+from cpcapp._files import atomic_write
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -39,12 +39,12 @@ def write_tensors(
         {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()},
         metadata={"cpcapp": json.dumps(whole)},
     )
-    with written_whole(path) as file:
+    with atomic_write(path) as file:
         file.write(data)
 
 
 def read_tensors(
-    path: str | os.PathLike[str], kind: str, version: int, *, most_bytes: int
+    path: str | os.PathLike[str], kind: str, version: int, *, max_bytes: int
 ) -> tuple[dict[str, Any], Tensors]:
     """Return header and arrays of a file that `write_tensors` wrote.
 
@@ -53,7 +53,7 @@ def read_tensors(
     path : path-like
     kind, version
         As they were written.
-    most_bytes : int
+    max_bytes : int
         Larger files are not read: a hostile one can't fill the memory.
 
     Raises
@@ -67,8 +67,8 @@ def read_tensors(
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no model file {path}")
-    if path.stat().st_size > most_bytes:
-        raise ValueError(f"it is larger than {most_bytes >> 20} MB")
+    if path.stat().st_size > max_bytes:
+        raise ValueError(f"it is larger than {max_bytes >> 20} MB")
     data = path.read_bytes()
     header = _header(data, kind, version)
     try:

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas
 
-from cpcapp._files import written_whole
+from cpcapp._files import atomic_write
 
 FloatArray = NDArray[np.float64]
 
@@ -481,7 +481,7 @@ class Moments:
             content |= {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
         else:
             content["rows"] = np.concatenate(self._rows)
-        with written_whole(path) as file:
+        with atomic_write(path) as file:
             np.savez(file, **content)
 
     @classmethod

@@ -13,8 +13,8 @@ from matplotlib.image import imread
 
 import stand_in
 from cpcapp.cli import main
+from cpcapp.splicing.evaluation.truth import boundary_band
 from cpcapp.splicing.examples import example_photos
-from cpcapp.splicing.masks import boundary_band
 
 NAMES = [photo.name.partition(".")[0] for photo in example_photos()]
 
@@ -97,7 +97,7 @@ def test_words_tell_how_good_it_is(run, tmp_path):
         "marked, though nothing was pasted",
     ]
     careful = Oracle()
-    careful.threshold_ = 0.95
+    careful.threshold = 0.95
     assert told(careful)[3].endswith("below the threshold, rightly, as nothing was pasted")
     for line in told(Oracle(wrong=True))[:3]:
         assert re.search(r"row 0, column 0: \d{2,3} pixels from the seam", line)

@@ -21,14 +21,14 @@ from PIL import Image
 import cpcapp.splicing
 from cpcapp import __version__
 from cpcapp.cli import evaluate, main
-from cpcapp.splicing.controls import CONTROLS
-from cpcapp.splicing.localizer import load_model
-from cpcapp.splicing.masks import boundary_band
-from cpcapp.splicing.pictures import PINK
+from cpcapp.splicing.evaluation.controls import CONTROLS
+from cpcapp.splicing.evaluation.protocols import score_map
+from cpcapp.splicing.evaluation.truth import boundary_band
+from cpcapp.splicing.model_file import load_model
+from cpcapp.splicing.photos.samples import Sample
+from cpcapp.splicing.pictures.panels import PINK
 from cpcapp.splicing.presets import BankOptions, PatchRules, Preset
-from cpcapp.splicing.samples import Sample
-from cpcapp.splicing.scoring import score_map
-from cpcapp.splicing.training import train_localizer
+from cpcapp.splicing.training.train import train_localizer
 
 SHAPE = (48, 64)
 
@@ -36,7 +36,7 @@ SHAPE = (48, 64)
 class Steps:
     """A stand-in for a trained model, with what the command asks of one."""
 
-    name, version, threshold_ = "steps", "7", 0.25
+    name, version, threshold = "steps", "7", 0.25
     with_region = False
 
     def localize(self, image):
@@ -375,7 +375,7 @@ def test_a_trained_model(run, dataset, tmp_path, out, monkeypatch):
         Sample(str(i), False, pixels.copy, (mask > 0).copy)
         for i, (pixels, mask) in enumerate(photos)
     ]
-    preset = Preset("small", (BankOptions(size=4, n_filters=3),), rules=PatchRules(least_edges=0.0))
+    preset = Preset("small", (BankOptions(size=4, n_filters=3),), rules=PatchRules(min_edges=0.0))
     trained = train_localizer(samples, preset)
     trained.save(tmp_path / "small.safetensors")
     monkeypatch.setattr(cpcapp.splicing, "load_model", load_model)
@@ -385,7 +385,7 @@ def test_a_trained_model(run, dataset, tmp_path, out, monkeypatch):
     assert found["model"] == {"name": "small", "version": __version__}
     images = found["methods"]["cPCA++"]["edge-fixed"]["images"]
     boundary = trained.localize(dataset / "images" / "clear.png").boundary
-    mask, at = splice(120)[1] > 0, trained.threshold_
+    mask, at = splice(120)[1] > 0, trained.threshold
     assert images[0]["mcc"] == pytest.approx(
         score_map(boundary, mask, ["edge-fixed"], threshold=at)["edge-fixed"].mcc
     )

@@ -21,9 +21,9 @@ from cpcapp import __version__
 from cpcapp.cli import main
 from cpcapp.cli.localize import lightest_of, write_png
 from cpcapp.splicing import load_model
-from cpcapp.splicing.cameras import Camera
-from cpcapp.splicing.images import read_image
-from cpcapp.splicing.overlays import boundary_picture, overlay
+from cpcapp.splicing.making.cameras import Camera
+from cpcapp.splicing.photos.images import read_image
+from cpcapp.splicing.pictures.overlays import boundary_picture, overlay
 
 CODE = (
     "import sys, stand_in; stand_in.install()\n"
@@ -156,17 +156,17 @@ class TestResults:
         cv2.imwrite(str(tmp_path / "spliced.png"), ours[..., ::-1])
         assert run(tmp_path / "spliced.png", "-o", out).returncode == 0
         whole = content(out)
-        masks = {"spliced.region.png", "spliced.places.png"}
+        masks = {"spliced.region.png", "spliced.hot_spots.png"}
         assert masks < set(whole)
         told, found = entry(out / "spliced.json"), load_model().localize(ours)
-        for name, mask in (("region", found.mask), ("places", found.places)):
+        for name, mask in (("region", found.mask), ("hot_spots", found.hot_spots)):
             np.testing.assert_array_equal(pixels(out / f"spliced.{name}.png"), 255 * mask)
             assert told[name] == f"spliced.{name}.png"
             assert told[f"{name}_share"] == pytest.approx(mask.mean(), abs=1e-5)
         assert told["p_value"] == pytest.approx(found.p_value, rel=1e-4)
         (row,) = summary(out)
-        assert float(row["places_share"]) == told["places_share"]
-        (out / "spliced.places.png").unlink()
+        assert float(row["hot_spots_share"]) == told["hot_spots_share"]
+        (out / "spliced.hot_spots.png").unlink()
         result = run(tmp_path / "spliced.png", "-o", out, "--resume")
         assert "made again: was not complete" in result.stdout
         assert masks < set(content(out))
@@ -262,7 +262,7 @@ class TestResults:
         monkeypatch.setattr(stand_in.StandIn, "localize", localize)
         for threshold, white in ((0.01, 0.02), (0.04, 0.04)):
             out = tmp_path / str(threshold)
-            monkeypatch.setattr(stand_in.StandIn, "threshold_", threshold)
+            monkeypatch.setattr(stand_in.StandIn, "threshold", threshold)
             assert run(photos / "1.png", "-o", out).returncode == 0
             told = entry(out / "1.json")
             assert told["boundary_white"] == pytest.approx(white)

@@ -16,7 +16,8 @@ from PIL import Image
 from scipy.io import savemat
 
 from cpcapp.cli import main
-from cpcapp.splicing import load_model, training
+from cpcapp.splicing import load_model
+from cpcapp.splicing.training import train
 
 SHAPE = (48, 64)
 
@@ -27,12 +28,12 @@ import os, sys, time
 from pathlib import Path
 from cpcapp import Moments
 from cpcapp.cli import main
-from cpcapp.splicing import training
+from cpcapp.splicing.training import train
 
-training._PHOTOS_TOGETHER = 4
-training.Checkpoint.__init__.__defaults__ = (0.0,)
+train._PHOTOS_PER_UPDATE = 4
+train.Checkpoint.__init__.__defaults__ = (0.0,)
 hang, ready = os.environ["HANG"], Path(os.environ["READY"])
-save, save_moments, saved = training.Checkpoint.save, Moments.save, []
+save, save_moments, saved = train.Checkpoint.save, Moments.save, []
 
 def wait():
     ready.touch()
@@ -49,7 +50,7 @@ def save_moments_and_wait(self, path):
     if hang == "within" and saved:
         wait()
 
-training.Checkpoint.save = save_and_wait
+train.Checkpoint.save = save_and_wait
 Moments.save = save_moments_and_wait
 sys.exit(main(sys.argv[1:]))
 """
@@ -57,7 +58,7 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.fixture(autouse=True)
 def groups_of_four(monkeypatch):
-    monkeypatch.setattr(training, "_PHOTOS_TOGETHER", 4)
+    monkeypatch.setattr(train, "_PHOTOS_PER_UPDATE", 4)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from cpcapp.splicing.edges import EdgeDetector
+from cpcapp.splicing.traces.edges import EdgeDetector
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "cpcapp")
 

@@ -19,11 +19,11 @@ from cpcapp.splicing import (
     Localization,
     Preset,
     SpliceLocalizer,
-    patches,
     read_image,
 )
-from cpcapp.splicing.channels import planes_of
-from cpcapp.splicing.edges import detect_edges
+from cpcapp.splicing.traces import patches
+from cpcapp.splicing.traces.channels import image_planes
+from cpcapp.splicing.traces.edges import detect_edges
 
 PLAIN = BankOptions(size=6, stride=2, n_filters=5)
 # Every way in which a bank can differ from the paper's.
@@ -33,15 +33,22 @@ VARIATIONS = {
     "every pixel": replace(PLAIN, size=4, stride=1),
     "patches side by side": replace(PLAIN, stride=6),
     "excess": replace(PLAIN, weights="excess"),
-    "some energy": replace(PLAIN, energy=0.5),
-    "all energy": replace(PLAIN, energy=1.0, stride=4),
+    "some variance": replace(PLAIN, variance_exponent=0.5),
+    "all variance": replace(PLAIN, variance_exponent=1.0, stride=4),
     "gaussian": replace(PLAIN, window="gaussian"),
     "gaussian, odd": replace(PLAIN, size=7, window="gaussian", stride=3),
-    "share": replace(PLAIN, share=0.3),
+    "exponent": replace(PLAIN, exponent=0.3),
     "laplacian": replace(PLAIN, channels="laplacian"),
     "error level": replace(PLAIN, channels="error-level"),
     "everything": BankOptions(
-        "error-level", 8, 3, 7, weights="excess", energy=0.25, window="gaussian", share=0.6
+        "error-level",
+        8,
+        3,
+        7,
+        weights="excess",
+        variance_exponent=0.25,
+        window="gaussian",
+        exponent=0.6,
     ),
 }
 
@@ -84,7 +91,7 @@ def corners(length, size, stride):
 def slow_map(bank, image):
     """Algorithm 2 of the paper and the average over overlaps, one patch at a time."""
     options, size = bank.options, bank.options.size
-    planes = planes_of(image, options.channels).astype(np.float64)
+    planes = image_planes(image, options.channels).astype(np.float64)
     height, width = image.shape[:2]
     places = [
         (top, left)
@@ -111,9 +118,9 @@ def slow_map(bank, image):
                 max(0.0, 1.0 - 1.0 / eigenvalue) * value**2
                 for value, eigenvalue in zip(y, bank.eigenvalues, strict=True)
             )
-        if options.energy:
+        if options.variance_exponent:
             variance = sum((value - z.mean()) ** 2 for value in z) / len(z)
-            power /= (variance + 1e-6) ** options.energy
+            power /= (variance + 1e-6) ** options.variance_exponent
         v.append(power)
     w = [value / max(v) for value in v]
     total, weight = np.zeros((height, width)), np.zeros((height, width))
@@ -132,7 +139,7 @@ def slow_map(bank, image):
 def slow_boundary(localizer, image, edges):
     found = edges.astype(np.float64)
     for bank in localizer.banks:
-        found = found * slow_map(bank, image) ** bank.options.share
+        found = found * slow_map(bank, image) ** bank.options.exponent
     if localizer.preset.smoothing:
         found = gaussian_filter(found, localizer.preset.smoothing, mode="mirror", truncate=4.0)
         found = found / found.max()
@@ -146,16 +153,16 @@ def test_boundary_is_that_of_the_paper(options, size, rng):
     image, edges = unit(scene(*size)), rng.random(size, dtype=np.float32)
     expected = slow_boundary(localizer, image, edges)
     assert expected.max() > 0.3  # there is something to compare
-    found = localizer.boundary(image, edges)
+    found = localizer.filter_boundary(image, edges).map
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.8, 2.0])
 def test_boundary_of_two_banks_smoothed(smoothing, rng):
-    options = replace(PLAIN, share=0.7), VARIATIONS["everything"]
+    options = replace(PLAIN, exponent=0.7), VARIATIONS["everything"]
     localizer = localizer_of(*options, smoothing=smoothing)
     image, edges = unit(scene(27, 21)), rng.random((27, 21), dtype=np.float32)
-    found = localizer.boundary(image, edges)
+    found = localizer.filter_boundary(image, edges).map
     np.testing.assert_allclose(found, slow_boundary(localizer, image, edges), atol=5e-5)
 
 
@@ -173,7 +180,7 @@ def test_localize_multiplies_with_the_edges_of_the_photo():
 def test_how_many_patches_are_cut_together_does_not_matter(together, monkeypatch):
     localizer, photo = localizer_of(PLAIN, VARIATIONS["everything"]), scene(45, 37)
     expected = localizer.localize(photo).boundary
-    monkeypatch.setattr(patches, "_PATCHES_TOGETHER", together)
+    monkeypatch.setattr(patches, "_PATCHES_PER_BLOCK", together)
     np.testing.assert_allclose(localizer.localize(photo).boundary, expected, atol=1e-5)
 
 
@@ -193,7 +200,7 @@ def check(found, shape):
 LOCALIZERS = {
     "plain": localizer_of(PLAIN),
     "smooth": localizer_of(PLAIN, VARIATIONS["everything"], smoothing=2.0),
-    "sides": localizer_of(PLAIN, sides=True),
+    "mosaic contrast": localizer_of(PLAIN, mosaic_contrast=True),
 }
 
 
@@ -228,15 +235,15 @@ def test_a_flat_photo_has_no_seam(localizer, colour):
 
 
 @pytest.mark.parametrize("repeats", [1, 4])
-@pytest.mark.parametrize("energy", [0.0, 1.0])
-def test_where_all_patches_are_the_same_none_stands_out(repeats, energy):
+@pytest.mark.parametrize("variance_exponent", [0.0, 1.0])
+def test_where_all_patches_are_the_same_none_stands_out(repeats, variance_exponent):
     tile = scene(8, 8)
-    localizer = localizer_of(replace(PLAIN, size=8, stride=8, energy=energy))
+    localizer = localizer_of(replace(PLAIN, size=8, stride=8, variance_exponent=variance_exponent))
     photo = np.tile(tile, (repeats, repeats, 1))
     everywhere = np.ones(photo.shape[:2], dtype=np.float32)
-    assert not localizer.boundary(unit(photo), everywhere).any()
+    assert not localizer.filter_boundary(unit(photo), everywhere).map.any()
     photo[:8, :8] = np.minimum(photo[:8, :8], 254) + np.uint8(1)
-    found = localizer.boundary(unit(photo), everywhere)
+    found = localizer.filter_boundary(unit(photo), everywhere).map
     if repeats > 1:
         np.testing.assert_allclose(found[:8, :8], 1.0, rtol=1e-6)
         assert found[8:].max() < 0.1
@@ -319,8 +326,8 @@ def test_files_that_are_no_photo(localizer, tmp_path):
 def test_what_a_localizer_says_of_itself():
     localizer = localizer_of(PLAIN, PLAIN)
     assert repr(localizer) == "SpliceLocalizer(preset='mine', banks=2)"
-    assert (localizer.name, localizer.version, localizer.threshold_) == ("mine", "unknown", 0.5)
-    known = SpliceLocalizer(localizer.preset, localizer.banks, 0.5, {"cpcapp": "1.2"})
+    assert (localizer.name, localizer.version, localizer.threshold) == ("mine", "unknown", 0.5)
+    known = SpliceLocalizer(localizer.preset, localizer.banks, facts={"cpcapp": "1.2"})
     assert known.version == "1.2"
 
 
@@ -339,7 +346,7 @@ def test_parts_that_do_not_fit():
     with pytest.raises(ValueError, match="banks do not belong to the preset"):
         SpliceLocalizer(preset, [bank, bank], 0.5)
     with pytest.raises(ValueError, match="banks do not belong to the preset"):
-        SpliceLocalizer(preset, [bank_of(replace(PLAIN, energy=1.0))], 0.5)
+        SpliceLocalizer(preset, [bank_of(replace(PLAIN, variance_exponent=1.0))], 0.5)
     for threshold in (-0.1, 1.1, math.nan):
         with pytest.raises(ValueError, match=r"threshold=.* must be in"):
             SpliceLocalizer(preset, [bank], threshold)

@@ -18,15 +18,15 @@ banks = st.builds(
     n_filters=st.integers(1, 192),
     scaling=st.sampled_from(["background", "unit"]),
     weights=st.sampled_from(["none", "excess"]),
-    energy=st.floats(0, 2),
+    variance_exponent=st.floats(0, 2),
     window=st.sampled_from(["uniform", "gaussian"]),
-    share=st.floats(0.01, 10),
+    exponent=st.floats(0.01, 10),
 )
 rules = st.builds(
     PatchRules,
-    least_spliced=st.floats(0.01, 0.4),
-    most_spliced=st.floats(0.5, 0.99),
-    least_edges=shares,
+    min_spliced=st.floats(0.01, 0.4),
+    max_spliced=st.floats(0.5, 0.99),
+    min_edges=shares,
     edge_strength=shares,
     per_photo=st.integers(1, 10_000),
 )
@@ -38,7 +38,7 @@ rules = st.builds(
         name=st.text(max_size=9),
         banks=st.lists(banks, min_size=1, max_size=3).map(tuple),
         smoothing=st.floats(0, 50),
-        sides=st.booleans(),
+        mosaic_contrast=st.booleans(),
         rules=rules,
     )
 )
@@ -57,9 +57,9 @@ def test_the_paper_s_preset_is_the_paper_s_method():
     """One set of filters on colours, plain output power, plain averages, nothing after."""
     preset = PRESETS["paper"]
     (bank,) = preset.banks
-    assert (bank.channels, bank.weights, bank.energy) == ("rgb", "none", 0.0)
-    assert (bank.window, bank.share, preset.smoothing) == ("uniform", 1.0, 0.0)
-    assert (preset.rules.least_spliced, preset.rules.most_spliced) == (0.3, 0.7)
+    assert (bank.channels, bank.weights, bank.variance_exponent) == ("rgb", "none", 0.0)
+    assert (bank.window, bank.exponent, preset.smoothing) == ("uniform", 1.0, 0.0)
+    assert (preset.rules.min_spliced, preset.rules.max_spliced) == (0.3, 0.7)
     assert bank.n_features == 3 * bank.size**2
 
 
@@ -76,13 +76,13 @@ def test_the_paper_s_preset_is_the_paper_s_method():
         (BankOptions, {"stride": 17}, "stride=17 must be from 1 to size=16"),
         (BankOptions, {"n_filters": 0}, "n_filters=0 must be from 1 to 768"),
         (BankOptions, {"n_filters": 769}, "n_filters=769 must be from 1 to 768"),
-        (BankOptions, {"energy": -0.1}, r"energy=-0.1 must be in \[0, 2\]"),
-        (BankOptions, {"energy": math.nan}, "energy=nan must be"),
-        (BankOptions, {"share": 0.0}, r"share=0.0 in \(0, 10\]"),
-        (PatchRules, {"least_spliced": 0.0}, "least_spliced=0.0 and most_spliced=0.7 must rise"),
-        (PatchRules, {"least_spliced": 0.7}, "must rise between 0 and 1"),
-        (PatchRules, {"most_spliced": 1.0}, "must rise between 0 and 1"),
-        (PatchRules, {"least_edges": 1.1}, "least_edges=1.1"),
+        (BankOptions, {"variance_exponent": -0.1}, r"variance_exponent=-0.1 must be in \[0, 2\]"),
+        (BankOptions, {"variance_exponent": math.nan}, "variance_exponent=nan must be"),
+        (BankOptions, {"exponent": 0.0}, r"exponent=0.0 in \(0, 10\]"),
+        (PatchRules, {"min_spliced": 0.0}, "min_spliced=0.0 and max_spliced=0.7 must rise"),
+        (PatchRules, {"min_spliced": 0.7}, "must rise between 0 and 1"),
+        (PatchRules, {"max_spliced": 1.0}, "must rise between 0 and 1"),
+        (PatchRules, {"min_edges": 1.1}, "min_edges=1.1"),
         (PatchRules, {"edge_strength": -1.0}, "edge_strength=-1.0 must lie"),
         (PatchRules, {"per_photo": 0}, "per_photo=0 must be at least 1"),
     ],
@@ -111,7 +111,10 @@ def test_presets_out_of_range(options, message):
         (lambda d: d["banks"][0].update(size="16"), "size='16' must be of type int"),
         (lambda d: d["banks"][0].update(size=16.0), "size=16.0 must be of type int"),
         (lambda d: d["banks"][0].update(stride=True), "stride=True must be of type int"),
-        (lambda d: d["banks"][0].update(energy="much"), "energy='much' must be of type float"),
+        (
+            lambda d: d["banks"][0].update(variance_exponent="much"),
+            "variance_exponent='much' must be of type float",
+        ),
         (lambda d: d["rules"].update(per_photo=None), "per_photo=None must be of type int"),
         (lambda d: d["banks"][0].update(size=99), "size=99 must be from 2 to 64"),
     ],
@@ -126,7 +129,7 @@ def test_settings_from_a_file_are_checked(change, message):
 def test_a_whole_number_will_do_for_a_float():
     content = PRESETS["paper"].to_dict()
     content["smoothing"] = 2
-    content["banks"][0]["energy"] = 1
+    content["banks"][0]["variance_exponent"] = 1
     preset = Preset.from_dict(content)
-    assert (preset.smoothing, preset.banks[0].energy) == (2.0, 1.0)
-    assert isinstance(preset.banks[0].energy, float)
+    assert (preset.smoothing, preset.banks[0].variance_exponent) == (2.0, 1.0)
+    assert isinstance(preset.banks[0].variance_exponent, float)

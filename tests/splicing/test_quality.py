@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import pytest
 
-from cpcapp.datasets.photos import casia, columbia
 from cpcapp.splicing import load_model
-from cpcapp.splicing.samples import Sample
-from cpcapp.splicing.scoring import score_map
+from cpcapp.splicing.datasets import casia, columbia
+from cpcapp.splicing.evaluation.protocols import score_map
+from cpcapp.splicing.photos.samples import Sample
 
 
 class Quality(NamedTuple):

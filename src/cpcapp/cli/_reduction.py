@@ -13,10 +13,10 @@ from typing import Any, Self
 import numpy as np
 
 from cpcapp import __version__
-from cpcapp._files import written_whole
+from cpcapp._files import atomic_write
 from cpcapp.cli._errors import UserError
 from cpcapp.cli._progress import ProgressLine
-from cpcapp.cli._results import number, shown
+from cpcapp.cli._results import number, printable
 from cpcapp.tables import Chunk
 from cpcapp.tables._table import listed
 from cpcapp.tables.choosing import Columns, Selection
@@ -26,7 +26,7 @@ from cpcapp.tables.writing import score_columns, scores_to, write_rows
 
 _TOP_WRITTEN = 20
 _TOP_PRINTED = 5
-_MOST_POINTS = 20_000
+_MAX_POINTS = 20_000
 
 
 @dataclass(frozen=True)
@@ -82,21 +82,23 @@ class Outputs:
         there = [path for path in [*self.all, self.stale] if path.exists()]
         for path in there:
             if path.resolve() in read:
-                raise UserError(f"{shown(path)} is a table to read; choose another -o or --plot")
+                raise UserError(
+                    f"{printable(path)} is a table to read; choose another -o or --plot"
+                )
         if there and not force:
             more = f", with {len(there) - 1} more" if len(there) > 1 else ""
             raise UserError(
-                f"{shown(there[0])} is there already{more}; --force to replace, or choose another "
+                f"{printable(there[0])} is there already{more}; --force to replace, or choose another "
                 "-o"
             )
         parent = self.folder if self.plot is None else self.plot.parent
         if parent.resolve() != self.folder.resolve() and not parent.is_dir():
-            raise UserError(f"there is no folder {shown(parent)} to write --plot to")
+            raise UserError(f"there is no folder {printable(parent)} to write --plot to")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(
-                f"can't make the folder {shown(self.folder)}: {error.strerror}"
+                f"can't make the folder {printable(self.folder)}: {error.strerror}"
             ) from error
 
     def write(self, found: Reduction, columns: Columns, *, include_background: bool) -> None:
@@ -120,10 +122,10 @@ class Outputs:
             _draw(self.plot, found, sample)
         doubts = [] if columns.named else list(_doubts(found.target))
         summary = {**_summary(found), "notes": doubts}
-        with written_whole(self.summary) as file:
+        with atomic_write(self.summary) as file:
             file.write(json.dumps(summary, indent=1).encode())
         print("\n".join([*_lines(found), *(f"{'note':11} {doubt}" for doubt in doubts)]))
-        print(f"-> {', '.join(shown(path) for path in self.all)}")
+        print(f"-> {', '.join(printable(path) for path in self.all)}")
 
 
 def _rows(found: Reduction, side: Side, kept: Sequence[str]) -> Iterator[tuple[Chunk, FloatArray]]:
@@ -155,8 +157,8 @@ class _Sample:
         self.keys = np.concatenate([self.keys, self.rng.random(len(scores))])
         self.scores = scores if self.scores is None else np.concatenate([self.scores, scores])
         self.n_rows += len(scores)
-        if len(self.keys) > _MOST_POINTS:
-            chosen = np.sort(np.argpartition(self.keys, _MOST_POINTS)[:_MOST_POINTS])
+        if len(self.keys) > _MAX_POINTS:
+            chosen = np.sort(np.argpartition(self.keys, _MAX_POINTS)[:_MAX_POINTS])
             self.keys, self.scores = self.keys[chosen], self.scores[chosen]
             self.labels = [self.labels[i] for i in chosen]
 
@@ -178,7 +180,7 @@ def _draw(path: Path, found: Reduction, sample: _Sample) -> None:
         title=title,
         label_title=sample.label or "",
     )
-    with written_whole(path) as file:
+    with atomic_write(path) as file:
         figure.savefig(file, format=path.suffix[1:].lower(), dpi=150)
 
 
@@ -303,6 +305,4 @@ def _side_line(side: Side) -> str:
         if count
     ]
     remark = f" ({', '.join(notes)})" if notes else ""
-    return (
-        f"{selection.role:11} {tally.n_used:,} rows of {shown(selection.table.name)}{where}{remark}"
-    )
+    return f"{selection.role:11} {tally.n_used:,} rows of {printable(selection.table.name)}{where}{remark}"

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cpcapp._files import written_whole
+from cpcapp._files import atomic_write
 
 SUMMARY = "summary.csv"
 
-_PICTURES = (".overlay.png", ".boundary.png", ".region.png", ".places.png")
+_PICTURES = (".overlay.png", ".boundary.png", ".region.png", ".hot_spots.png")
 # Only a model that tells has them.
-_MASKS = ("region", "places")
+_MASKS = ("region", "hot_spots")
 _COLUMNS: Final = (
     "file",
     "width",
@@ -31,7 +31,7 @@ _COLUMNS: Final = (
     "score",
     "p_value",
     "region_share",
-    "places_share",
+    "hot_spots_share",
     "share_above_threshold",
     "row",
     "column",
@@ -45,7 +45,7 @@ _COLUMNS: Final = (
     "overlay",
     "boundary",
     "region",
-    "places",
+    "hot_spots",
     "error",
 )
 _ENTRY = {"file", "sha256", "model", "overlay", "boundary"}
@@ -77,7 +77,7 @@ class Target:
         return self.folder / (self.name + _PICTURES[2])
 
     @property
-    def places(self) -> Path:
+    def hot_spots(self) -> Path:
         """Where the seam stands out, white; only where the model tells."""
         return self.folder / (self.name + _PICTURES[3])
 
@@ -89,7 +89,7 @@ class Target:
     @property
     def outputs(self) -> tuple[Path, ...]:
         """All of them."""
-        return self.overlay, self.boundary, self.region, self.places, self.entry
+        return self.overlay, self.boundary, self.region, self.hot_spots, self.entry
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def write_summary(folder: Path, results: Sequence[Result]) -> None:
     table = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
     table.writeheader()
     table.writerows(rows[name] for name in sorted(rows, key=_as_counted))
-    with written_whole(folder / SUMMARY) as file:
+    with atomic_write(folder / SUMMARY) as file:
         file.write(text.getvalue().encode(errors="backslashreplace"))
 
 
@@ -232,12 +232,12 @@ def number(value: Any) -> float | None:
     return float(f"{float(value):.6g}")
 
 
-def shown(path: Any) -> str:
+def printable(path: Any) -> str:
     r"""Return a path in a form that any terminal and pipe takes, on one line.
 
     Examples
     --------
-    >>> print(shown(Path("cat.png")), shown("two\nlines"))
+    >>> print(printable(Path("cat.png")), printable("two\nlines"))
     cat.png 'two\nlines'
     """
     text = str(path)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cpcapp.cli._errors import UserError
 from cpcapp.cli._progress import ProgressLine
-from cpcapp.cli._results import shown
+from cpcapp.cli._results import printable
 from cpcapp.cli._tables import names_in, open_tables, user_errors
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
             cleaner.check(table.name, table.place)
     tally = cleaner.tally
     left_out = tally.n_rows - tally.n_used
-    where = "" if isinstance(output, Path) is False else f" -> {shown(output)}"
+    where = "" if isinstance(output, Path) is False else f" -> {printable(output)}"
     if where or left_out:
         remark = f", {left_out:,} left out" if left_out else ""
         print(f"{tally.n_used:,} rows{remark}{where}", file=sys.stdout if where else sys.stderr)
@@ -87,11 +87,11 @@ def _output(arguments: argparse.Namespace) -> Any:
     if output.suffix.lower() not in (".csv", ".parquet", ".pq"):
         raise UserError(f"-o {output} must end in .csv or .parquet, or be -")
     if not output.parent.is_dir():
-        raise UserError(f"there is no folder {shown(output.parent)} to write to")
+        raise UserError(f"there is no folder {printable(output.parent)} to write to")
     if output.resolve() in (Path(arguments.table).resolve(), arguments.model.resolve()):
-        raise UserError(f"{shown(output)} is a file to read; choose another -o")
+        raise UserError(f"{printable(output)} is a file to read; choose another -o")
     if output.exists() and not arguments.force:
-        raise UserError(f"{shown(output)} is there already; --force to replace, or another -o")
+        raise UserError(f"{printable(output)} is there already; --force to replace, or another -o")
     return output
 
 
@@ -101,5 +101,5 @@ def _require_features(table: Table, model: TableModel, path: Path) -> None:
     absent = [name for name in model.features if name not in table.columns]
     if absent:
         raise UserError(
-            f"{table.name} has no column {listed(absent)}, which {shown(path)} was made with"
+            f"{table.name} has no column {listed(absent)}, which {printable(path)} was made with"
         )

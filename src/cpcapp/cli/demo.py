@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._progress import ProgressLine
-from cpcapp.cli._results import Target, shown
+from cpcapp.cli._results import Target, printable
 
 if TYPE_CHECKING:
     from cpcapp.datasets import ContrastData
     from cpcapp.moments import FloatArray
     from cpcapp.splicing.localizer import Localization
-    from cpcapp.splicing.samples import Sample, SampleSet
+    from cpcapp.splicing.photos.samples import Sample, SampleSet
 
 _PANEL, _GAP, _TEXT = 360, 8, 17
 _TITLES = ("the photo", "what was pasted", "all edges", "the likely seam", "the likely part")
@@ -80,18 +80,18 @@ def _localize(folder: Path) -> int:
     try:
         lines = _draw(photos, folder)
     except OSError as error:
-        raise UserError(f"can't write to {shown(folder)}: {error.strerror}") from error
+        raise UserError(f"can't write to {printable(folder)}: {error.strerror}") from error
     print(
         f"Looked for seams in {len(photos)} photos, {len(photos.spliced)} of them spliced, in "
         f"{time.monotonic() - start:.1f} s. Where a seam is likeliest:"
     )
     print(*lines, sep="\n")
-    print(f"pictures in {shown(folder)}:")
+    print(f"pictures in {printable(folder)}:")
     print("  demo.png             photo, what was pasted, edges, likely seam and likely part")
     print("  NAME.overlay.png     one photo with the likely seam; the lighter, the likelier")
     print("  NAME.boundary.png    the map alone, white where a seam is likely")
     print("  NAME.region.png      the part that may come from elsewhere, white")
-    print("  NAME.places.png      squares that stand out even among thousands, white")
+    print("  NAME.hot_spots.png      squares that stand out even among thousands, white")
     print(
         "Compare the last pictures of each row with the second: a good result follows the outline"
     )
@@ -104,7 +104,7 @@ def _draw(photos: SampleSet, folder: Path) -> list[str]:
     from cpcapp.cli.localize import open_model, write_pictures, write_png
 
     model = open_model(None)
-    threshold = float(model.threshold_)
+    threshold = float(model.threshold)
     lines, rows = [], []
     with ProgressLine("localizing") as progress:
         progress(0.0)
@@ -170,8 +170,8 @@ def _row(photo: Sample, found: Localization, threshold: float) -> NDArray[np.uin
     import cv2
 
     from cpcapp.cli.localize import lightest_of
-    from cpcapp.splicing.overlays import boundary_picture, overlay
-    from cpcapp.splicing.pictures import PINK
+    from cpcapp.splicing.pictures.overlays import boundary_picture, overlay
+    from cpcapp.splicing.pictures.panels import PINK
 
     pixels = photo.image
     truth = overlay(pixels, np.zeros(pixels.shape[:2]))

@@ -22,18 +22,19 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from cpcapp import __version__
-from cpcapp._files import written_whole
+from cpcapp._files import atomic_write
 from cpcapp.cli._cores import shared_cores
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._progress import ProgressLine
-from cpcapp.cli._results import shown
+from cpcapp.cli._results import printable
 from cpcapp.cli.localize import open_model
 
 if TYPE_CHECKING:
-    from cpcapp.splicing.judging import Judgements
+    from cpcapp.splicing.evaluation.evaluate import Case, Evaluation
+    from cpcapp.splicing.evaluation.protocols import ImageScore
+    from cpcapp.splicing.evaluation.verdict_scores import VerdictScores
     from cpcapp.splicing.localizer import SpliceLocalizer
-    from cpcapp.splicing.samples import Problem, Sample, SampleSet
-    from cpcapp.splicing.scoring import Case, Evaluation, ImageScore
+    from cpcapp.splicing.photos.samples import Problem, Sample, SampleSet
 
 METHOD: Final = "cPCA++"
 _KINDS: Final = ("auto", "columbia", "casia", "nimble", "pairs")
@@ -126,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
         if verdicts is not None:
             print("\n" + _of_verdicts(verdicts))
         if folder is not None:
-            print(f"\n{shown(folder / 'index.html')} shows the photos, the best first")
+            print(f"\n{printable(folder / 'index.html')} shows the photos, the best first")
     for problem in result.problems:
         print(f"cpcapp evaluate: left out {problem}", file=sys.stderr)
     return 1 if result.problems else 0
@@ -135,15 +136,15 @@ def run(arguments: argparse.Namespace) -> int:
 def _check_folder(folder: Path, force: bool) -> None:
     if folder.is_dir() and any(folder.iterdir()) and not force:
         raise UserError(
-            f"{shown(folder)} is not empty; choose another folder, or --force to replace the "
+            f"{printable(folder)} is not empty; choose another folder, or --force to replace the "
             "results in it"
         )
 
 
 def _samples(arguments: argparse.Namespace) -> SampleSet:
     """Open the data set; of its spliced and its authentic photos keep as many as are wanted."""
-    from cpcapp.datasets.photos import open_photos
-    from cpcapp.splicing.samples import SampleSet
+    from cpcapp.splicing.datasets import open_photos
+    from cpcapp.splicing.photos.samples import SampleSet
 
     kind: str = arguments.kind
     options: dict[str, Any] = {}
@@ -160,7 +161,7 @@ def _samples(arguments: argparse.Namespace) -> SampleSet:
     if not spliced:
         why = "".join(f"; {problem}" for problem in samples.problems[:3])
         raise UserError(
-            f"{shown(arguments.dataset)} has {len(authentic)} authentic photos and no spliced "
+            f"{printable(arguments.dataset)} has {len(authentic)} authentic photos and no spliced "
             f"one with a mask; there is nothing to score{why}"
         )
     kept = _spread(spliced, arguments.limit) + _spread(authentic, arguments.limit)
@@ -177,17 +178,18 @@ def _evaluate(
     model: SpliceLocalizer,
     album: _Album | None,
     arguments: argparse.Namespace,
-) -> tuple[Evaluation, Judgements | None]:
-    from cpcapp.splicing.controls import CONTROLS
-    from cpcapp.splicing.judging import Judgement, Judgements
-    from cpcapp.splicing.scoring import PROTOCOLS, evaluate
+) -> tuple[Evaluation, VerdictScores | None]:
+    from cpcapp.splicing.evaluation.controls import CONTROLS
+    from cpcapp.splicing.evaluation.evaluate import evaluate
+    from cpcapp.splicing.evaluation.protocols import PROTOCOLS
+    from cpcapp.splicing.evaluation.verdict_scores import PhotoVerdict, VerdictScores
 
-    judged: list[Judgement] = []
+    judged: list[PhotoVerdict] = []
 
     def note(name: str, authentic: bool, found: Any) -> None:
         height, width = found.boundary.shape
         score, p_value = (getattr(found, key, None) for key in ("score", "p_value"))
-        judged.append(Judgement(name, authentic, height, width, score, p_value))
+        judged.append(PhotoVerdict(name, authentic, height, width, score, p_value))
 
     def on_case(case: Case) -> None:
         note(case.sample.name, False, case.maps[METHOD])
@@ -200,8 +202,8 @@ def _evaluate(
             {METHOD: model.localize},
             controls={} if arguments.no_controls else CONTROLS,
             protocols=PROTOCOLS,
-            thresholds={METHOD: float(model.threshold_)},
-            n_jobs=arguments.jobs,
+            thresholds={METHOD: float(model.threshold)},
+            jobs=arguments.jobs,
             progress=progress,
             on_case=on_case,
         )
@@ -210,7 +212,7 @@ def _evaluate(
     with shared_cores(arguments.jobs), ProgressLine("judging authentic photos") as progress:
         unread = _judge_authentic(samples.authentic.samples, model, arguments.jobs, progress, note)
     ordered = tuple(sorted(judged, key=lambda photo: (photo.authentic, photo.name)))
-    return replace(result, problems=(*result.problems, *unread)), Judgements(ordered)
+    return replace(result, problems=(*result.problems, *unread)), VerdictScores(ordered)
 
 
 def _judge_authentic(
@@ -221,7 +223,7 @@ def _judge_authentic(
     note: Callable[[str, bool, Any], None],
 ) -> list[Problem]:
     """Localize authentic photos; return those that could not be."""
-    from cpcapp.splicing.samples import Problem
+    from cpcapp.splicing.photos.samples import Problem
 
     problems = []
     with ThreadPoolExecutor(jobs) as pool:
@@ -243,7 +245,7 @@ def _localized(model: SpliceLocalizer, sample: Sample) -> Any:
     return model.localize(sample.image)
 
 
-def _of_verdicts(verdicts: Judgements) -> str:
+def _of_verdicts(verdicts: VerdictScores) -> str:
     """Return a line on how well spliced photos are told from authentic ones."""
     figures = verdicts.to_dict()
     found = f"{100 * figures['found_of_spliced']:.0f} % of {figures['n_spliced']} spliced photos"
@@ -283,7 +285,7 @@ def _rows(result: Evaluation, model: str) -> tuple[list[str], list[tuple[str, li
 
 def _table(result: Evaluation, model: str) -> Iterator[str]:
     """Yield the lines that people read."""
-    yield shown(_title(result))
+    yield printable(_title(result))
     if not result.n_scored:
         return
     protocols, rows = _rows(result, model)
@@ -304,7 +306,7 @@ def _album(folder: Path | None, force: bool) -> Iterator[_Album | None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"can't make the folder {shown(folder)}: {error.strerror}") from error
+        raise UserError(f"can't make the folder {printable(folder)}: {error.strerror}") from error
     if force:
         _clear(folder)
     # Which place a picture takes is known when all photos are scored.
@@ -346,7 +348,7 @@ class _Album:
 
     def __call__(self, case: Case) -> None:
         """Draw a photo."""
-        from cpcapp.splicing.pictures import case_picture
+        from cpcapp.splicing.pictures.panels import case_picture
 
         score = case.scores[METHOD]["edge"]
         picture = case_picture(
@@ -366,7 +368,7 @@ class _Album:
 
     def finish(self, result: Evaluation, report: dict[str, Any]) -> None:
         """Give the pictures their places, and write everything else."""
-        from cpcapp.splicing.pictures import contact_sheet
+        from cpcapp.splicing.pictures.panels import contact_sheet
 
         (self.folder / "cases").mkdir(exist_ok=True)
         ranked = sorted(result.scores[METHOD]["edge"].images, key=lambda image: -image.mcc)
@@ -379,7 +381,7 @@ class _Album:
             best, worst = files[:_ON_A_SHEET], files[::-1][:_ON_A_SHEET]
             for name, chosen in (("best.png", best), ("worst.png", worst)):
                 sheet = contact_sheet([_read_png(file) for file in chosen])
-                with written_whole(self.folder / name) as out:
+                with atomic_write(self.folder / name) as out:
                     out.write(_png(sheet))
         page = "\n".join(_page(result, report["model"]["name"], ranked, files))
         for name, text in (
@@ -387,7 +389,7 @@ class _Album:
             ("scores.csv", _csv(result)),
             ("scores.json", json.dumps(report, indent=1, allow_nan=False)),
         ):
-            with written_whole(self.folder / name) as out:
+            with atomic_write(self.folder / name) as out:
                 out.write(text.encode(errors="backslashreplace"))
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cpcapp import __version__
-from cpcapp._files import written_whole
+from cpcapp._files import atomic_write
 from cpcapp.cli._cores import shared_cores
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._progress import ProgressLine
@@ -32,8 +32,8 @@ from cpcapp.cli._results import (
     is_whole,
     name_targets,
     number,
+    printable,
     read_entry,
-    shown,
     write_summary,
 )
 
@@ -54,7 +54,7 @@ def add_parser(commands: Any) -> None:
         "colours, from purple to light yellow, and a blue line around what reaches the "
         "threshold), NAME.boundary.png (the map alone; grey 255 stands for boundary_white in "
         "NAME.json), NAME.region.png (white: the part that may come from elsewhere, whatever the "
-        "verdict), NAME.places.png (white: places that stand out even among thousands) and "
+        "verdict), NAME.hot_spots.png (white: places that stand out even among thousands) and "
         "NAME.json, and one summary.csv of all that is in it. Pictures are upright, "
         "like the photo on a screen. "
         "Photos that can't be used are named at the end, and the exit status is 1.",
@@ -124,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         print(
             f"{len(results) - len(failed)} of {len(results)} photos in "
-            f"{time.monotonic() - start:.0f} s -> {shown(folder / SUMMARY)}",
+            f"{time.monotonic() - start:.0f} s -> {printable(folder / SUMMARY)}",
             flush=True,
         )
     for result in failed:
@@ -133,7 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _photos(paths: Sequence[str], recursive: bool) -> list[Path]:
-    from cpcapp.splicing.images import image_files
+    from cpcapp.splicing.photos.images import image_files
 
     try:
         found = image_files(paths, recursive=recursive)
@@ -142,7 +142,7 @@ def _photos(paths: Sequence[str], recursive: bool) -> list[Path]:
     # Pictures of an earlier run may lie beside the photos.
     photos = [file for file in found if not is_picture(file)]
     if not photos:
-        raise UserError(f"{shown(found[0])} was made by this command; give photos")
+        raise UserError(f"{printable(found[0])} was made by this command; give photos")
     return photos
 
 
@@ -152,16 +152,18 @@ def _check_folder(folder: Path, targets: Sequence[Target], arguments: argparse.N
     there = [path for target in targets for path in target.outputs if os.path.lexists(path)]
     for path in there:
         if path.resolve() in photos:
-            raise UserError(f"{shown(path)} is a photo and would be replaced; choose another -o")
+            raise UserError(
+                f"{printable(path)} is a photo and would be replaced; choose another -o"
+            )
     summary = folder / SUMMARY
     if not arguments.force and summary.is_file() and not is_summary(summary):
         raise UserError(
-            f"{shown(summary)} is not of this command; choose another -o, or --force to replace it"
+            f"{printable(summary)} is not of this command; choose another -o, or --force to replace it"
         )
     if there and not (arguments.resume or arguments.force):
         more = f", with {len(there) - 1} more" if len(there) > 1 else ""
         raise UserError(
-            f"{shown(there[0])} is there already{more}; --resume to go on, --force to replace, "
+            f"{printable(there[0])} is there already{more}; --resume to go on, --force to replace, "
             "or choose another -o"
         )
 
@@ -181,9 +183,9 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"can't make the folder {shown(folder)}: {error.strerror}") from error
+        raise UserError(f"can't make the folder {printable(folder)}: {error.strerror}") from error
     if not os.access(folder, os.W_OK):
-        raise UserError(f"can't write to the folder {shown(folder)}; choose another -o")
+        raise UserError(f"can't write to the folder {printable(folder)}; choose another -o")
 
 
 def _localize_all(
@@ -233,7 +235,7 @@ def _tell(
         remark = f" ({result.remark})" if result.remark else ""
         verdict = _verdict(result.entry or {})
         print(
-            f"{shown(result.target.photo)} -> {shown(result.target.overlay)}{verdict}{remark}",
+            f"{printable(result.target.photo)} -> {printable(result.target.overlay)}{verdict}{remark}",
             flush=True,
         )
 
@@ -267,11 +269,11 @@ def _localize(
     except MemoryError:
         reason = "needs more memory than there is; use fewer --jobs or make it smaller"
     except OSError as error:
-        reason = f"can't write its results to {shown(target.folder)}: {error.strerror}"
+        reason = f"can't write its results to {printable(target.folder)}: {error.strerror}"
     except (ValueError, cv2.error) as error:
         reason = " ".join(str(error).split())
     # An error of the reader begins with the path.
-    path = shown(target.photo)
+    path = printable(target.photo)
     return Result(target, error=f"{path}: {reason.removeprefix(f'{path}: ')}")
 
 
@@ -279,7 +281,7 @@ def _localize_and_write(
     target: Target, model: SpliceLocalizer, origin: dict[str, Any], stop: threading.Event
 ) -> dict[str, Any]:
     """Write all files of a photo; return what the last of them, the entry, says."""
-    from cpcapp.splicing.images import read_image
+    from cpcapp.splicing.photos.images import read_image
 
     _go_on_unless(stop)
     image = read_image(target.photo)
@@ -287,8 +289,8 @@ def _localize_and_write(
     found = model.localize(image)
     _go_on_unless(stop)
     height, width = image.pixels.shape[:2]
-    threshold = float(model.threshold_)
-    mask, places = found.mask, found.places
+    threshold = float(model.threshold)
+    mask, hot_spots = found.mask, found.hot_spots
     entry: dict[str, Any] = {
         "file": str(target.photo),
         **origin,
@@ -309,13 +311,13 @@ def _localize_and_write(
         "boundary_white": number(white_of(found.boundary, threshold)),
         "region": None if mask is None else target.region.name,
         "region_share": None if mask is None else number(mask.mean()),
-        "places": None if places is None else target.places.name,
-        "places_share": None if places is None else number(places.mean()),
+        "hot_spots": None if hot_spots is None else target.hot_spots.name,
+        "hot_spots_share": None if hot_spots is None else number(hot_spots.mean()),
     }
     # First to go and last to come: where it is, the pictures are whole and belong to it.
     target.entry.unlink(missing_ok=True)
     write_pictures(target, image.pixels, found, threshold)
-    with written_whole(target.entry) as file:
+    with atomic_write(target.entry) as file:
         file.write(json.dumps(entry, indent=1).encode())
     return entry
 
@@ -325,7 +327,7 @@ def _why_again(target: Target, entry: dict[str, Any], origin: dict[str, Any]) ->
     if entry["sha256"] != origin["sha256"]:
         if Path(str(entry["file"])).resolve() != target.photo.resolve():
             raise ValueError(
-                f"{shown(target.entry)} is of another photo, {shown(entry['file'])}; choose "
+                f"{printable(target.entry)} is of another photo, {printable(entry['file'])}; choose "
                 "another -o, or --force to replace it"
             )
         return "made again: the photo has changed"
@@ -429,13 +431,13 @@ def write_pictures(
     target: Target, pixels: NDArray[Any], found: Localization, threshold: float
 ) -> None:
     """Write the overlay and the map of a photo, and region and places, if there are any."""
-    from cpcapp.splicing.overlays import boundary_picture, overlay
+    from cpcapp.splicing.pictures.overlays import boundary_picture, overlay
 
     lightest = lightest_of(found.boundary, threshold)
     write_png(target.overlay, overlay(pixels, found.boundary, threshold, white=lightest))
     white = white_of(found.boundary, threshold)
     write_png(target.boundary, boundary_picture(found.boundary, white=white))
-    for path, mask in ((target.region, found.mask), (target.places, found.places)):
+    for path, mask in ((target.region, found.mask), (target.hot_spots, found.hot_spots)):
         if mask is None:
             path.unlink(missing_ok=True)
         else:
@@ -449,5 +451,5 @@ def write_png(path: Path, picture: NDArray[np.uint8]) -> None:
     if picture.ndim == 3:
         picture = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
     _, data = cv2.imencode(".png", picture)
-    with written_whole(path) as file:
+    with atomic_write(path) as file:
         file.write(bytes(data))

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cpcapp import __version__
-from cpcapp._files import written_whole
+from cpcapp._files import atomic_write
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._progress import ProgressLine
 
 if TYPE_CHECKING:
-    from cpcapp.splicing.splices import SourcePhoto, SpliceMaker, SpliceOptions
+    from cpcapp.splicing.making.cuts import SpliceOptions
+    from cpcapp.splicing.making.splices import SpliceMaker
+    from cpcapp.splicing.photos.sources import SourcePhoto
 
 _SECONDS_BETWEEN_SAVES = 5.0
 _NAME = r"splice\d{5,}"
@@ -90,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     require("cv2", "splicing")
     require("PIL", "splicing")
-    from cpcapp.splicing.splices import SpliceMaker, readable
+    from cpcapp.splicing.making.splices import SpliceMaker, split_readable
 
     for name, lowest in (("count", 1), ("seed", 0), ("jobs", 1)):
         if getattr(arguments, name) < lowest:
@@ -101,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         sources = _sources(arguments.photos, folder)
         _check_folder(folder, arguments)
         with ProgressLine("reading photos") as progress:
-            photos, problems = readable(sources, n_jobs=arguments.jobs, progress=progress)
+            photos, problems = split_readable(sources, jobs=arguments.jobs, progress=progress)
         if len(photos) < 2:
             why = "".join(f"; {problem}" for problem in problems[:3])
             raise UserError(f"{len(photos)} photos can be read, at least two are needed{why}")
@@ -129,10 +131,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options(arguments: argparse.Namespace) -> SpliceOptions:
-    from cpcapp.splicing.splices import LEAST_SIDE, SpliceOptions
+    from cpcapp.splicing.making.cuts import MIN_SOURCE_SIDE, SpliceOptions
 
-    if arguments.size is not None and arguments.size < LEAST_SIDE:
-        raise UserError(f"--size {arguments.size} must be at least {LEAST_SIDE}")
+    if arguments.size is not None and arguments.size < MIN_SOURCE_SIDE:
+        raise UserError(f"--size {arguments.size} must be at least {MIN_SOURCE_SIDE}")
     if arguments.feather and not 0.1 <= arguments.feather <= 100:
         raise UserError(f"--feather {arguments.feather:g} must be 0, or from 0.1 to 100")
     changes: dict[str, Any] = {"size": arguments.size}
@@ -149,8 +151,9 @@ def _options(arguments: argparse.Namespace) -> SpliceOptions:
 
 
 def _sources(paths: list[str], output: Path) -> list[SourcePhoto]:
-    from cpcapp.splicing.images import image_files
-    from cpcapp.splicing.splices import bsds_sources, photos_from
+    from cpcapp.splicing.datasets.bsds import bsds_sources
+    from cpcapp.splicing.photos.images import image_files
+    from cpcapp.splicing.photos.sources import photos_from
 
     # Each folder once, so that giving it twice does not give its photos two names.
     known = {Path(path).resolve(): path for path in paths}
@@ -262,9 +265,9 @@ def _make_one(maker: SpliceMaker, folder: Path, index: int) -> dict[str, Any]:
     data = splice.jpeg
     if data is None:
         data = bytes(cv2.imencode(".png", splice.image[..., ::-1])[1])
-    with written_whole(folder / files["image"]) as file:
+    with atomic_write(folder / files["image"]) as file:
         file.write(data)
-    with written_whole(folder / files["mask"]) as file:
+    with atomic_write(folder / files["mask"]) as file:
         file.write(bytes(cv2.imencode(".png", splice.mask.astype("uint8") * 255)[1]))
     return {"name": name, **files, **splice.recipe}
 
@@ -272,5 +275,5 @@ def _make_one(maker: SpliceMaker, folder: Path, index: int) -> dict[str, Any]:
 def _save(folder: Path, manifest: dict[str, Any], done: dict[str, dict[str, Any]]) -> None:
     # By length first: the numbers in the names have five digits or more.
     entries = [done[name] for name in sorted(done, key=lambda name: (len(name), name))]
-    with written_whole(folder / "manifest.json") as file:
+    with atomic_write(folder / "manifest.json") as file:
         file.write(json.dumps({**manifest, "splices": entries}, indent=1).encode())

@@ -10,7 +10,7 @@ from typing import Any
 
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._progress import ProgressLine
-from cpcapp.cli._results import shown
+from cpcapp.cli._results import printable
 from cpcapp.experiments import NAMES
 
 
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"can't make the folder {shown(folder)}: {error.strerror}") from error
+        raise UserError(f"can't make the folder {printable(folder)}: {error.strerror}") from error
     return _report(
         NAMES if arguments.name == "all" else (arguments.name,),
         folder,
@@ -93,13 +93,13 @@ def _report(names: tuple[str, ...], folder: Path, seed: int, quick: bool) -> int
     try:
         written = write_report(outcomes, folder, settings)
     except OSError as error:
-        raise UserError(f"can't write to {shown(folder)}: {error.strerror}") from error
+        raise UserError(f"can't write to {printable(folder)}: {error.strerror}") from error
     for result in results:
-        print(shown(f"{result.name}: {result.findings[0]}"))
+        print(printable(f"{result.name}: {result.findings[0]}"))
     for path in written:
-        print(shown(path))
+        print(printable(path))
     print(f"{len(results)} of {len(outcomes)} experiments in {time.monotonic() - start:.0f} s")
     for outcome in missing:
-        line_out = shown(f"{outcome.name} was left out: {outcome.reason}")
+        line_out = printable(f"{outcome.name} was left out: {outcome.reason}")
         print(f"cpcapp reproduce: {line_out}", file=sys.stderr)
     return 1 if missing else 0

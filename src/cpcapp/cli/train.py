@@ -11,7 +11,7 @@ from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._progress import ProgressLine
 
 if TYPE_CHECKING:
-    from cpcapp.splicing.samples import SampleSet
+    from cpcapp.splicing.photos.samples import SampleSet
 
 _PHOTOS_TO_JUDGE_BY = 1200
 
@@ -56,7 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     require("cv2", "splicing")
     require("safetensors", "splicing")
-    from cpcapp.splicing.training import Checkpoint, train_localizer
+    from cpcapp.splicing.model_file import save_model
+    from cpcapp.splicing.training.checkpoint import Checkpoint
+    from cpcapp.splicing.training.train import train_localizer
 
     for name, lowest in (("splices", 1), ("seed", 0), ("jobs", 1)):
         if getattr(arguments, name) < lowest:
@@ -74,7 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
         for problem in samples.problems:
             print(f"left out: {problem}")
         start = time.monotonic()
-        with ProgressLine("reading patches") as progress, ProgressLine("judging") as judging:
+        with (
+            ProgressLine("reading patches") as progress,
+            ProgressLine("calibrating") as calibrating,
+        ):
             localizer = train_localizer(
                 samples,
                 arguments.preset,
@@ -84,9 +89,9 @@ def run(arguments: argparse.Namespace) -> int:
                 progress=progress,
                 facts={"data": [path.name for path in arguments.datasets], "kind": samples.name},
                 calibrate_on=judged,
-                judging=judging,
+                calibration_progress=calibrating,
             )
-        localizer.save(output)
+        save_model(localizer, output)
     except (OSError, ValueError) as error:
         raise UserError(" ".join(str(error).split())) from error
     facts = localizer.facts
@@ -111,10 +116,12 @@ def open_training_set(
     folders: list[Path], n_splices: int, seed: int
 ) -> tuple[SampleSet, SampleSet | None]:
     """Return the photos of data sets, or splices made from plain photos and more to judge by."""
-    from cpcapp.datasets.photos import open_photos
-    from cpcapp.splicing.calibration import calibration_photos
-    from cpcapp.splicing.samples import SampleSet
-    from cpcapp.splicing.splices import bsds_sources, photos_from, training_splices
+    from cpcapp.splicing.datasets import open_photos
+    from cpcapp.splicing.datasets.bsds import bsds_sources
+    from cpcapp.splicing.making.calibration_photos import calibration_photos
+    from cpcapp.splicing.making.splices import training_splices
+    from cpcapp.splicing.photos.samples import SampleSet
+    from cpcapp.splicing.photos.sources import photos_from
 
     sources, opened = [], []
     for folder in folders:

@@ -43,9 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     require("cv2", "splicing")
     require("numba", "splicing")
-    from cpcapp.splicing.edges.bsds import bsds_photos
-    from cpcapp.splicing.edges.features import EdgeOptions
-    from cpcapp.splicing.edges.trainer import TrainingOptions, train_forest
+    from cpcapp.splicing.datasets.bsds import bsds_photos
+    from cpcapp.splicing.traces.edges.features import EdgeOptions
+    from cpcapp.splicing.traces.edges.trainer import TrainingOptions, train_forest
 
     for name, lowest in (("trees", 1), ("samples", 100), ("seed", 0), ("jobs", 1)):
         if getattr(arguments, name) < lowest:
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
                     numberOfTreesToEvaluate=min(3, arguments.trees),
                 ),
                 TrainingOptions(
-                    n_samples=arguments.samples, seed=arguments.seed, n_jobs=arguments.jobs
+                    n_samples=arguments.samples, seed=arguments.seed, jobs=arguments.jobs
                 ),
                 progress=progress,
             )

@@ -14,7 +14,7 @@ from typing import Any
 
 import pooch
 
-from cpcapp._files import written_whole
+from cpcapp._files import atomic_write
 from cpcapp.datasets._errors import DataNotFoundError, DownloadError
 
 CHUNK = 1 << 16
@@ -114,7 +114,7 @@ class ResumingDownloader:
         version = _version(answer, url, int(length) if length.isdigit() else None)
         # The old part goes first: never the notes of one version beside the part of another.
         self.part.unlink(missing_ok=True)
-        with written_whole(self.notes) as file:
+        with atomic_write(self.notes) as file:
             file.write(json.dumps(asdict(version)).encode())
         self._receive(answer, "wb", version)
 

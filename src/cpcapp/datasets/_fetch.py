@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cpcapp._files import written_whole
+from cpcapp._files import atomic_write
 from cpcapp.datasets._errors import DataNotFoundError, UnverifiedDownloadWarning
 from cpcapp.datasets._registry import RemoteFile
 
@@ -143,7 +143,7 @@ def _first_seen(folder: Path, file: RemoteFile) -> str | None:
 def _remember(folder: Path, file: RemoteFile, found: str) -> None:
     """Record the hash of a file that nobody publishes one of."""
     entry = {"hash": f"sha256:{found}", "url": file.url, "seen": f"{datetime.now(UTC):%Y-%m-%d}"}
-    with written_whole(folder / LOCK_FILE) as lock:
+    with atomic_write(folder / LOCK_FILE) as lock:
         lock.write(json.dumps({**_seen(folder), file.name: entry}, indent=1).encode())
     warnings.warn(
         f"nobody is known to publish a hash of {file.url}, so {Path(file.name).name} can't be "

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import cpcapp
-from cpcapp._files import written_whole
+from cpcapp._files import atomic_write
 from cpcapp.experiments._html import html_page
 from cpcapp.experiments._markdown import markdown_page
 from cpcapp.experiments._results import Missing, Result, Settings
@@ -122,5 +122,5 @@ def _rounded(value: Any) -> Any:
 
 
 def _write(path: Path, content: bytes) -> None:
-    with written_whole(path) as file:
+    with atomic_write(path) as file:
         file.write(content)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cpcapp.splicing._model_file import ModelError
-from cpcapp.splicing.images import ImageError, read_image
-from cpcapp.splicing.localizer import FilterBank, Localization, SpliceLocalizer, load_model
-from cpcapp.splicing.presets import PRESETS, BankOptions, PatchRules, Preset
+from cpcapp.splicing.boundary import BankOptions, FilterBank
+from cpcapp.splicing.localizer import Localization, SpliceLocalizer
+from cpcapp.splicing.model_file import ModelError, load_model, save_model
+from cpcapp.splicing.photos.images import ImageError, read_image
+from cpcapp.splicing.presets import PRESETS, PatchRules, Preset
 
 if TYPE_CHECKING:
-    from cpcapp.splicing.training import train_localizer
+    from cpcapp.splicing.training.train import train_localizer
 
 __all__ = [
     "PRESETS",
@@ -24,6 +25,7 @@ __all__ = [
     "SpliceLocalizer",
     "load_model",
     "read_image",
+    "save_model",
     "train_localizer",
 ]
 
@@ -31,7 +33,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Found on first use: whoever looks at a photo need not wait for SciPy.
     if name == "train_localizer":
-        from cpcapp.splicing.training import train_localizer
+        from cpcapp.splicing.training.train import train_localizer
 
         globals()[name] = train_localizer
         return train_localizer

@@ -1,15 +1,14 @@
-"""What a localizer is made of: which patches it learns from and how it reads its filters."""
+"""Presets: all settings of a localizer, as they stand in its model file."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from cpcapp.splicing.channels import CHANNELS
-from cpcapp.splicing.patches import WINDOWS
-
-WEIGHTS = ("none", "excess")
-SCALINGS = ("background", "unit")
+from cpcapp.splicing.boundary import BankOptions
+from cpcapp.splicing.regions.options import RegionOptions
+from cpcapp.splicing.traces.mosaic import MosaicOptions
+from cpcapp.splicing.verdicts.options import VerdictOptions
 
 
 @dataclass(frozen=True)
@@ -18,9 +17,9 @@ class PatchRules:
 
     Attributes
     ----------
-    least_spliced, most_spliced : float
+    min_spliced, max_spliced : float
         Share of pasted pixels in a target patch.
-    least_edges : float
+    min_edges : float
         Share of edge pixels in a background patch, which has no seam.
     edge_strength : float
         From this strength on a pixel counts as edge.
@@ -28,91 +27,25 @@ class PatchRules:
         Most patches of each kind from one photo.
     """
 
-    least_spliced: float = 0.3
-    most_spliced: float = 0.7
-    least_edges: float = 0.15
+    min_spliced: float = 0.3
+    max_spliced: float = 0.7
+    min_edges: float = 0.15
     edge_strength: float = 0.1
     per_photo: int = 300
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.least_spliced < self.most_spliced < 1.0:
+        if not 0.0 < self.min_spliced < self.max_spliced < 1.0:
             raise ValueError(
-                f"least_spliced={self.least_spliced} and most_spliced={self.most_spliced} must "
+                f"min_spliced={self.min_spliced} and max_spliced={self.max_spliced} must "
                 "rise between 0 and 1"
             )
-        if not (0.0 <= self.least_edges <= 1.0 and 0.0 <= self.edge_strength <= 1.0):
+        if not (0.0 <= self.min_edges <= 1.0 and 0.0 <= self.edge_strength <= 1.0):
             raise ValueError(
-                f"least_edges={self.least_edges} and edge_strength={self.edge_strength} must lie "
+                f"min_edges={self.min_edges} and edge_strength={self.edge_strength} must lie "
                 "in [0, 1]"
             )
         if self.per_photo < 1:
             raise ValueError(f"per_photo={self.per_photo} must be at least 1")
-
-
-@dataclass(frozen=True)
-class BankOptions:
-    """One set of filters and how its output becomes a map.
-
-    Attributes
-    ----------
-    channels : {"rgb", "laplacian", "error-level"}
-        What patches are cut from.
-    size : int
-        Side of a patch, the paper's ``n``.
-    stride : int
-        Distance of neighbouring patches when localizing.
-    n_filters : int
-        The paper's ``K``.
-    scaling : {"background", "unit"}
-        Of the filters; see `cpcapp.solve_contrast`.
-    weights : {"none", "excess"}
-        ``"none"``: the output power ``Σ yᵢ²``, as in the paper. ``"excess"``: ``Σ (1 - 1/λᵢ)yᵢ²``,
-        the part of the log-likelihood ratio that these filters see.
-    energy : float
-        The power is divided by the patch's variance to this power: 0 as in the paper, 1 makes
-        it free of contrast.
-    window : {"uniform", "gaussian"}
-        How overlapping patches are averaged.
-    share : float
-        Exponent with which this map enters the product of all.
-    """
-
-    channels: str = "rgb"
-    size: int = 16
-    stride: int = 4
-    n_filters: int = 150
-    scaling: str = "background"
-    weights: str = "none"
-    energy: float = 0.0
-    window: str = "uniform"
-    share: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name, allowed in (
-            ("channels", tuple(CHANNELS)),
-            ("weights", WEIGHTS),
-            ("window", WINDOWS),
-            ("scaling", SCALINGS),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} must be one of {', '.join(allowed)}"
-                )
-        if not 2 <= self.size <= 64:
-            raise ValueError(f"size={self.size} must be from 2 to 64")
-        if not 1 <= self.stride <= self.size:
-            raise ValueError(f"stride={self.stride} must be from 1 to size={self.size}")
-        if not 1 <= self.n_filters <= self.n_features:
-            raise ValueError(f"n_filters={self.n_filters} must be from 1 to {self.n_features}")
-        if not (0.0 <= self.energy <= 2.0 and 0.0 < self.share <= 10.0):
-            raise ValueError(
-                f"energy={self.energy} must be in [0, 2], share={self.share} in (0, 10]"
-            )
-
-    @property
-    def n_features(self) -> int:
-        """Length of a flattened patch, the paper's ``M = 3n²``."""
-        return 3 * self.size**2
 
 
 @dataclass(frozen=True)
@@ -124,17 +57,27 @@ class Preset:
     name : str
     banks : tuple of BankOptions
     smoothing : float
-        Standard deviation of the Gaussian that smooths the final map, in pixels; 0 for none.
-    sides : bool
-        Whether to ask also if both sides of an edge show the same colour mosaic; see
-        `cpcapp.splicing.mosaic_trace`.
+        Standard deviation of the Gaussian that smooths the boundary map, in pixels; 0 for none.
+    mosaic_contrast : bool
+        Whether the boundary map also asks if both sides of an edge show the same colour mosaic,
+        and is emphasised along the border of the region.
+    mosaic_offset : float
+        Added to that contrast: a photo without a mosaic is judged by its filters alone. Set by
+        hand.
+    mosaic : MosaicOptions
+    regions : RegionOptions
+    verdict : VerdictOptions
     rules : PatchRules
     """
 
     name: str
     banks: tuple[BankOptions, ...]
     smoothing: float = 0.0
-    sides: bool = False
+    mosaic_contrast: bool = False
+    mosaic_offset: float = 0.15
+    mosaic: MosaicOptions = field(default_factory=MosaicOptions)
+    regions: RegionOptions = field(default_factory=RegionOptions)
+    verdict: VerdictOptions = field(default_factory=VerdictOptions)
     rules: PatchRules = field(default_factory=PatchRules)
 
     def __post_init__(self) -> None:
@@ -142,6 +85,13 @@ class Preset:
             raise ValueError("banks must hold at least one set of filters")
         if not 0.0 <= self.smoothing <= 50.0:
             raise ValueError(f"smoothing={self.smoothing} must be in [0, 50]")
+        if not 0.0 <= self.mosaic_offset <= 100.0:
+            raise ValueError(f"mosaic_offset={self.mosaic_offset} must be in [0, 100]")
+
+    @property
+    def min_side(self) -> int:
+        """Photos with a shorter side are smaller than a patch."""
+        return max(bank.size for bank in self.banks)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings in types that JSON knows."""
@@ -160,7 +110,11 @@ class Preset:
             name=str(content["name"]),
             banks=tuple(_build(BankOptions, bank) for bank in content["banks"]),
             smoothing=float(content["smoothing"]),
-            sides=content["sides"] is True,
+            mosaic_contrast=content["mosaic_contrast"] is True,
+            mosaic_offset=float(content["mosaic_offset"]),
+            mosaic=_build(MosaicOptions, content["mosaic"]),
+            regions=_build(RegionOptions, content["regions"]),
+            verdict=_build(VerdictOptions, content["verdict"]),
             rules=_build(PatchRules, content["rules"]),
         )
 
@@ -185,19 +139,24 @@ PRESETS = {
         "default",
         (
             BankOptions(
-                size=12, n_filters=50, weights="excess", energy=0.75, window="gaussian", share=0.65
+                size=12,
+                n_filters=50,
+                weights="excess",
+                variance_exponent=0.75,
+                window="gaussian",
+                exponent=0.65,
             ),
             BankOptions(
                 channels="error-level",
                 size=12,
                 n_filters=100,
                 weights="excess",
-                energy=0.5,
+                variance_exponent=0.5,
                 window="gaussian",
-                share=0.35,
+                exponent=0.35,
             ),
         ),
         smoothing=2.5,
-        sides=True,
+        mosaic_contrast=True,
     ),
 }

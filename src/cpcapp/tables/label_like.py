@@ -10,9 +10,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 # More kinds than this are seldom classes.
-_MOST_VALUES = 10
+_MAX_VALUES = 10
 # Where more of the features than this look like labels, they are counts or answers.
-_MOST_OF_FEATURES = 0.25
+_MAX_OF_FEATURES = 0.25
 
 
 class LabelLike:
@@ -49,7 +49,7 @@ class LabelLike:
         few = {place: self._values[place] for place in whole if place in self._values}
         for place, seen in few.items():
             seen.update(np.unique(rows[:, place]).tolist())
-        self._values = {place: seen for place, seen in few.items() if len(seen) <= _MOST_VALUES}
+        self._values = {place: seen for place, seen in few.items() if len(seen) <= _MAX_VALUES}
 
     def _counted_on(self, rows: NDArray[np.float64], whole: Sequence[int]) -> dict[int, float]:
         found = {}
@@ -73,7 +73,7 @@ class LabelLike:
             for place, seen in self._values.items()
             if len(seen) > 1 and place not in (self._next or ())
         }
-        return found if len(found) <= max(1.0, _MOST_OF_FEATURES * len(self._features)) else {}
+        return found if len(found) <= max(1.0, _MAX_OF_FEATURES * len(self._features)) else {}
 
 
 def _whole(rows: NDArray[np.float64], places: list[int]) -> list[int]:

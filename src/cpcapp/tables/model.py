@@ -16,7 +16,7 @@ from cpcapp.tables.cleaning import MISSING_RULES
 
 _FORMAT = "cpcapp-table-model"
 _FORMAT_VERSION = 1
-_MOST_BYTES = 2 << 30
+_MAX_BYTES = 2 << 30
 
 FloatArray = NDArray[np.float64]
 
@@ -140,7 +140,7 @@ def load_model(path: str | os.PathLike[str]) -> TableModel:
     ['a', 'b']
     """
     try:
-        header, tensors = read_tensors(path, _FORMAT, _FORMAT_VERSION, most_bytes=_MOST_BYTES)
+        header, tensors = read_tensors(path, _FORMAT, _FORMAT_VERSION, max_bytes=_MAX_BYTES)
         model = TableModel(
             header["features"],
             **{name: tensors[name] for name in _SHAPES},

@@ -23,7 +23,7 @@ METHODS = ("cpca++", "cpca", "pca")
 STANDARDIZATIONS = ("none", "each", "background")
 
 # A hundred solutions of this many operations take half a minute.
-_MOST_PERMUTED = 5e8
+_MAX_PERMUTED = 5e8
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ def _count(
         return found, "law of noise eigenvalues"
     except (SingularBackgroundError, ValueError):
         n, p = own.moments.n_samples + other.moments.n_samples, len(features)
-        if n * p * min(n, p) > _MOST_PERMUTED:
+        if n * p * min(n, p) > _MAX_PERMUTED:
             return None, (
                 f"the law needs a background of full rank with more than {p + 1} rows, and the "
                 "tables are too large to permute"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from cpcapp._files import written_whole
+from cpcapp._files import atomic_write
 from cpcapp.tables._table import Chunk, TableError
 from cpcapp.tables.model import FloatArray
 
@@ -88,7 +88,7 @@ def scores_to(path: Path | IO[bytes], names: Sequence[str]) -> Iterator[ScoresWr
         finally:
             writer.text.detach()
         return
-    with written_whole(path) as file:
+    with atomic_write(path) as file:
         if path.suffix in (".parquet", ".pq"):
             parquet = _ParquetWriter(file, names)
             yield parquet
@@ -101,7 +101,7 @@ def scores_to(path: Path | IO[bytes], names: Sequence[str]) -> Iterator[ScoresWr
 
 def write_rows(path: Path, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write a CSV of a few rows."""
-    with written_whole(path) as file:
+    with atomic_write(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
         table = csv.writer(text, lineterminator="\n")
         table.writerow(names)

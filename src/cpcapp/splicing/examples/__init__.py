@@ -9,8 +9,8 @@ from pathlib import PurePath
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.splicing.images import SUFFIXES, read_image
-from cpcapp.splicing.samples import Sample, SampleSet
+from cpcapp.splicing.photos.images import SUFFIXES, read_image
+from cpcapp.splicing.photos.samples import Sample, SampleSet
 
 __all__ = ["example_photos"]
 

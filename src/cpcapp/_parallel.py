@@ -1,0 +1,94 @@
+"""Working on several items at a time, with few of them in memory."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sized
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+def map_threads(
+    work: Callable[[_Item], _Result],
+    items: Iterable[_Item],
+    *,
+    jobs: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> Iterator[_Result]:
+    """Yield the results for some items in their order, computed by several threads.
+
+    At most ``2 * jobs + 1`` items are under way at a time. If the caller stops early, or a result
+    is an exception, items that were not begun are cancelled. The cores are divided among the
+    threads; see `shared_cores`.
+
+    Parameters
+    ----------
+    work : callable
+    items : iterable
+    jobs : int, default=1
+        Threads.
+    progress : callable, optional
+        Called with the share done, from 0 to 1; ``items`` must have a length then.
+
+    Yields
+    ------
+    result
+
+    Examples
+    --------
+    >>> list(map_threads(abs, [-1, 2, -3], jobs=2))
+    [1, 2, 3]
+    """
+    if jobs < 1:
+        raise ValueError(f"jobs={jobs} must be at least 1")
+    total = len(items) if isinstance(items, Sized) else 0
+    waiting: deque[Future[_Result]] = deque()
+    done = 0
+    with shared_cores(jobs), ThreadPoolExecutor(jobs) as pool:
+        try:
+            left = iter(items)
+            while True:
+                for item in left:
+                    waiting.append(pool.submit(work, item))
+                    if len(waiting) > 2 * jobs:
+                        break
+                if not waiting:
+                    return
+                result = waiting.popleft().result()
+                done += 1
+                if progress is not None and total:
+                    progress(done / total)
+                yield result
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def shared_cores(jobs: int) -> Iterator[None]:
+    """Divide the cores: as many threads of OpenCV and of BLAS in every job would be too many.
+
+    Examples
+    --------
+    >>> import cv2
+    >>> with shared_cores(10_000):
+    ...     cv2.getNumThreads()
+    1
+    """
+    if jobs == 1:
+        yield
+        return
+    import cv2
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    before, share = cv2.getNumThreads(), max(1, (os.cpu_count() or 1) // jobs)
+    cv2.setNumThreads(share)
+    try:
+        with threadpool_limits(share):
+            yield
+    finally:
+        cv2.setNumThreads(before)

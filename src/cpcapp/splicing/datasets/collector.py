@@ -1,0 +1,182 @@
+"""What all loaders share: finding files, checking them, collecting samples and problems."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from cpcapp.splicing.photos.images import ImageError, image_files, read_image
+from cpcapp.splicing.photos.pixels import BoolArray, Pixels
+from cpcapp.splicing.photos.samples import Problem, Sample, SampleSet
+
+_ORIENTATION = 274
+_LYING = (5, 6, 7, 8)
+
+
+def read_samples(
+    samples: Iterable[Sample], problems: list[Problem]
+) -> Iterator[tuple[Sample, Pixels, BoolArray]]:
+    """Read samples one by one and go on past those that can't be used.
+
+    Opening a data set finds what is missing; that a file is damaged shows only when it is read.
+
+    Parameters
+    ----------
+    samples : iterable of Sample
+        Such as a SampleSet.
+    problems : list of Problem
+        What can't be used is appended: files that can't be read, masks of another size than
+        their photo, and masks without a seam, all pasted or nothing.
+
+    Yields
+    ------
+    sample : Sample
+    image : ndarray of shape (height, width, 3), uint8 or uint16
+    mask : ndarray of shape (height, width), bool
+        True where something was pasted; nowhere for an authentic photo.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> import numpy as np
+    >>> from cpcapp.splicing.photos.samples import Sample
+    >>> good = Sample("good", True, partial(np.zeros, (4, 6, 3), np.uint8))
+    >>> lost = Sample("lost", True, partial(open, "lost.png"))
+    >>> problems = []
+    >>> [(sample.name, image.shape) for sample, image, mask in read_samples([lost, good], problems)]
+    [('good', (4, 6, 3))]
+    >>> problems[0].name
+    'lost'
+    """
+    for sample in samples:
+        try:
+            image = sample.read_image()
+            if sample.read_mask is None:
+                mask = np.zeros(image.shape[:2], dtype=bool)
+            else:
+                mask = sample.read_mask()
+        except (OSError, ValueError) as error:
+            problems.append(Problem(sample.name, str(error)))
+            continue
+        reason = "" if sample.authentic else _unusable(image, mask)
+        if reason:
+            problems.append(Problem(sample.name, reason))
+        else:
+            yield sample, image, mask
+
+
+def _unusable(image: Pixels, mask: BoolArray) -> str:
+    if mask.shape != image.shape[:2]:
+        return _other_size((mask.shape[1], mask.shape[0]), (image.shape[1], image.shape[0]))
+    if not mask.any():
+        return "its mask marks nothing as pasted"
+    if mask.all():
+        return "its mask marks everything as pasted, so there is no seam"
+    return ""
+
+
+class SampleCollector:
+    """The samples and problems of a data set while it is being opened."""
+
+    def __init__(self) -> None:
+        self.samples: list[Sample] = []
+        self.problems: list[Problem] = []
+        self._names: set[str] = set()
+
+    def authentic(self, name: str, photo: Path) -> None:
+        """Add a photo that nothing was pasted into."""
+        if self._is_new(name, photo):
+            self.samples.append(Sample(name, True, partial(read_photo, photo)))
+
+    def spliced(self, name: str, photo: Path, read_mask: Callable[[], BoolArray]) -> None:
+        """Add a photo with a mask."""
+        if self._is_new(name, photo):
+            self.samples.append(Sample(name, False, partial(read_photo, photo), read_mask))
+
+    def problem(self, name: str, reason: str) -> None:
+        """Leave a photo out."""
+        self.problems.append(Problem(name, reason))
+
+    def finish(self, name: str, folder: Path) -> SampleSet:
+        """Return what was found."""
+        if not self.samples and not self.problems:
+            raise FileNotFoundError(f"{folder} holds no photos")
+        return SampleSet(name, tuple(self.samples), tuple(self.problems))
+
+    def _is_new(self, name: str, photo: Path) -> bool:
+        if name in self._names:
+            self.problem(name, f"{photo} has the same name as another photo; rename one of them")
+            return False
+        self._names.add(name)
+        return True
+
+
+def read_photo(path: Path) -> Pixels:
+    """Return the pixels of a file, (height, width, 3)."""
+    return read_image(path).pixels
+
+
+def read_white_mask(path: Path) -> BoolArray:
+    """Return a mask whose file shows the pasted part in white."""
+    pixels = read_photo(path)
+    return np.asarray(pixels.max(axis=2) > np.iinfo(pixels.dtype).max // 2)
+
+
+def checked_folder(folder: str | os.PathLike[str]) -> Path:
+    """Return the path of a folder that exists."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder; check the path")
+    return folder
+
+
+def photos_in(folder: Path, *, recursive: bool = False) -> list[Path]:
+    """Return the image files of a folder; none if there is no such folder."""
+    try:
+        return image_files(folder, recursive=recursive)
+    except FileNotFoundError:
+        return []
+
+
+def by_stem(files: Iterable[Path]) -> dict[str, Path]:
+    """Return files by their name without suffix, in small letters; the first of several."""
+    found: dict[str, Path] = {}
+    for file in files:
+        found.setdefault(file.stem.casefold(), file)
+    return found
+
+
+def unfit(photo: Path, mask: Path) -> str:
+    """Return why a mask can't belong to a photo, by their headers; empty if it can."""
+    try:
+        has, wants = _size(mask), _size(photo)
+    except ImageError as error:
+        return str(error)
+    return "" if has == wants else _other_size(has, wants)
+
+
+def _other_size(mask: tuple[int, int], photo: tuple[int, int]) -> str:
+    return f"its mask has {mask[0]} × {mask[1]} pixels, the photo {photo[0]} × {photo[1]}"
+
+
+def _size(path: Path) -> tuple[int, int]:
+    """Return the width and height that a file will have when read, that is, upright."""
+    if not path.is_file():
+        raise ImageError(f"{path} is missing")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(path, formats=("JPEG", "PNG", "TIFF", "WEBP", "BMP")) as image:
+                width, height = image.size
+                # Of a PNG, Pillow would decode everything to look for it.
+                turned = image.format != "PNG" and image.getexif().get(_ORIENTATION) in _LYING
+    # Decoders answer bad bytes with nearly every exception there is.
+    except Exception as error:
+        raise ImageError(f"{path} is damaged or not an image") from error
+    return (height, width) if turned else (width, height)

@@ -1,0 +1,193 @@
+"""Columbia Uncompressed Image Splicing Detection Evaluation Dataset."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import distance_transform_edt
+
+from cpcapp.splicing.datasets.collector import (
+    SampleCollector,
+    by_stem,
+    checked_folder,
+    photos_in,
+    read_photo,
+    unfit,
+)
+from cpcapp.splicing.photos.pixels import BoolArray
+from cpcapp.splicing.photos.samples import SampleSet
+
+# Share of an edge mask's pixels that may be neither red nor green. JPEG makes .3 % at most of them
+# along the seam; the three-coloured masks, whose band is blue, have 5 % and more.
+_MAX_UNCLEAR = 0.02
+
+
+def columbia(folder: str | os.PathLike[str]) -> SampleSet:
+    """Open Columbia Uncompressed: 180 spliced and 183 authentic photos of four cameras.
+
+    The folder is laid out as published::
+
+        4cam_auth/
+            canong3_02_sub_03.tif                       authentic
+            ...
+        4cam_splc/
+            canong3_canonxt_sub_02.tif                  spliced
+            ...
+            edgemask/
+                canong3_canonxt_sub_02_edgemask.jpg     green pasted, red host
+                canong3_canonxt_sub_02_edgemask_3.jpg   the seam under blue; not used
+                ...
+
+    Photos and masks may be of any kind of image that is read, and a mask may go without its
+    ``_edgemask``. `cpcapp.splicing.datasets.columbia.columbia_mask` says how the colours are read.
+
+    Parameters
+    ----------
+    folder : path
+        With the folders ``4cam_auth`` and ``4cam_splc``.
+
+    Returns
+    -------
+    SampleSet
+        The spliced photos, then the authentic ones, named by their files without suffix.
+
+    References
+    ----------
+    Y.-F. Hsu and S.-F. Chang, "Detecting image splicing using geometry invariants and camera
+    characteristics consistency", ICME 2006.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> from PIL import Image
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> (folder / "4cam_splc" / "edgemask").mkdir(parents=True)
+    >>> Image.new("RGB", (6, 4)).save(folder / "4cam_splc" / "a_b_sub_01.tif")
+    >>> edgemask = np.zeros((4, 6, 3), dtype=np.uint8)
+    >>> edgemask[:, :3, 0], edgemask[:, 3:, 1] = 255, 255
+    >>> file = folder / "4cam_splc" / "edgemask" / "a_b_sub_01_edgemask.png"
+    >>> Image.fromarray(edgemask).save(file)
+    >>> photos = columbia(folder)
+    >>> photos[0].name, photos[0].mask[0].astype(int)
+    ('a_b_sub_01', array([0, 0, 0, 1, 1, 1]))
+    >>> print(photos.problems[0])
+    4cam_auth: the folder is missing or holds no photos
+    """
+    folder = checked_folder(folder)
+    spliced, authentic = folder / "4cam_splc", folder / "4cam_auth"
+    if not spliced.is_dir() and not authentic.is_dir():
+        raise FileNotFoundError(
+            f"{folder} is not Columbia Uncompressed: it has neither 4cam_splc nor 4cam_auth"
+        )
+    found = SampleCollector()
+    masks = by_stem(photos_in(spliced / "edgemask"))
+    used = set()
+    for photo in photos_in(spliced):
+        stem = photo.stem.casefold()
+        mask = masks.get(f"{stem}_edgemask") or masks.get(stem)
+        if mask is None:
+            found.problem(photo.stem, _no_mask(stem, masks))
+            continue
+        used.add(mask)
+        reason = unfit(photo, mask)
+        if reason:
+            found.problem(photo.stem, reason)
+        else:
+            found.spliced(photo.stem, photo, partial(_read_mask, mask))
+    for stem, mask in masks.items():
+        if mask not in used and not stem.endswith("_edgemask_3"):
+            found.problem(mask.stem, "this edge mask has no photo in 4cam_splc")
+    for photo in photos_in(authentic):
+        found.authentic(photo.stem, photo)
+    for part in (spliced, authentic):
+        if not photos_in(part):
+            found.problem(part.name, "the folder is missing or holds no photos")
+    return found.finish("columbia", folder)
+
+
+def _no_mask(stem: str, masks: dict[str, Path]) -> str:
+    reason = f"edgemask/{stem}_edgemask is missing"
+    if f"{stem}_edgemask_3" in masks:
+        reason += "; the _edgemask_3 beside it has no seam"
+    return reason
+
+
+def _read_mask(path: Path) -> BoolArray:
+    try:
+        return columbia_mask(read_photo(path))  # type: ignore[arg-type]  # checks it itself
+    except ValueError as error:
+        if str(path) in str(error):
+            raise
+        raise ValueError(f"{path}: {error}") from error
+
+
+def columbia_mask(edgemask: NDArray[np.uint8]) -> BoolArray:
+    """Turn an edge mask of Columbia Uncompressed into the pasted part.
+
+    The data set has two files for each spliced photo. ``NAME_edgemask.jpg``, which is wanted
+    here, has four colours: red for the host and green for the pasted part, each bright
+    (255) in a band along the seam and darker (200) elsewhere. The seam is where red meets green;
+    the shades tell only how near it is. In ``NAME_edgemask_3.jpg`` the band is blue on both
+    sides, so that the seam itself is lost: such a file is refused.
+
+    The files are JPEGs, hence the colours are mixed along the seam and blocks around it carry
+    specks. A pixel counts as red or green only if that channel is at least 96 and twice each of
+    the others; all other pixels, at most 2 % of them, go with the nearest that is clear.
+    Comparing green with red pixel by pixel instead leaves up to 15 false specks in a photo.
+
+    Parameters
+    ----------
+    edgemask : ndarray of shape (height, width, 3), uint8
+        RGB, as read from the file.
+
+    Returns
+    -------
+    ndarray of shape (height, width), bool
+        True in the pasted part.
+
+    Raises
+    ------
+    ValueError
+        If this is no such edge mask: one of the colours is missing, or there is too much of
+        another.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> edgemask = np.zeros((4, 6, 3), dtype=np.uint8)
+    >>> edgemask[:, :3] = [200, 0, 0]
+    >>> edgemask[:, 3:] = [0, 255, 0]
+    >>> columbia_mask(edgemask)[0].astype(int)
+    array([0, 0, 0, 1, 1, 1])
+    """
+    pixels = np.asarray(edgemask)
+    if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8 or pixels.size == 0:
+        raise ValueError(
+            f"edgemask has shape {pixels.shape} and dtype {pixels.dtype}; "
+            "it must be (height, width, 3), uint8"
+        )
+    half = pixels // 2
+    red, green, blue = (half[..., c] for c in range(3))
+    is_red = (red >= 48) & (red >= pixels[..., 1]) & (red >= pixels[..., 2])
+    is_green = (green >= 48) & (green >= pixels[..., 0]) & (green >= pixels[..., 2])
+    unclear = ~(is_red | is_green)
+    if unclear.mean() > _MAX_UNCLEAR:
+        hint = ""
+        if (blue > np.maximum(red, green)).mean() > _MAX_UNCLEAR:
+            hint = "; in an *_edgemask_3 file the seam is under blue: use NAME_edgemask instead"
+        raise ValueError(
+            f"not an edge mask of Columbia: {unclear.mean():.1%} of the pixels are neither red "
+            f"nor green, at most {_MAX_UNCLEAR:.0%} may be{hint}"
+        )
+    if not (is_red.any() and is_green.any()):
+        missing = "red (the host)" if is_green.any() else "green (the pasted part)"
+        raise ValueError(f"not an edge mask of Columbia: nothing of it is {missing}")
+    if unclear.any():
+        nearest = distance_transform_edt(unclear, return_distances=False, return_indices=True)
+        is_green = is_green[tuple(nearest)]
+    return np.asarray(is_green)

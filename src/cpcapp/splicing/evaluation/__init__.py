@@ -1,0 +1,1 @@
+"""Scoring localizers: truth, protocols, controls."""

@@ -1,0 +1,1 @@
+"""Making splices with exact masks."""

@@ -1,0 +1,134 @@
+"""Processing that photos went through before they are seen: resizing and sharpening."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp.splicing.photos.sources import SourcePhoto
+
+INTERPOLATION = {
+    "linear": cv2.INTER_LINEAR,
+    "cubic": cv2.INTER_CUBIC,
+    "lanczos": cv2.INTER_LANCZOS4,
+    "area": cv2.INTER_AREA,
+}
+
+
+@dataclass(frozen=True)
+class Processing:
+    """How a photo is processed.
+
+    Attributes
+    ----------
+    size : float
+        By how much its sides get longer.
+    interpolation : {"linear", "cubic", "lanczos", "area"}
+    sharpening : float
+        How much of the difference to a blurred copy is added.
+    radius : float
+        Of the blur, in pixels.
+    """
+
+    size: float = 1.0
+    interpolation: str = "cubic"
+    sharpening: float = 0.0
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.interpolation not in INTERPOLATION:
+            raise ValueError(
+                f"interpolation={self.interpolation!r} must be one of {', '.join(INTERPOLATION)}"
+            )
+        for name, least, most in (
+            ("size", 0.1, 10.0),
+            ("sharpening", 0.0, 10.0),
+            ("radius", 0.1, 10.0),
+        ):
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise ValueError(f"{name}={value} must be from {least} to {most}")
+
+    @classmethod
+    def random(cls, rng: np.random.Generator, size: tuple[float, float] = (0.8, 2.3)) -> Processing:
+        """Draw one at random: four of five are resized, a third sharpened.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        size : (float, float)
+            The least and the largest.
+        """
+        resized, sharpened = rng.random(2) < (0.8, 0.35)
+        ranges = np.log([size, (0.2, 1.0), (0.7, 1.5)])
+        longer, sharpening, radius = np.exp(rng.uniform(*ranges.T)).tolist()
+        interpolation = list(INTERPOLATION)[rng.integers(len(INTERPOLATION))]
+        return cls(
+            longer if resized else 1.0, interpolation, sharpening if sharpened else 0.0, radius
+        )
+
+    def apply(self, photo: NDArray[Any]) -> NDArray[Any]:
+        """Return the photo, processed.
+
+        Parameters
+        ----------
+        photo : ndarray of shape (height, width, 3), uint8 or uint16
+
+        Returns
+        -------
+        ndarray of shape (round(size * height), round(size * width), 3)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> Processing(size=1.5).apply(np.zeros((40, 60, 3), dtype=np.uint8)).shape
+        (60, 90, 3)
+        """
+        if self.size != 1.0:
+            size = self._shape(photo.shape)[::-1]
+            photo = cv2.resize(photo, size, interpolation=INTERPOLATION[self.interpolation])
+        if self.sharpening:
+            blurred = cv2.GaussianBlur(photo, (0, 0), self.radius)
+            photo = cv2.addWeighted(photo, 1.0 + self.sharpening, blurred, -self.sharpening, 0.0)
+        return np.asarray(photo)
+
+    def apply_to_mask(self, labels: NDArray[Any]) -> NDArray[Any]:
+        """Return a mask or labels of the photo, resized in the same way.
+
+        Parameters
+        ----------
+        labels : ndarray of shape (height, width)
+
+        Returns
+        -------
+        ndarray of shape (round(size * height), round(size * width))
+        """
+        rows, cols = (
+            np.arange(there) * here // there
+            for here, there in zip(labels.shape, self._shape(labels.shape), strict=True)
+        )
+        return labels[np.ix_(rows, cols)]
+
+    def process_source(self, source: SourcePhoto) -> SourcePhoto:
+        """Return a source whose photo and segments are processed when they are read."""
+        segments = None if source.segments is None else partial(_read_segments, self, source)
+        return SourcePhoto(source.name, partial(_read_processed, self, source), segments)
+
+    def _shape(self, shape: Sequence[int]) -> tuple[int, int]:
+        height, width = (max(1, round(self.size * n)) for n in shape[:2])
+        return height, width
+
+
+def _read_processed(processing: Processing, source: SourcePhoto) -> NDArray[Any]:
+    return processing.apply(source.read())
+
+
+def _read_segments(processing: Processing, source: SourcePhoto) -> list[NDArray[np.integer]]:
+    assert source.segments is not None
+    return [processing.apply_to_mask(labels) for labels in source.segments()]

@@ -1,0 +1,1 @@
+"""What comes in: image files and their pixels."""

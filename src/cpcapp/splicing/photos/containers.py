@@ -1,0 +1,417 @@
+"""What an image file holds, found out without decoding a pixel.
+
+Each reader hands the decoders of Pillow no more of a file than the pixels take: comments,
+thumbnails, profiles and EXIF stay outside, and the directory of a TIFF is checked first.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import struct
+import zlib
+from collections.abc import Callable, Container
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image, ImageFile
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+from PIL.TiffImagePlugin import TiffImageFile
+from PIL.WebPImagePlugin import WebPImageFile
+
+# More than any real file has; a hostile one can't keep us busy.
+_MAX_SEGMENTS = 1_000_000
+_MAX_SCANS = 100
+_MAX_VALUES = 1 << 18
+_MAX_TILE = 1 << 24
+
+Tags = dict[int, tuple[int, ...]]
+
+
+class UnreadableError(ValueError):
+    """A file can't be read; the message says why and what to do, but not which file."""
+
+
+CUT_OFF = "is cut off; use a complete copy"
+DAMAGED = "is damaged; use an undamaged copy"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What is in a file.
+
+    Attributes
+    ----------
+    format : str
+    size : tuple of int
+        Width and height, as stored.
+    open : callable
+        Return the image for Pillow to decode.
+    notes : tuple of str
+    orientation : int
+        As EXIF counts it, 1 for upright.
+    deep : bool
+        Whether there are 16 bits of colour, of which Pillow gives the upper 8.
+    inverted : bool
+        Whether 0 is white.
+    is_whole : callable
+        Tell from the decoded image whether all of it was there.
+    """
+
+    format: str
+    size: tuple[int, int]
+    open: Callable[[], ImageFile.ImageFile]
+    notes: tuple[str, ...] = ()
+    orientation: int = 1
+    deep: bool = False
+    inverted: bool = False
+    is_whole: Callable[[ImageFile.ImageFile], bool] = lambda image: True
+
+
+def inspect_container(data: bytes) -> Contents:
+    """Return what a file holds, by its content and not its name.
+
+    Examples
+    --------
+    >>> file = io.BytesIO()
+    >>> Image.new("RGB", (3, 2)).save(file, "BMP")
+    >>> inspect_container(file.getvalue()).size
+    (3, 2)
+    """
+    for magic, reader in (
+        (rb"\xff\xd8\xff", _jpeg),
+        (rb"\x89PNG\r\n\x1a\n", _png),
+        (rb"II\*\0|MM\0\*", _tiff),
+        (rb"RIFF....WEBP", _webp),
+        (rb"BM", _bmp),
+    ):
+        if re.match(magic, data, re.DOTALL):
+            try:
+                return reader(data)
+            except (struct.error, LookupError) as error:
+                raise UnreadableError(DAMAGED) from error
+    raise UnreadableError("is not a JPEG, PNG, plain TIFF, WebP or BMP; convert it to one of them")
+
+
+def _bmp(data: bytes) -> Contents:
+    image = BmpImageFile(io.BytesIO(data))
+    # Pillow unpacks them pixel by pixel in Python: a small file could take minutes.
+    if image.info["compression"] in (1, 2):
+        raise UnreadableError("is a BMP with run lengths, which is not read; save it as PNG")
+    return Contents("BMP", image.size, lambda: image)
+
+
+def _webp(data: bytes) -> Contents:
+    if len(data) < max(30, int.from_bytes(data[4:8], "little") + 8):
+        raise UnreadableError(CUT_OFF)
+    # From the header: opening it makes room for the pixels.
+    if data[12:16] == b"VP8X":
+        width, height = (1 + int.from_bytes(data[i : i + 3], "little") for i in (24, 27))
+    elif data[12:16] == b"VP8L":
+        both = int.from_bytes(data[21:25], "little")
+        width, height = 1 + (both & 0x3FFF), 1 + (both >> 14 & 0x3FFF)
+    else:
+        width, height = (side & 0x3FFF for side in struct.unpack_from("<HH", data, 26))
+    exif, n_frames, at = b"", 0, 12
+    for _ in range(_MAX_SEGMENTS):
+        if at + 8 > len(data):
+            break
+        kind, size = struct.unpack_from("<4sI", data, at)
+        if kind == b"EXIF":
+            exif = exif or data[at + 8 : at + 8 + size]
+        n_frames += kind == b"ANMF"
+        at += 8 + size + size % 2
+    orientation, notes = _orientation(exif)
+    if n_frames > 1:
+        notes.append(f"first of {n_frames} frames")
+
+    def open_file() -> WebPImageFile:
+        return WebPImageFile(io.BytesIO(data))
+
+    return Contents("WebP", (width, height), open_file, tuple(notes), orientation)
+
+
+def _png(data: bytes) -> Contents:
+    kept, exif, extras, at = [data[:8]], b"", [], 8
+    for _ in range(_MAX_SEGMENTS):
+        size, kind = struct.unpack_from(">I4s", data, at)
+        chunk = data[at : at + 12 + size]
+        at += 12 + size
+        if at > len(data):
+            raise UnreadableError(CUT_OFF)
+        if kind in (b"IHDR", b"PLTE", b"IDAT", b"IEND"):
+            if zlib.crc32(chunk[4:-4]) != int.from_bytes(chunk[-4:], "big"):
+                raise UnreadableError(DAMAGED)
+            kept.append(chunk)
+        elif kind == b"tRNS":
+            extras.append("transparency ignored")
+        elif kind == b"acTL":
+            extras.append(f"first of {int.from_bytes(chunk[8:12], 'big')} frames")
+        elif kind == b"eXIf":
+            exif = exif or chunk[8:-4]
+        if kind == b"IEND":
+            break
+    else:
+        raise UnreadableError(f"has more than {_MAX_SEGMENTS} chunks; save it anew")
+    file = b"".join(kept)
+    width, height, bits, colours, interlaced = struct.unpack_from(">II2B2xB", file, 16)
+    if (bits, colours) == (16, 4):
+        extras.append("16 bits reduced to 8")
+    orientation, notes = _orientation(exif)
+
+    def open_file() -> PngImageFile:
+        return PngImageFile(io.BytesIO(file))
+
+    def is_whole(image: object) -> bool:
+        pixel_bits = bits * {2: 3, 4: 2, 6: 4}.get(colours, 1)
+        needed = 0
+        for left, top, across, down in _PNG_PASSES[interlaced]:
+            columns, rows = -(-(width - left) // across), -(-(height - top) // down)
+            needed += rows * (1 + -(-columns * pixel_bits // 8)) if columns else 0
+        data = b"".join(chunk[8:-4] for chunk in kept if chunk[4:8] == b"IDAT")
+        return _unpacks_to(data, needed)
+
+    return Contents(
+        *("PNG", (width, height), open_file, (*extras, *notes), orientation),
+        deep=bits == 16 and colours in (2, 6),
+        is_whole=is_whole,
+    )
+
+
+# First column and row of each pass over the pixels, and the steps.
+_PNG_PASSES = (
+    ((0, 0, 1, 1),),
+    (
+        *((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4)),
+        *((0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)),
+    ),
+)
+
+
+def _unpacks_to(data: bytes, needed: int) -> bool:
+    """Tell whether there are so many bytes in a PNG: Pillow leaves black what is missing."""
+    engine, size = zlib.decompressobj(), 0
+    while size < needed and (piece := engine.decompress(data, 1 << 20)):
+        size += len(piece)
+        data = engine.unconsumed_tail
+    return size >= needed
+
+
+# A marker that a segment follows; fill bytes, stuffed zeros and the like are passed over.
+_SCAN, _END = b"\xff\xda", b"\xff\xd9"
+_JPEG_MARKER = re.compile(rb"\xff([\x02-\xcf\xd9-\xfe])")
+
+
+def _jpeg_parts(data: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return the tables that it takes to decode a JPEG, the scans, and the EXIF."""
+    head, exif, at = [b"\xff\xd8"], b"", 2
+    for _ in range(_MAX_SEGMENTS):
+        found = _JPEG_MARKER.search(data, at)
+        if not found or found[1] == b"\xd9":
+            raise UnreadableError(CUT_OFF)
+        marker, start = found[1][0], found.end()
+        if marker == 0xDA:
+            return b"".join(head), data[found.start() :], exif
+        at = start + int.from_bytes(data[start : start + 2], "big")
+        if marker == 0xE1 and data.startswith(b"Exif\0\0", start + 2):
+            exif = exif or data[start + 2 : at]
+        # Tables and frames, and what tells the colour space: JFIF and Adobe.
+        if marker < 0xD0 or marker in (0xDB, 0xDD, 0xE0, 0xEE):
+            head.append(data[found.start() : at])
+    raise UnreadableError(f"has more than {_MAX_SEGMENTS} segments; save it anew")
+
+
+def _jpeg(data: bytes) -> Contents:
+    head, scans, exif = _jpeg_parts(data)
+    # Each may go over the whole picture in a few bytes.
+    if scans.count(_SCAN) > _MAX_SCANS:
+        raise UnreadableError(f"has more than {_MAX_SCANS} scans; save it anew")
+    image = JpegImageFile(io.BytesIO(head + scans))
+    orientation, notes = _orientation(exif)
+    return Contents(
+        *("JPEG", image.size, lambda: image, tuple(notes), orientation),
+        is_whole=lambda decoded: not _jpeg_ends_early(decoded, head, scans),
+    )
+
+
+def _jpeg_ends_early(image: ImageFile.ImageFile, head: bytes, scans: bytes) -> bool:
+    """Tell whether a decoded JPEG has an end, but too little before it.
+
+    The decoder paints what is missing mid-grey and says nothing. So if the last pixel is mid-grey,
+    two bytes are taken off the end of the data: only the last pixels may change. (A progressive
+    JPEG without its last scans is not grey but blurred, and can't be told from a blurred photo.)
+    """
+    if "progressive" in image.info:
+        return scans.count(_SCAN) == 1  # the first scan of several has no details
+    width, height = image.size
+    last = np.asarray(image.crop((width - 1, height - 1, width, height)))
+    end = scans.find(_END)
+    # Of a smaller one the bytes could belong to all of it.
+    if width <= 16 or height <= 32 or end < 2 or not np.isin(last, (127, 128)).all():
+        return False
+    shorter = JpegImageFile(io.BytesIO(head + scans[: end - 2] + scans[end:]))
+    return not np.array_equal(np.asarray(shorter)[:-32], np.asarray(image)[:-32])
+
+
+def _orientation(exif: bytes) -> tuple[int, list[str]]:
+    """Return the orientation, and a note if it can't be told."""
+    if not exif:
+        return 1, []
+    try:
+        tags = _tiff_tags(exif.removeprefix(b"Exif\0\0"), {274})
+    except (UnreadableError, struct.error):
+        return 1, ["broken EXIF ignored"]
+    orientation = tags.get(274, (1,))[0]
+    # Some cameras write 0 for an orientation that they don't know.
+    return orientation, [] if orientation <= 8 else ["broken EXIF ignored"]
+
+
+# What the pixels need: 256 width, 257 height, 258 bits, 259 compression, 262 kind of colour,
+# 266 order of bits, 273, 278, 279 strips, 277 samples, 284 planes, 317 predictor, 320 palette,
+# 322 to 325 tiles, 338 extra samples, 339 format of samples, 347 JPEG tables, 530 subsampling.
+# Read here only: 254 kind of page, 274 orientation.
+_TIFF_SINGLE = {254, 256, 257, 259, 262, 266, 274, 277, 278, 284, 317, 322, 323}
+_TIFF_TAGS = {258, 273, 279, 320, 324, 325, 338, 339, 347, 530} | _TIFF_SINGLE - {254, 274}
+_TIFF_TYPES = {1: "B", 3: "H", 4: "I", 7: "B"}
+
+
+def _tiff_order(data: bytes) -> str:
+    if data[:4] not in (b"II*\0", b"MM\0*"):
+        raise UnreadableError("is not a TIFF; use an undamaged copy")
+    return "<" if data[:2] == b"II" else ">"
+
+
+def _tiff_tags(data: bytes, wanted: Container[int]) -> Tags:
+    """Return the wanted numbers of the first directory."""
+    order = _tiff_order(data)
+    (at,) = struct.unpack_from(order + "I", data, 4)
+    (n_entries,) = struct.unpack_from(order + "H", data, at)
+    tags = {}
+    for entry in range(at + 2, at + 2 + 12 * n_entries, 12):
+        tag, kind, count = struct.unpack_from(order + "HHI", data, entry)
+        if tag not in wanted:
+            continue
+        most = 1 if tag in _TIFF_SINGLE else _MAX_VALUES
+        if kind not in _TIFF_TYPES or not 1 <= count <= most:
+            raise UnreadableError(f"has a senseless TIFF tag {tag}; use an undamaged copy")
+        numbers = f"{order}{count}{_TIFF_TYPES[kind]}"
+        where = entry + 8
+        if struct.calcsize(numbers) > 4:
+            (where,) = struct.unpack_from(order + "I", data, where)
+        tags[tag] = struct.unpack_from(numbers, data, where)
+    return tags
+
+
+def _tiff_pages(data: bytes) -> int:
+    order = _tiff_order(data)
+    seen: set[int] = set()
+    (at,) = struct.unpack_from(order + "I", data, 4)
+    with suppress(struct.error):  # the first page is read, wherever the others lie
+        while at and at not in seen and len(seen) < _MAX_SEGMENTS:
+            (n_entries,) = struct.unpack_from(order + "H", data, at)
+            seen.add(at)
+            (at,) = struct.unpack_from(order + "I", data, at + 2 + 12 * n_entries)
+    return len(seen)
+
+
+def _plain_tiff(data: bytes, changed: Tags) -> bytes:
+    """Return a TIFF of one page without the tags that its pixels don't need."""
+    order = _tiff_order(data)
+    (at,) = struct.unpack_from(order + "I", data, 4)
+    (n_entries,) = struct.unpack_from(order + "H", data, at)
+    old = [data[i : i + 12] for i in range(at + 2, at + 2 + 12 * n_entries, 12)]
+    entries = {struct.unpack_from(order + "H", entry)[0]: entry for entry in old}
+    for tag, numbers in changed.items():
+        value = struct.pack(f"{order}{len(numbers)}H", *numbers).ljust(4, b"\0")
+        entries[tag] = struct.pack(order + "HHI", tag, 3, len(numbers)) + value
+    kept = [entries[tag] for tag in sorted(_TIFF_TAGS & entries.keys())]
+    directory = struct.pack(order + "H", len(kept)) + b"".join(kept) + bytes(4)
+    return data[:at] + directory + data[at + len(directory) :]
+
+
+def _check_tiff_blocks(data: bytes, tags: Tags) -> None:
+    """Raise unless the strips or tiles are all there: Pillow leaves black what is not."""
+    width, height = tags[256][0], tags[257][0]
+    samples, bits = tags.get(277, (1,))[0], tags.get(258, (1,))[0]
+    tiled = 324 in tags
+    offsets, sizes = tags.get(324 if tiled else 273, ()), tags.get(325 if tiled else 279, ())
+    across = tags.get(322, (0,))[0] if tiled else width
+    down = tags.get(323 if tiled else 278, (0 if tiled else height,))[0]
+    down = down if tiled else min(down, height)
+    if min(across, down) < 1 or (tiled and across * down > _MAX_TILE):
+        raise UnreadableError(DAMAGED)
+    planes = samples if tags.get(284) == (2,) else 1
+    n_blocks = math.ceil(width / across) * math.ceil(height / down) * planes
+    if len(offsets) == n_blocks and tags.get(259, (1,)) == (1,):
+        # Some writers give wrong numbers of bytes; here they follow from the size.
+        rows = [down] * n_blocks
+        if not tiled:
+            rows = [min(down, height - top) for top in range(0, height, down)] * planes
+        sizes = tuple(math.ceil(across * samples // planes * bits / 8) * n for n in rows)
+    if not len(offsets) == len(sizes) == n_blocks:
+        raise UnreadableError("has strips or tiles that do not fit its size; use an undamaged copy")
+    ends = [offset + size for offset, size in zip(offsets, sizes, strict=True)]
+    if max(ends) > len(data):
+        raise UnreadableError(CUT_OFF)
+    # Half a JPEG in a TIFF is painted grey too.
+    if tags.get(259) == (7,) and any(_END not in data[end - 4 : end] for end in ends):
+        raise UnreadableError(CUT_OFF)
+
+
+def _check_tiff(tags: Tags) -> None:
+    """Raise if the pixels are of a kind that Pillow does not read, or reads wrongly."""
+
+    def first(tag: int, default: int) -> int:
+        return tags.get(tag, (default,))[0]
+
+    bits, samples, compression = first(258, 1), first(277, 1), first(259, 1)
+    problem = ""
+    if first(254, 0) & 1:
+        problem = "begins with a preview, like the raw file of a camera"
+    elif compression not in (1, 5, 7, 8, 32773, 32946):
+        problem = f"has TIFF compression {compression}"
+    elif (first(339, 1), bits) not in {(1, 1), (1, 2), (1, 4), (1, 8), (1, 16), (3, 32)}:
+        problem = f"has TIFF samples of {bits} bits in format {first(339, 1)}"
+    elif samples > 6 or first(284, 1) not in ((1, 2) if samples == 1 or bits <= 8 else (1,)):
+        problem = f"has {samples} TIFF channels of {bits} bits in layout {first(284, 1)}"
+    elif first(262, 0) == 6 and compression == 1 and tags.get(530) != (1, 1):
+        problem = "has packed colour differences"
+    if problem:
+        raise UnreadableError(f"{problem}, which is not read; save it as PNG")
+
+
+def _tiff(data: bytes) -> Contents:
+    tags = _tiff_tags(data, _TIFF_TAGS | {254, 274})
+    _check_tiff(tags)
+    bits, colours = tags.get(258, (1,))[0], tags[262][0]
+    changed: Tags = {}
+    notes = []
+    if (pages := _tiff_pages(data)) > 1:
+        notes.append(f"first of {pages} pages")
+    if 338 in tags:
+        alpha = {1, 2} & set(tags[338])
+        notes.append("transparency ignored" if alpha else "extra channels ignored")
+        changed |= {338: (0,) * len(tags[338])} if len(tags[338]) < 3 else {}
+    if (bits, colours) == (16, 5):
+        notes.append("16 bits reduced to 8")
+    # Pillow does not invert all kinds of grey.
+    if colours == 0:
+        changed[262] = (1,)
+
+    def open_file() -> TiffImageFile:
+        _check_tiff_blocks(data, tags)
+        image = TiffImageFile(io.BytesIO(_plain_tiff(data, changed)))
+        # Where Pillow makes it, it may warn of a size that is allowed.
+        image.im = Image.new(image.mode, image.size).im
+        return image
+
+    return Contents(
+        *("TIFF", (tags[256][0], tags[257][0]), open_file, tuple(notes)),
+        orientation=tags.get(274, (1,))[0],
+        deep=bits == 16 and colours == 2,
+        inverted=colours == 0,
+    )

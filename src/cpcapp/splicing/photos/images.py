@@ -1,0 +1,384 @@
+"""Reading and checking image files that nobody vouches for: the only door they come in by.
+
+The size is checked before a pixel is decoded, and an image is read whole or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageFile
+
+from cpcapp.splicing.photos.containers import CUT_OFF, DAMAGED, UnreadableError, inspect_container
+from cpcapp.splicing.photos.jpeg import file_quality
+
+MAX_PIXELS = 120_000_000
+MAX_BYTES = 1 << 30
+SUFFIXES = (".bmp", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+
+_TOO_LONG = f"has more than {MAX_BYTES >> 20} MiB; save it smaller"
+
+
+class ImageError(ValueError):
+    """An image can't be used; the message is one line that names it and says what to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReadImage:
+    """An image as it came in.
+
+    Attributes
+    ----------
+    pixels : ndarray of shape (height, width, 3), uint8 or uint16
+        Red, green, blue; uint16 if the source has more than 8 bits.
+    format : str
+        ``"JPEG"``, ``"PNG"``, ``"TIFF"``, ``"WebP"`` or ``"BMP"``, decided by the content;
+        ``"array"`` for an array; for a PIL image the format it carries, else ``"image"``.
+    name : str
+        The name of the file, without its folder; empty if there is none.
+    notes : tuple of str
+        What was done to the image that a person should know.
+    jpeg_quality : int or None
+        Of a JPEG file, by its quantization table; see `cpcapp.splicing.photos.jpeg.file_quality`.
+    """
+
+    pixels: NDArray[Any]
+    format: str
+    name: str
+    notes: tuple[str, ...]
+    jpeg_quality: int | None = None
+
+
+def read_image(source: Any, *, max_pixels: int = MAX_PIXELS) -> ReadImage:
+    """Read an image, or say in one line why it can't be used.
+
+    Parameters
+    ----------
+    source : path, bytes, binary file, PIL image or array
+        A file may be JPEG, PNG, TIFF, WebP or BMP, whatever its name ends in, and is turned
+        upright by its EXIF orientation; of several pages the first is read. A PIL image and an
+        array are taken as they are, and not turned. An array has the shape (height, width) or
+        (height, width, 1 to 4) and holds uint8, uint16, bool, or floats in [0, 1], which are
+        rounded to uint16; it is copied only if need be. Transparency is dropped, not blended.
+    max_pixels : int, default=120_000_000
+        Larger images are refused, a file by its header alone.
+
+    Returns
+    -------
+    ReadImage
+
+    Raises
+    ------
+    ImageError
+        If the source is missing, damaged, cut off, too large or of a kind that is not read.
+
+    Examples
+    --------
+    >>> import io
+    >>> from PIL import Image
+    >>> file = io.BytesIO()
+    >>> Image.new("L", (3, 2), 200).save(file, "PNG")
+    >>> image = read_image(file.getvalue())
+    >>> image.pixels.shape, image.format, image.notes
+    ((2, 3, 3), 'PNG', ('grey',))
+    >>> read_image(file.getvalue()[:-20])
+    Traceback (most recent call last):
+    cpcapp.splicing.photos.images.ImageError: the image: is cut off; use a complete copy
+    """
+    if isinstance(max_pixels, bool) or not isinstance(max_pixels, Real) or not max_pixels >= 1:
+        raise ValueError(f"max_pixels={max_pixels!r} must be a number of at least 1")
+    path = _path_of(source)
+    notes: list[str] = []
+    quality = None
+    try:
+        if isinstance(source, Image.Image):
+            pixels, form = _from_pil(source, notes, max_pixels), source.format or "image"
+            quality = _quality(source)
+        elif isinstance(source, str | os.PathLike):
+            pixels, form, quality = _from_bytes(_file_content(path), notes, max_pixels)
+        elif isinstance(source, bytes | bytearray | memoryview):
+            pixels, form, quality = _from_bytes(bytes(source), notes, max_pixels)
+        elif hasattr(source, "read"):
+            pixels, form, quality = _from_bytes(source.read(MAX_BYTES + 1), notes, max_pixels)
+        else:
+            pixels, form = _from_array(np.asarray(source), notes, max_pixels), "array"
+    except (ImageError, UnreadableError) as error:
+        raise ImageError(f"{_printable_path(path)}: {error}") from error.__cause__
+    except MemoryError as error:
+        raise ImageError(
+            f"{_printable_path(path)}: needs more memory than there is; make it smaller"
+        ) from error
+    # Decoders answer bad bytes with nearly every exception there is.
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ImageError(
+            f"{_printable_path(path)}: is damaged or of a kind that is not read ({reason}); use an "
+            "undamaged copy or save it as PNG"
+        ) from error
+    # Not every reader of arrays takes one that can't be written to.
+    pixels = np.require(pixels, requirements=["C", "W"])
+    return ReadImage(pixels, form, Path(path).name, tuple(dict.fromkeys(notes)), quality)
+
+
+def image_files(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, recursive: bool = False
+) -> list[Path]:
+    """Return the image files that paths, folders and patterns stand for.
+
+    Parameters
+    ----------
+    paths : path or iterable of paths
+        A file is taken whatever its name ends in. A folder or a pattern (``"in/*.jpg"``, for
+        shells that don't expand it) gives the files with the suffix of an image.
+    recursive : bool, default=False
+        Whether to take the folders in a folder too.
+
+    Returns
+    -------
+    list of Path
+        Each file once, in the order in which people count: ``2.jpg`` before ``10.jpg``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If one of the paths does not exist or gives no image.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("10.jpg", "2.jpg", "notes.txt"):
+    ...     (folder / name).touch()
+    >>> [path.name for path in image_files([folder, folder / "1*.jpg"])]
+    ['2.jpg', '10.jpg']
+    """
+    if isinstance(paths, str | os.PathLike):
+        paths = [paths]
+    found: dict[Path, Path] = {}
+    for path in map(Path, paths):
+        for file in _expand(path, recursive):
+            found.setdefault(file.resolve(), file)
+    return sorted(found.values(), key=_natural_order)
+
+
+def _expand(path: Path, recursive: bool) -> list[Path]:
+    if path.is_dir():
+        candidates = path.rglob("*") if recursive else path.glob("*")
+        problem = f"folder {path} holds no image ({', '.join(SUFFIXES)})"
+    elif path.exists():
+        return [path]
+    elif any(sign in str(path) for sign in "*?["):
+        candidates = Path(path.anchor).glob(str(path.relative_to(path.anchor)))
+        problem = f"no image matches {path}"
+    else:
+        raise FileNotFoundError(f"{path} does not exist; give a file, a folder or a pattern")
+    # Names with a leading dot are not photos but what systems keep beside them.
+    files = [
+        file
+        for file in candidates
+        if file.suffix.lower() in SUFFIXES and file.name[0] != "." and file.is_file()
+    ]
+    if not files:
+        raise FileNotFoundError(problem)
+    return files
+
+
+def _natural_order(path: Path) -> list[str | int]:
+    parts = re.split(r"(\d+)", str(path).casefold())
+    return [int(part) if i % 2 else part for i, part in enumerate(parts)]
+
+
+def _path_of(source: Any) -> str:
+    if isinstance(source, str | os.PathLike):
+        return os.fsdecode(source)
+    name = getattr(source, "filename" if isinstance(source, Image.Image) else "name", "")
+    return name if isinstance(name, str) else ""
+
+
+def _printable_path(path: str) -> str:
+    return (path if path.isprintable() else ascii(path)) or "the image"
+
+
+def _file_content(path: str) -> bytes:
+    try:
+        status = Path(path).stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise ImageError("is a folder; give a file")
+        # A pipe or a device may never end.
+        if not stat.S_ISREG(status.st_mode):
+            raise ImageError("is not a regular file; copy it to one")
+        if status.st_size > MAX_BYTES:
+            raise ImageError(_TOO_LONG)
+        with Path(path).open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        raise ImageError("does not exist; check the path") from error
+    except OSError as error:
+        raise ImageError(f"can't be read ({error.strerror}); check the path") from error
+
+
+def _from_bytes(
+    data: Any, notes: list[str], max_pixels: int
+) -> tuple[NDArray[Any], str, int | None]:
+    if not isinstance(data, bytes):
+        raise ImageError("gives no bytes; open the file in binary mode")
+    if len(data) > MAX_BYTES:
+        raise ImageError(_TOO_LONG)
+    if not data:
+        raise ImageError("is empty; use a complete copy")
+    contents = inspect_container(data)
+    _check_size(*contents.size, max_pixels)
+    notes.extend(contents.notes)
+
+    def open_file() -> ImageFile.ImageFile:
+        image = contents.open()
+        if image.size != contents.size:
+            raise ImageError(DAMAGED)
+        return image
+
+    with _strict_pillow():
+        image = open_file()
+        if contents.deep:
+            pixels = _three_channels(_sixteen_bits(image, open_file()), notes)
+        else:
+            pixels = _from_pil(image, notes, max_pixels)
+        if not contents.is_whole(image):
+            raise ImageError(CUT_OFF)
+    if contents.inverted:
+        pixels = ~pixels
+    upright = _turn_upright(pixels, contents.orientation, notes)
+    return upright, contents.format, _quality(image)
+
+
+def _quality(image: Image.Image) -> int | None:
+    """Return the quality of a JPEG; None for other formats."""
+    table = getattr(image, "quantization", {}).get(0)
+    return None if table is None else file_quality(table)
+
+
+def _from_array(array: NDArray[Any], notes: list[str], max_pixels: int) -> NDArray[Any]:
+    pixels = array[:, :, None] if array.ndim == 2 else array
+    if pixels.ndim != 3 or not 1 <= pixels.shape[2] <= 4 or pixels.size == 0:
+        raise ImageError(
+            f"has shape {array.shape}; an array must be (height, width) or (height, width, "
+            "channels) with 1 to 4 channels"
+        )
+    _check_size(pixels.shape[1], pixels.shape[0], max_pixels)
+    kind, size = pixels.dtype.kind, pixels.dtype.itemsize
+    if kind == "b":
+        pixels = pixels * np.uint8(255)
+    elif kind == "f":
+        if not (pixels.min() >= 0.0 and pixels.max() <= 1.0):
+            raise ImageError("holds floats outside [0, 1] or NaN; scale them to [0, 1]")
+        pixels = np.multiply(pixels, 65535, dtype=np.result_type(pixels, np.float32))
+        pixels = np.rint(pixels, out=pixels).astype(np.uint16)
+        notes.append("converted from floats")
+    elif kind == "u" and size <= 2:
+        pixels = pixels.astype(pixels.dtype.newbyteorder("="), copy=False)
+    else:
+        raise ImageError(f"has dtype {pixels.dtype}; it must be uint8, uint16, bool or float")
+    return _three_channels(pixels, notes)
+
+
+def _three_channels(pixels: NDArray[Any], notes: list[str]) -> NDArray[Any]:
+    """Return red, green and blue of an image with 1 to 4 channels."""
+    channels = pixels.shape[2]
+    if channels % 2 == 0 and pixels[:, :, -1].min() < np.iinfo(pixels.dtype).max:
+        notes.append("transparency ignored")
+    if pixels.dtype == np.uint16:
+        notes.append("16 bits")
+    if channels < 3:
+        notes.append("grey")
+        return np.repeat(pixels[:, :, :1], 3, axis=2)
+    return pixels[:, :, :3]
+
+
+def _from_pil(image: Image.Image, notes: list[str], max_pixels: int) -> NDArray[Any]:
+    _check_size(*image.size, max_pixels)
+    with _strict_pillow():
+        image.load()
+    mode = image.mode
+    if "transparency" in image.info:
+        notes.append("transparency ignored")
+    if mode in ("P", "PA"):
+        notes.append("converted from a palette")
+        # To RGBA: Pillow warns of transparent palettes that become RGB.
+        return np.asarray(image.convert("RGBA"))[:, :, :3]
+    if mode in ("CMYK", "YCbCr", "LAB", "HSV"):
+        notes.append(f"converted from {mode}")
+        image = image.convert("RGB")
+    if mode == "1":
+        notes.append("1 bit")
+    pixels = np.asarray(image)
+    # Where Pillow has no 16-bit mode for a file it takes its 32-bit one.
+    if mode == "I" and pixels.min() >= 0 and pixels.max() <= 65535:
+        pixels = pixels.astype(np.uint16)
+    pixels = pixels[:, :, :3] if mode == "RGBX" else pixels
+    return _from_array(pixels, notes, max_pixels)
+
+
+def _check_size(width: int, height: int, max_pixels: int) -> None:
+    if width * height > max_pixels:
+        raise ImageError(
+            f"has {width} × {height} pixels, more than max_pixels={max_pixels}; make it smaller "
+            "or raise max_pixels"
+        )
+
+
+_strict_lock = threading.Lock()
+_strict_users = 0
+_was_lenient = False
+
+
+@contextmanager
+def _strict_pillow() -> Iterator[None]:
+    """Have Pillow refuse images that end early, also where the process told it not to."""
+    global _strict_users, _was_lenient
+    with _strict_lock:
+        _strict_users += 1
+        if ImageFile.LOAD_TRUNCATED_IMAGES:
+            ImageFile.LOAD_TRUNCATED_IMAGES, _was_lenient = False, True
+    try:
+        yield
+    finally:
+        with _strict_lock:
+            _strict_users -= 1
+            if _was_lenient and not _strict_users:
+                ImageFile.LOAD_TRUNCATED_IMAGES, _was_lenient = True, False
+
+
+# Pillow keeps one byte of two; told that they are in the other order it keeps the other one.
+_OTHER_ORDER = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
+
+
+def _sixteen_bits(upper: ImageFile.ImageFile, lower: ImageFile.ImageFile) -> NDArray[Any]:
+    """Return all 16 bits of a colour image, opened twice, of which Pillow gives the upper 8."""
+    for i, tile in enumerate(lower.tile):
+        rawmode, *rest = (tile.args,) if isinstance(tile.args, str) else tile.args or ()
+        swapped = rawmode[:-1] + _OTHER_ORDER[rawmode[-1]]
+        lower.tile[i] = tile._replace(args=(swapped, *rest))
+    pixels: NDArray[Any] = np.asarray(upper).astype(np.uint16) << 8 | np.asarray(lower)
+    return pixels
+
+
+def _turn_upright(pixels: NDArray[Any], orientation: int, notes: list[str]) -> NDArray[Any]:
+    if orientation not in range(2, 9):
+        return pixels
+    notes.append("turned by the EXIF orientation")
+    if orientation >= 5:
+        pixels = pixels.transpose(1, 0, 2)
+    rows = -1 if orientation in (3, 4, 7, 8) else 1
+    columns = -1 if orientation in (2, 3, 6, 7) else 1
+    return pixels[::rows, ::columns]

@@ -1,0 +1,71 @@
+"""Pixels as numbers: the types of maps, and whole numbers to float32 in [0, 1]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+#: A map, (height, width), or a photo, (height, width, 3).
+FloatMap = NDArray[np.float32]
+# Not that of `cpcapp.moments`: photos do without SciPy, which takes long to load.
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+#: Of a photo as it is read: (height, width, 3).
+Pixels = NDArray[np.uint8] | NDArray[np.uint16]
+
+
+def as_unit_float(pixels: NDArray[Any]) -> FloatMap:
+    """Return uint8 or uint16 pixels as float32 in [0, 1].
+
+    Parameters
+    ----------
+    pixels : ndarray of any shape, uint8 or uint16
+
+    Returns
+    -------
+    ndarray of the same shape, float32
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> as_unit_float(np.array([0, 51, 255], dtype=np.uint8))
+    array([0. , 0.2, 1. ], dtype=float32)
+    """
+    if pixels.dtype not in (np.uint8, np.uint16):
+        raise ValueError(f"pixels have dtype {pixels.dtype}; it must be uint8 or uint16")
+    levels = np.arange(np.iinfo(pixels.dtype).max + 1, dtype=np.float32)
+    levels /= levels[-1]
+    if pixels.dtype == np.uint8 and pixels.size:
+        rows = np.ascontiguousarray(pixels).reshape(len(pixels) if pixels.ndim > 1 else 1, -1)
+        return np.asarray(cv2.LUT(rows, levels)).reshape(pixels.shape)
+    return levels.take(pixels)
+
+
+def as_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return uint8 or uint16 pixels as uint8, rounded to the nearest level.
+
+    All of the package rounds 16 bits in this way: ``65535 / 257 = 255``.
+
+    Parameters
+    ----------
+    pixels : ndarray of any shape, uint8 or uint16
+
+    Returns
+    -------
+    ndarray of the same shape, uint8
+        The same array if it is uint8 already.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> as_bytes(np.array([0, 128, 129, 65535], dtype=np.uint16))
+    array([  0,   0,   1, 255], dtype=uint8)
+    """
+    if pixels.dtype == np.uint8:
+        return pixels
+    if pixels.dtype != np.uint16:
+        raise ValueError(f"pixels have dtype {pixels.dtype}; it must be uint8 or uint16")
+    return np.asarray((pixels.astype(np.uint32) + 128) // 257, dtype=np.uint8)

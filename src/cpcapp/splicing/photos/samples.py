@@ -1,0 +1,124 @@
+"""What every source of photos gives: a photo, where it was spliced, and its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A photo with its ground truth, read when asked for and not kept.
+
+    Attributes
+    ----------
+    name : str
+        Unique in its data set.
+    authentic : bool
+        Whether nothing was pasted into the photo.
+    read_image : callable
+        Returns the pixels, (height, width, 3), uint8 or uint16. A module's function or a
+        `functools.partial` of one, so that samples can be sent to other processes.
+    read_mask : callable, optional
+        Returns the pasted part, (height, width), bool. None for an authentic photo.
+    """
+
+    name: str
+    authentic: bool
+    read_image: Callable[[], NDArray[np.uint8] | NDArray[np.uint16]] = field(repr=False)
+    read_mask: Callable[[], NDArray[np.bool_]] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.authentic != (self.read_mask is None):
+            raise ValueError(
+                f"sample {self.name!r}: an authentic photo has no mask, a spliced one has to "
+                f"(authentic={self.authentic})"
+            )
+
+    @property
+    def image(self) -> NDArray[np.uint8] | NDArray[np.uint16]:
+        """The pixels, (height, width, 3)."""
+        return self.read_image()
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """The pasted part, (height, width); nothing for an authentic photo.
+
+        An authentic photo is read for its size; `read` gives both at once.
+        """
+        return self.read()[1] if self.read_mask is None else self.read_mask()
+
+    def read(self) -> tuple[NDArray[np.uint8] | NDArray[np.uint16], NDArray[np.bool_]]:
+        """Return image and mask, reading the photo once."""
+        image = self.read_image()
+        if self.read_mask is None:
+            return image, np.zeros(image.shape[:2], dtype=bool)
+        return image, self.read_mask()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A file of a data set that is missing, broken or not to be trusted."""
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class SampleSet(Sequence[Sample]):
+    """The photos of a data set, and what of it could not be used.
+
+    Attributes
+    ----------
+    name : str
+    samples : tuple of Sample
+    problems : tuple of Problem
+        What was left out when the data set was opened, and why.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> import numpy as np
+    >>> grey = Sample("grey", True, partial(np.full, (4, 6, 3), 128, np.uint8))
+    >>> photos = SampleSet("mine", (grey,))
+    >>> len(photos), photos[0].image.shape, bool(photos[0].mask.any())
+    (1, (4, 6, 3), False)
+    """
+
+    name: str
+    samples: tuple[Sample, ...]
+    problems: tuple[Problem, ...] = ()
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> SampleSet: ...
+    def __getitem__(self, index: int | slice) -> Sample | SampleSet:
+        if isinstance(index, slice):
+            return SampleSet(self.name, self.samples[index], self.problems)
+        return self.samples[index]
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __iter__(self) -> Iterator[Sample]:
+        return iter(self.samples)
+
+    @property
+    def spliced(self) -> SampleSet:
+        """The spliced photos only."""
+        kept = tuple(s for s in self.samples if not s.authentic)
+        return SampleSet(self.name, kept, self.problems)
+
+    @property
+    def authentic(self) -> SampleSet:
+        """The authentic photos only."""
+        kept = tuple(s for s in self.samples if s.authentic)
+        return SampleSet(self.name, kept, self.problems)

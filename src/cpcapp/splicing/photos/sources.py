@@ -1,0 +1,72 @@
+"""Photos to make splices of, read when they are needed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp.splicing.photos.images import image_files, read_image
+
+
+@dataclass(frozen=True)
+class SourcePhoto:
+    """A photo to make splices of, read when asked for.
+
+    Attributes
+    ----------
+    name : str
+        Unique among the photos that are used together.
+    read : callable
+        Returns the pixels, (height, width, 3), uint8 or uint16. A module's function or a
+        `functools.partial` of one, so that it can be sent to other processes.
+    segments : callable, optional
+        Returns a list of segmentations, each (height, width), int.
+    """
+
+    name: str
+    read: Callable[[], NDArray[np.uint8] | NDArray[np.uint16]] = field(repr=False)
+    segments: Callable[[], Sequence[NDArray[np.integer]]] | None = field(default=None, repr=False)
+
+
+def photos_from(paths: Sequence[str | Path]) -> list[SourcePhoto]:
+    """Return the photos in some files and folders.
+
+    Parameters
+    ----------
+    paths : sequence of path
+        As for `cpcapp.splicing.photos.images.image_files`.
+
+    Returns
+    -------
+    list of SourcePhoto
+        Named after their files; of files with the same name, by the whole path.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, cv2, numpy as np
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> cv2.imwrite(str(folder / "grey.png"), np.full((40, 50, 3), 128, np.uint8))
+    True
+    >>> photo, = photos_from([folder])
+    >>> photo.name, photo.read().shape
+    ('grey.png', (40, 50, 3))
+    """
+    files = image_files(paths)
+    known = Counter(file.name for file in files)
+    return [
+        SourcePhoto(
+            file.name if known[file.name] == 1 else file.as_posix(), partial(read_pixels, file)
+        )
+        for file in files
+    ]
+
+
+def read_pixels(path: Path) -> NDArray[np.uint8] | NDArray[np.uint16]:
+    """Return the pixels of an image file, (height, width, 3)."""
+    return read_image(path).pixels

@@ -1,0 +1,209 @@
+"""Pictures that show a person where the seam is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cpcapp.splicing.photos.pixels import as_unit_float
+
+# Blue of Okabe and Ito: no common kind of colour vision takes it for a colour of the ramp.
+LINE_COLOUR = (86, 180, 233)
+
+# How much of the photo's own colour and light is left under the map.
+_SATURATION, _LIGHT = 0.35, 0.7
+
+# Light of red, green and blue (ITU-R BT.709).
+_LUMA = np.array([0.2126, 0.7152, 0.0722], dtype=np.float32)
+
+# Values of the map with the colours on the way between them. Each is lighter than the one before,
+# so that the order survives any colour vision and a grey print; none is dark, as the weakest
+# part of the map has to be seen on a dark photo too.
+_RAMP = (
+    (0.0, (126, 26, 128)),
+    (0.35, (196, 50, 106)),
+    (0.6, (238, 98, 60)),
+    (0.8, (250, 165, 40)),
+    (1.0, (250, 250, 140)),
+)
+
+# Pixels handled at once: little enough for a cache, whatever the size of the photo.
+_STRIP = 1 << 18
+
+
+def overlay(
+    image: ArrayLike,
+    boundary: ArrayLike,
+    threshold: float | None = None,
+    *,
+    white: float = 1.0,
+) -> NDArray[np.uint8]:
+    """Lay a boundary map over its photo.
+
+    The photo is dimmed and nearly grey. The map is drawn in colours that get lighter with it,
+    from purple over orange to light yellow, and that people with any common kind of colour
+    vision can order. Where it is 0 the photo shines through, where it is ``white`` it covers
+    the photo.
+
+    Parameters
+    ----------
+    image : array-like of shape (height, width, 3), uint8 or uint16
+        RGB, upright, as `cpcapp.splicing.photos.images.read_image` gives it.
+    boundary : array-like of shape (height, width)
+        From 0 to 1, high where a seam is likely.
+    threshold : float, optional
+        Draws a blue line around the parts of the map of at least this, from 0 to 1.
+    white : float, default=1.0
+        The value of the map that gets the lightest colour, as all above do.
+
+    Returns
+    -------
+    ndarray of shape (height, width, 3), uint8
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> photo = np.full((5, 9, 3), 200, dtype=np.uint8)
+    >>> boundary = np.zeros((5, 9), dtype=np.float32)
+    >>> boundary[2, 4] = 1.0
+    >>> picture = overlay(photo, boundary)
+    >>> picture[0, 0], picture[2, 4]
+    (array([140, 140, 140], dtype=uint8), array([250, 250, 140], dtype=uint8))
+    >>> overlay(photo, boundary, threshold=0.5)[2, 3]
+    array([ 86, 180, 233], dtype=uint8)
+    """
+    pixels, values, white = _photo(image), _map(boundary), _white(white)
+    if pixels.shape[:2] != values.shape:
+        raise ValueError(
+            f"boundary has shape {values.shape}; it must be that of image, {pixels.shape[:2]}"
+        )
+    if threshold is not None and not 0.0 <= threshold <= 1.0:
+        raise ValueError(f"threshold={threshold!r} must be from 0 to 1, or None for no line")
+    colours, opacity = _ramp(), _opacity()
+    # In a wide photo, which is shown at a smaller size, a line of one pixel would vanish.
+    reach = max(1, round(max(values.shape) / 2000))
+    picture = np.empty(pixels.shape, dtype=np.uint8)
+    for rows in _strips(*values.shape):
+        photo, level = as_unit_float(pixels[rows]), _grey(values[rows], white)
+        light = (photo @ _LUMA)[..., None]
+        shown = light + np.float32(_SATURATION) * (photo - light)
+        shown *= np.float32(_LIGHT * 255)
+        shown += opacity[level][..., None] * (colours[level] - shown)
+        strip = np.rint(shown, out=shown).astype(np.uint8)
+        if threshold is not None:
+            strip[_outline(values, rows, threshold, reach)] = LINE_COLOUR
+        picture[rows] = strip
+    return picture
+
+
+def boundary_picture(boundary: ArrayLike, *, white: float = 1.0) -> NDArray[np.uint8]:
+    """Return a boundary map as a grey picture.
+
+    Parameters
+    ----------
+    boundary : array-like of shape (height, width)
+        From 0 to 1.
+    white : float, default=1.0
+        The value of the map that is white, as all above are.
+
+    Returns
+    -------
+    ndarray of shape (height, width), uint8
+        The map is ``picture / 255 * white``.
+
+    Examples
+    --------
+    >>> boundary_picture([[0.0, 0.5, 1.0]])
+    array([[  0, 128, 255]], dtype=uint8)
+    >>> boundary_picture([[0.0, 0.02, 0.1]], white=0.1)
+    array([[  0,  51, 255]], dtype=uint8)
+    """
+    values, white = _map(boundary), _white(white)
+    picture = np.empty(values.shape, dtype=np.uint8)
+    for rows in _strips(*values.shape):
+        picture[rows] = _grey(values[rows], white)
+    return picture
+
+
+def _grey(values: NDArray[np.float32], white: float) -> NDArray[np.uint8]:
+    level = np.minimum(values * np.float32(255 / white), np.float32(255))
+    return np.asarray(np.rint(level), dtype=np.uint8)
+
+
+def _white(value: float) -> float:
+    # Below, 255 / value is no number of float32 any more.
+    if not 1e-30 <= value <= 1.0:
+        raise ValueError(f"white={value!r} must be from 1e-30 to 1")
+    return float(value)
+
+
+def _photo(image: ArrayLike) -> NDArray[Any]:
+    pixels = np.asarray(image)
+    if (
+        pixels.ndim != 3
+        or pixels.shape[2] != 3
+        or pixels.size == 0
+        or pixels.dtype not in (np.uint8, np.uint16)
+    ):
+        raise ValueError(
+            f"image has shape {pixels.shape} and dtype {pixels.dtype}; it must be an RGB photo: "
+            "(height, width, 3), uint8 or uint16"
+        )
+    return pixels
+
+
+def _map(boundary: ArrayLike) -> NDArray[np.float32]:
+    values = np.asarray(boundary)
+    if values.ndim != 2 or values.size == 0 or values.dtype.kind not in "fb":
+        raise ValueError(
+            f"boundary has shape {values.shape} and dtype {values.dtype}; it must be "
+            "(height, width), float"
+        )
+    values = values.astype(np.float32, copy=False)
+    # Written so that NaN, which no comparison holds for, is refused too.
+    if not (values.min() >= 0.0 and values.max() <= 1.0):
+        raise ValueError(
+            f"boundary lies in [{values.min():g}, {values.max():g}]; it must lie in [0, 1], "
+            "without NaN"
+        )
+    return values
+
+
+@lru_cache(maxsize=1)
+def _ramp() -> NDArray[np.float32]:
+    """Return the colour of each of the values 0, 1/255, ..., 1."""
+    at = np.array([value for value, _ in _RAMP])
+    anchors = np.array([colour for _, colour in _RAMP], dtype=np.float64)
+    wanted = np.linspace(0.0, 1.0, 256)
+    return np.stack([np.interp(wanted, at, anchors[:, c]) for c in range(3)], axis=1).astype(
+        np.float32
+    )
+
+
+@lru_cache(maxsize=1)
+def _opacity() -> NDArray[np.float32]:
+    """Return how much each of these values covers of the photo."""
+    # A little more than in proportion, so that a weak seam is seen; much more would lay a veil
+    # over photos where the map is nowhere quite 0.
+    return np.linspace(0.0, 1.0, 256, dtype=np.float32) ** np.float32(0.7)
+
+
+def _outline(
+    values: NDArray[np.float32], rows: slice, threshold: float, reach: int
+) -> NDArray[np.bool_]:
+    """Return, for some rows, the pixels just outside the parts of at least the threshold."""
+    top = max(0, rows.start - reach)
+    above = (values[top : rows.stop + reach] >= threshold).astype(np.uint8)
+    around = cv2.dilate(above, np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)) > above
+    return np.asarray(around[rows.start - top :][: rows.stop - rows.start])
+
+
+def _strips(height: int, width: int) -> Iterator[slice]:
+    step = max(1, _STRIP // width)
+    for top in range(0, height, step):
+        yield slice(top, min(top + step, height))

@@ -1,0 +1,1 @@
+"""From the boundary map and the traces to a region."""

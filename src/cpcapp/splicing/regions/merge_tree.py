@@ -1,0 +1,121 @@
+"""The tree of successive merges of superpixels."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp.splicing.photos.pixels import FloatArray
+from cpcapp.splicing.regions.borders import Borders, Side
+
+
+@dataclass(frozen=True)
+class MergeTree:
+    """Superpixels merged one pair after the other, the weakest borders first.
+
+    Superpixels have the numbers below ``count``, merges those from there on. They are
+    kept in an order in which every node is followed by its descendants, so that sums over nodes
+    are differences of running sums.
+
+    Attributes
+    ----------
+    count : int
+        Superpixels.
+    position : ndarray of shape (n_nodes,)
+        Of each node in this order.
+    size : ndarray of shape (n_nodes,)
+        Nodes that each is made of, with itself.
+    joined_by : ndarray of shape (n_pairs,)
+        The merge that brought the two of a pair of superpixels together, or -1.
+    """
+
+    count: int
+    position: NDArray[np.intp]
+    size: NDArray[np.intp]
+    joined_by: NDArray[np.intp]
+
+    @classmethod
+    def build(cls, borders: Borders) -> MergeTree:
+        """Merge the superpixels."""
+        children = merge_order(borders)
+        n, merges = borders.count, len(children)
+        size, parent = np.ones(n + merges, dtype=np.intp), np.full(n + merges, -1, dtype=np.intp)
+        for number, (i, j) in enumerate(children, start=n):
+            size[number] += size[i] + size[j]
+            parent[i] = parent[j] = number
+        position = np.zeros(n + merges, dtype=np.intp)
+        roots = np.flatnonzero(parent < 0)
+        position[roots] = np.cumsum(size[roots]) - size[roots]
+        for number in range(n + merges - 1, n - 1, -1):
+            i, j = children[number - n]
+            position[i] = position[number] + 1
+            position[j] = position[i] + size[i]
+        # A parent has a higher number than its children: the lower of the two climbs.
+        one, two = borders.one.copy(), borders.two.copy()
+        apart = np.arange(len(one))
+        while apart.size:
+            climbs = one[apart] < two[apart]
+            one[apart[climbs]] = parent[one[apart[climbs]]]
+            two[apart[~climbs]] = parent[two[apart[~climbs]]]
+            apart = apart[one[apart] != two[apart]]
+        return cls(n, position, size, one)
+
+    def sums(self, values: FloatArray) -> FloatArray:
+        """Return for each node the sum of the values of its superpixels."""
+        return self._node_sums(np.concatenate([values, np.zeros(len(self.size) - self.count)]))
+
+    def within(self, values: FloatArray) -> FloatArray:
+        """Return for each node the sum of the values of pairs that lie inside it."""
+        return self._node_sums(
+            np.bincount(self.joined_by, values, len(self.size)).astype(np.float64)
+        )
+
+    def side(self, node: int) -> Side:
+        """Return which superpixels a node is made of."""
+        first = self.position[node]
+        return np.asarray(
+            (self.position[: self.count] >= first)
+            & (self.position[: self.count] < first + self.size[node])
+        )
+
+    def _node_sums(self, values: FloatArray) -> FloatArray:
+        ordered = np.empty(len(values))
+        ordered[self.position] = values
+        total = np.concatenate([[0.0], np.cumsum(ordered)])
+        return np.asarray(total[self.position + self.size] - total[self.position])
+
+
+def merge_order(borders: Borders) -> list[tuple[int, int]]:
+    """Return the two nodes that each merge joins, by rising mean evidence of their border."""
+    near: list[dict[int, tuple[float, float]]] = [{} for _ in range(borders.count)]
+    queue = []
+    columns = (borders.one, borders.two, borders.evidence, borders.length)
+    for i, j, found, length in zip(*(column.tolist() for column in columns), strict=True):
+        near[i][j] = near[j][i] = (found, length)
+        queue.append((found / length, i, j))
+    heapq.heapify(queue)
+    children: list[tuple[int, int]] = []
+    while queue:
+        mean, i, j = heapq.heappop(queue)
+        border = near[i].get(j)
+        # Either was merged since, or the border has grown.
+        if border is None or border[0] / border[1] != mean:
+            continue
+        merged, new = len(near), dict[int, tuple[float, float]]()
+        for part in (i, j):
+            for k, (more, longer) in near[part].items():
+                if k in (i, j):
+                    continue
+                del near[k][part]
+                known = new.get(k, (0.0, 0.0))
+                new[k] = known[0] + more, known[1] + longer
+            near[part] = {}
+        for k, joint in new.items():
+            near[k][merged] = joint
+            heapq.heappush(queue, (joint[0] / joint[1], k, merged))
+        near.append(new)
+        children.append((i, j))
+    return children

@@ -1,0 +1,129 @@
+"""Was a photo compressed, and how much? JPEG rounds the frequencies of 8 x 8 blocks."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+
+from cpcapp.splicing.photos.jpeg import STANDARD_TABLE, table_quality
+from cpcapp.splicing.photos.pixels import FloatMap
+
+_BLOCK = 8
+# Added to mean amplitudes of grey levels: below this is rounding.
+_ROUNDING = 0.05
+# Enough for a stable median.
+_MAX_PIXELS = 1_000_000
+_FREQUENCIES = np.arange(_BLOCK)
+# The orthonormal discrete cosine transform, as JPEG has it.
+_COSINES = (
+    np.cos(np.pi / _BLOCK * np.outer(_FREQUENCIES, _FREQUENCIES + 0.5))
+    * np.where(_FREQUENCIES == 0, 1.0, 2.0**0.5)[:, None]
+    / _BLOCK**0.5
+).astype(np.float32)
+_FINE = np.add.outer(_FREQUENCIES, _FREQUENCIES) >= _BLOCK - 1
+# Low frequencies, which have coefficients of all sizes in most photos.
+_LOW = [(u, v) for u in range(5) for v in range(5) if 1 <= u + v <= 4]
+# In grey levels: smaller coefficients may be rounding of pixels, which has a deviation of 0.3.
+_MIN_COEFFICIENT = 2.0
+_MIN_COUNT = 20
+# Of the steps on the grid to those off it. Made JPEGs of quality 85 and less have 1.5 and more,
+# photos that were never compressed 0.95 to 1.05, a page of text 0.98.
+_MIN_RATIO = 1.25
+
+
+def grid_strength(image: FloatMap) -> float:
+    """Return how much less fine detail a photo has on JPEG's grid than off it.
+
+    Parameters
+    ----------
+    image : ndarray of shape (height, width, 3), float32 in [0, 1]
+
+    Returns
+    -------
+    float
+        The logarithm of the median over blocks of the mean amplitude of the high frequencies, on
+        a grid of blocks that begins at (4, 4) less that on the one that begins at (0, 0). About 0
+        for a photo that was never compressed, or was resized since; about 1 after JPEG at
+        quality 85.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cpcapp.splicing.photos.jpeg import recompress
+    >>> noise = np.random.default_rng(0).normal(128, 4, (160, 240, 3)).clip(0, 255).astype(np.uint8)
+    >>> for photo in (noise, recompress(noise, 75)):
+    ...     print(round(grid_strength(photo.astype(np.float32) / 255), 1))
+    -0.0
+    1.0
+    """
+    if min(image.shape[:2]) < 2 * _BLOCK:
+        return 0.0
+    on, off = (_fine_detail(image[start:, start:]) for start in (0, _BLOCK // 2))
+    return float(np.log((off + _ROUNDING) / (on + _ROUNDING)))
+
+
+def estimate_quality(image: FloatMap) -> int | None:
+    """Estimate the JPEG quality of a photo from its pixels alone.
+
+    After quantization with a step ``s`` all coefficients of a frequency are multiples of ``s``: of
+    those that are not 0, the smallest tell the step. For made JPEGs of UCID and BSDS500 of
+    qualities 30 to 85 the estimate is 0 to 2 too high, in a few photos up to 17.
+
+    Parameters
+    ----------
+    image : ndarray of shape (height, width, 3), float32 in [0, 1]
+        Blocks begin at its upper left corner.
+
+    Returns
+    -------
+    int or None
+        None where no quantization shows: a quality of 90 and more, never compressed, cropped, or
+        too little detail to tell.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cpcapp.splicing.photos.jpeg import recompress
+    >>> rng = np.random.default_rng(0)
+    >>> noise = rng.normal(128, 20, (160, 240, 3)).clip(0, 255).astype(np.uint8)
+    >>> for photo in (noise, recompress(noise, 50)):
+    ...     print(estimate_quality(photo.astype(np.float32) / 255))
+    None
+    52
+    """
+    if min(image.shape[:2]) < 2 * _BLOCK:
+        return None
+    on, off = (_relative_steps(image[start:, start:]) for start in (0, _BLOCK // 2))
+    # What is not compressed, drawings above all, has steps on either grid.
+    if on is None or off is None or on < _MIN_RATIO * off:
+        return None
+    return table_quality(on)
+
+
+def _relative_steps(image: FloatMap) -> float | None:
+    """Return the median step of the low frequencies, as a multiple of the standard table's."""
+    blocks = np.abs(_cosine_transform(image))
+    steps = []
+    for u, v in _LOW:
+        known = blocks[..., u, v]
+        known = known[known > _MIN_COEFFICIENT]
+        if len(known) >= _MIN_COUNT:
+            steps.append(float(np.quantile(known, 0.05)) / STANDARD_TABLE[u, v])
+    return float(np.median(steps)) if steps else None
+
+
+def _fine_detail(image: FloatMap) -> float:
+    fine = np.abs(_cosine_transform(image)[..., _FINE])
+    return float(np.median(fine.mean(axis=-1)))
+
+
+def _cosine_transform(image: FloatMap) -> FloatMap:
+    """Return the coefficients of the grey photo, (rows of blocks, blocks, 8, 8)."""
+    height, width = (n // _BLOCK * _BLOCK for n in image.shape[:2])
+    apart = _BLOCK * max(1, height * width // _MAX_PIXELS)
+    # Of a large photo only some rows of blocks are copied.
+    strips = [image[top : top + _BLOCK, :width] for top in range(0, height, apart)]
+    light = cv2.cvtColor(np.concatenate(strips), cv2.COLOR_RGB2GRAY)
+    rows = _COSINES @ (light.reshape(-1, _BLOCK, width) * np.float32(255.0))
+    blocks = rows.reshape(-1, _BLOCK, width // _BLOCK, _BLOCK) @ _COSINES.T
+    return np.asarray(blocks.transpose(0, 2, 1, 3))

@@ -1,0 +1,254 @@
+"""What a localizer's findings mean, learned from photos whose truth is known.
+
+Two things are learned after the filters: how much likelier each strength of the map is at a seam
+than at another border of superpixels, and which scores authentic photos reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp._parallel import map_threads
+from cpcapp.splicing.localizer import SpliceLocalizer
+from cpcapp.splicing.photos.pixels import FloatArray, as_unit_float
+from cpcapp.splicing.photos.samples import Sample
+from cpcapp.splicing.regions.evidence import SeamEvidence
+from cpcapp.splicing.regions.region import MIN_REGION_SIDE, extract_borders
+from cpcapp.splicing.traces.edges import detect_edges
+from cpcapp.splicing.training.checkpoint import Checkpoint
+from cpcapp.splicing.verdicts.calibration import Calibration
+from cpcapp.splicing.verdicts.features import PhotoFeatures
+from cpcapp.splicing.verdicts.hot_spots import PatchTail
+from cpcapp.splicing.verdicts.options import VerdictOptions
+
+# Side of the square in which a border pixel counts as lying on the seam. Set by hand.
+_SEAM_REACH = 3
+# Of each photo, so that no photo outweighs the others.
+_MAX_BORDER_PIXELS = 4000
+_MIN_PHOTOS = 20
+# Share of each variance that is added to it before the weights are solved for.
+_RIDGE = 0.02
+# Photos that are kept in the checkpoint at a time.
+_PHOTOS_PER_SAVE = 16
+
+
+class CalibrationPhoto(NamedTuple):
+    """What is measured in a photo to calibrate by: small enough to keep for all photos.
+
+    Attributes
+    ----------
+    authentic : bool
+    at_seam, elsewhere : ndarray of shape (n,), float32
+        Relative strengths along borders of superpixels, at the seam and elsewhere.
+    features : PhotoFeatures
+    strengths : ndarray of shape (m,), float32
+        Of the photo's squares.
+    """
+
+    authentic: bool
+    at_seam: NDArray[np.float32]
+    elsewhere: NDArray[np.float32]
+    features: PhotoFeatures
+    strengths: NDArray[np.float32]
+
+
+def calibrate(
+    localizer: SpliceLocalizer,
+    samples: Sequence[Sample],
+    *,
+    jobs: int = 2,
+    progress: Callable[[float], None] | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Calibration | None:
+    """Learn what a localizer needs to find regions and to judge photos.
+
+    Parameters
+    ----------
+    localizer : SpliceLocalizer
+        Its filters and preset count; it is not changed.
+    samples : sequence of Sample
+        Spliced and authentic photos. Those that can't be read are left out.
+    jobs : int, default=2
+        Threads.
+    progress : callable, optional
+        Called with the share done, from 0 to 1.
+    checkpoint : Checkpoint, optional
+        Where to keep what was measured; a stopped run goes on from there.
+
+    Returns
+    -------
+    Calibration or None
+        With fewer than 20 authentic or 20 spliced photos it finds regions, but judges no photo.
+        None if no photo has a seam.
+    """
+    photos = measure_photos(localizer, samples, jobs=jobs, progress=progress, checkpoint=checkpoint)
+    return learn_calibration(photos, localizer.preset.verdict)
+
+
+def measure_photos(
+    localizer: SpliceLocalizer,
+    samples: Sequence[Sample],
+    *,
+    jobs: int = 2,
+    progress: Callable[[float], None] | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> list[CalibrationPhoto]:
+    """Measure photos of known truth; see `calibrate` for the parameters."""
+    n_done, photos = (0, []) if checkpoint is None else _load(checkpoint)
+    unsaved: list[CalibrationPhoto] = []
+
+    def report(share: float) -> None:
+        if progress is not None:
+            progress((n_done + share * (len(samples) - n_done)) / len(samples))
+
+    work = partial(_measure, localizer)
+    results = map_threads(work, samples[n_done:], jobs=jobs, progress=report)
+    for number, photo in enumerate(results, start=n_done + 1):
+        unsaved += [] if photo is None else [photo]
+        if number % _PHOTOS_PER_SAVE == 0 or number == len(samples):
+            photos += unsaved
+            if checkpoint is not None:
+                _save(checkpoint, number, unsaved)
+            unsaved = []
+    return photos
+
+
+def learn_calibration(
+    photos: Sequence[CalibrationPhoto], options: VerdictOptions
+) -> Calibration | None:
+    """Learn a calibration from what was measured in photos; see `calibrate`."""
+    if not sum(len(photo.at_seam) for photo in photos):
+        return None
+    evidence = SeamEvidence.learn(
+        np.concatenate([photo.at_seam for photo in photos]),
+        np.concatenate([photo.elsewhere for photo in photos]),
+    )
+    authentic = np.array([photo.authentic for photo in photos])
+    n_spliced, n_authentic = int((~authentic).sum()), int(authentic.sum())
+    if min(n_spliced, n_authentic) < _MIN_PHOTOS:
+        return Calibration(evidence, options=options, n_spliced=n_spliced, n_authentic=n_authentic)
+    features = np.array([photo.features.score_features for photo in photos])
+    similarity = np.array([photo.features.similarity_features for photo in photos])
+    weights = fisher_direction(features[~authentic], features[authentic])
+    known = np.column_stack([similarity, features @ weights])[authentic]
+    tail = None
+    if weights[0] > 0.0:  # else the peak does not speak for a splice, nor does any square
+        tail = _learn_tail(
+            Calibration(evidence, weights, known, options=options),
+            [photo for photo in photos if photo.authentic],
+        )
+    return Calibration(evidence, weights, known, tail, options, n_spliced, n_authentic)
+
+
+def _learn_tail(
+    calibration: Calibration, authentic: Sequence[CalibrationPhoto]
+) -> PatchTail | None:
+    """Learn how large z-scores of squares get, each photo judged by the others."""
+    assert calibration.authentic is not None
+    z_scores = []
+    for number, photo in enumerate(authentic):
+        others = Calibration(
+            calibration.evidence,
+            calibration.weights,
+            np.delete(calibration.authentic, number, axis=0),
+            options=calibration.options,
+        )
+        similar = others.similar_photos(photo.features)
+        if similar is not None:
+            z_scores.append(others.z_score(photo.features, photo.strengths, similar))
+    return PatchTail.learn(z_scores) if z_scores else None
+
+
+def fisher_direction(target: FloatArray, background: FloatArray) -> FloatArray:
+    """Return Fisher's direction, ``S⁻¹(m_f - m_b)`` with the mean of the two covariances.
+
+    Parameters
+    ----------
+    target, background : ndarray of shape (n_samples, n_features)
+
+    Returns
+    -------
+    ndarray of shape (n_features,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> background = rng.normal(size=(100_000, 2)) * [1.0, 2.0]
+    >>> fisher_direction(background + [3.0, 4.0], background).round(1)  # [3/1², 4/2²] / 1.02
+    array([2.9, 1. ])
+    """
+    covariance = (np.cov(target.T) + np.cov(background.T)) / 2.0
+    covariance += _RIDGE * np.diag(np.diag(covariance)) + 1e-9 * np.eye(len(covariance))
+    return np.asarray(np.linalg.solve(covariance, target.mean(axis=0) - background.mean(axis=0)))
+
+
+def _measure(localizer: SpliceLocalizer, sample: Sample) -> CalibrationPhoto | None:
+    """Measure a photo; None if it can't be read or is too small."""
+    try:
+        image, mask = sample.read()
+    except (OSError, ValueError):
+        return None
+    pixels = as_unit_float(image)
+    if min(pixels.shape[:2]) < MIN_REGION_SIDE:
+        return None
+    trace = localizer.mosaic_trace(pixels)
+    boundary = localizer.filter_boundary(pixels, detect_edges(pixels), trace)
+    borders = extract_borders(pixels, boundary, trace, localizer.preset.regions)
+    size = borders.labels.shape[::-1]
+    pasted = cv2.resize(mask.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
+    reach = np.ones((_SEAM_REACH, _SEAM_REACH), dtype=np.uint8)
+    near = cv2.dilate(pasted, reach) != cv2.erode(pasted, reach)
+    at_seam = near.ravel()[borders.pixels]
+    features, strengths = localizer.measure_features(pixels, boundary, trace)
+    return CalibrationPhoto(
+        sample.authentic,
+        borders.strength[at_seam],
+        _draw(borders.strength[~at_seam]),
+        features,
+        strengths.ravel(),
+    )
+
+
+def _draw(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return at most so many of the values that no photo outweighs the others."""
+    if len(values) <= _MAX_BORDER_PIXELS:
+        return values
+    return np.random.default_rng(0).choice(values, _MAX_BORDER_PIXELS, replace=False)
+
+
+def _save(checkpoint: Checkpoint, n_done: int, photos: Sequence[CalibrationPhoto]) -> None:
+    arrays: dict[str, NDArray[np.generic]] = {
+        "authentic": np.array([photo.authentic for photo in photos], dtype=bool),
+        "features": np.array([photo.features for photo in photos]).reshape(-1, 5),
+    }
+    for name in ("at_seam", "elsewhere", "strengths"):
+        parts = [getattr(photo, name) for photo in photos]
+        arrays[name] = np.concatenate([*parts, np.empty(0, np.float32)]).astype(np.float32)
+        arrays[f"{name}_lengths"] = np.array([len(part) for part in parts], dtype=np.int64)
+    checkpoint.save_arrays(n_done, arrays)
+
+
+def _load(checkpoint: Checkpoint) -> tuple[int, list[CalibrationPhoto]]:
+    """Return how many photos are done, and what was measured in them."""
+    n_done, photos = 0, []
+    for n, arrays in checkpoint.load_arrays():
+        n_done = n
+        parts = [
+            np.split(arrays[name], np.cumsum(arrays[f"{name}_lengths"])[:-1])
+            for name in ("at_seam", "elsewhere", "strengths")
+        ]
+        for authentic, row, at_seam, elsewhere, strengths in zip(
+            arrays["authentic"], arrays["features"], *parts, strict=False
+        ):
+            features = PhotoFeatures(*(float(value) for value in row))
+            photos.append(
+                CalibrationPhoto(bool(authentic), at_seam, elsewhere, features, strengths)
+            )
+    return n_done, photos

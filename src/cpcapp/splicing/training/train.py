@@ -1,0 +1,316 @@
+"""Training a localizer: patches of seams and of authentic edges, streamed into moments."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cpcapp import __version__
+from cpcapp._parallel import map_threads
+from cpcapp.contrast import Contrast, InsufficientRankError, solve_contrast, subspace_overlap
+from cpcapp.moments import Moments
+from cpcapp.splicing.boundary import BankOptions, FilterBank
+from cpcapp.splicing.localizer import SpliceLocalizer
+from cpcapp.splicing.photos.pixels import BoolArray, FloatMap, as_unit_float
+from cpcapp.splicing.photos.samples import Problem, Sample
+from cpcapp.splicing.presets import PRESETS, Preset
+from cpcapp.splicing.traces.channels import image_planes
+from cpcapp.splicing.traces.edges import detect_edges
+from cpcapp.splicing.traces.patches import gather
+from cpcapp.splicing.training.calibrate import calibrate
+from cpcapp.splicing.training.checkpoint import Checkpoint, TrainingState
+from cpcapp.splicing.training.select import select_patches
+from cpcapp.splicing.training.threshold import choose_threshold
+
+# Photos whose patches are added at once. It decides where sums are rounded, and so belongs to
+# the result: a run that was stopped goes on with the same groups.
+_PHOTOS_PER_UPDATE = 16
+_PHOTOS_TO_CALIBRATE = 240
+_PHOTOS_FOR_THRESHOLD = 40
+_PHOTOS_TO_HASH = 8
+_PAPER_OVERLAP = 50
+# A direction in which seams vary a hundred times less than authentic edges is no direction of
+# seams: of patches with equal channels, say, such eigenvalues are rounding.
+_MIN_EIGENVALUE = 1e-2
+_MIN_VARIANCE = 1e-7
+
+
+def train_localizer(
+    samples: Sequence[Sample],
+    preset: str | Preset = "default",
+    *,
+    seed: int = 0,
+    jobs: int = 2,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: Callable[[float], None] | None = None,
+    facts: dict[str, Any] | None = None,
+    calibrate_on: Sequence[Sample] | None = None,
+    calibration_progress: Callable[[float], None] | None = None,
+) -> SpliceLocalizer:
+    """Train a localizer on spliced photos.
+
+    Parameters
+    ----------
+    samples : sequence of Sample
+        Spliced photos; authentic ones add to the background. Photos that can't be read are left
+        out and listed in ``facts["problems"]``.
+    preset : {"default", "paper"} or Preset, default="default"
+    seed : int, default=0
+        Decides which patches are taken.
+    jobs : int, default=2
+        Threads that read photos. The result does not depend on it.
+    checkpoint : path, optional
+        A folder in which to keep the state. If it holds that of the same training, the training
+        goes on from there and ends with the same model. Removed at the end.
+    progress : callable, optional
+        Called with the share done, from 0 to 1.
+    facts : dict, optional
+        More to say in the model file, in types that JSON knows.
+    calibrate_on : sequence of Sample, optional
+        Spliced and authentic photos that show what a finding means: see
+        `cpcapp.splicing.training.calibrate`. By default at most 240 of the samples.
+    calibration_progress : callable, optional
+        Like ``progress``, for these photos.
+
+    Returns
+    -------
+    SpliceLocalizer
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cpcapp.splicing.photos.sources import SourcePhoto
+    >>> from cpcapp.splicing.making.splices import SpliceMaker
+    >>> from cpcapp.splicing.presets import BankOptions, PatchRules, Preset
+    >>> def noise(seed):
+    ...     def read():
+    ...         rng = np.random.default_rng(seed)
+    ...         return rng.integers(0, 256, (96, 128, 3), dtype=np.uint8)
+    ...     return SourcePhoto(f"noise {seed}", read)
+    >>> rules = PatchRules(min_edges=0.0)
+    >>> small = Preset("small", (BankOptions(size=4, n_filters=3),), rules=rules)
+    >>> splices = SpliceMaker([noise(i) for i in range(4)], seed=1).samples(6)
+    >>> train_localizer(splices, small)
+    SpliceLocalizer(preset='small', banks=1)
+    """
+    preset = _find(preset)
+    if jobs < 1:
+        raise ValueError(f"jobs={jobs} must be at least 1")
+    store = None
+    if checkpoint is not None:
+        fingerprint = _fingerprint(samples, calibrate_on, preset, seed)
+        store = Checkpoint(Path(checkpoint), fingerprint)
+    state = (store.load(preset) if store else None) or TrainingState.empty(preset)
+    state = _accumulate(samples, preset, seed, jobs, state, store, progress)
+    banks, counts = _solve(preset, state)
+    readable = [s for s in samples if s.name not in {p.name for p in state.problems}]
+    filters_only = SpliceLocalizer(preset, banks)
+    calibration = calibrate(
+        filters_only,
+        calibrate_on or _choose_evenly(readable),
+        jobs=jobs,
+        progress=calibration_progress,
+        checkpoint=store,
+    )
+    finder = SpliceLocalizer(preset, banks, calibration=calibration)
+    choice = choose_threshold(_boundaries(finder, readable))
+    known = {
+        **(facts or {}),
+        "banks": counts,
+        "cpcapp": __version__,
+        "seed": seed,
+        "photos": {"used": state.n_used, "given": len(samples)},
+        "problems": [str(problem) for problem in state.problems],
+    }
+    if choice is not None:
+        known["scores"] = {
+            "on": f"{choice.n_photos} of the training photos",
+            "edge": {"f1": round(choice.f1, 4), "mcc": round(choice.mcc, 4)},
+        }
+    if store:
+        store.remove()
+    threshold = 0.5 if choice is None else choice.threshold
+    return SpliceLocalizer(preset, banks, threshold, calibration, known)
+
+
+def _choose_evenly(samples: Sequence[Sample]) -> list[Sample]:
+    """Return as many spliced as authentic photos, evenly over the samples."""
+    chosen: list[Sample] = []
+    for authentic in (False, True):
+        kind = [s for s in samples if s.authentic is authentic]
+        chosen += kind[:: max(1, len(kind) * 2 // _PHOTOS_TO_CALIBRATE)][
+            : _PHOTOS_TO_CALIBRATE // 2
+        ]
+    return chosen
+
+
+def _boundaries(
+    localizer: SpliceLocalizer, samples: Sequence[Sample]
+) -> Iterator[tuple[FloatMap, BoolArray]]:
+    """Yield the boundary maps and masks of some spliced photos."""
+    spliced = [s for s in samples if not s.authentic]
+    step = max(1, len(spliced) // _PHOTOS_FOR_THRESHOLD)
+    for sample in spliced[::step][:_PHOTOS_FOR_THRESHOLD]:
+        image, mask = sample.read()
+        yield localizer.localize(image).boundary, mask
+
+
+def _find(preset: str | Preset) -> Preset:
+    if isinstance(preset, Preset):
+        return preset
+    if preset not in PRESETS:
+        raise ValueError(f"preset={preset!r} must be one of {', '.join(PRESETS)}, or a Preset")
+    return PRESETS[preset]
+
+
+Rows = list[tuple[FloatMap, FloatMap]]
+
+
+def _collect(samples: Sequence[Sample], preset: Preset, seed: int, number: int) -> Rows | Problem:
+    """Return the target and background patches of a photo, for each bank."""
+    sample = samples[number]
+    try:
+        image, mask = sample.read()
+        if image.shape[:2] != mask.shape:
+            raise ValueError(f"its mask has shape {mask.shape}, the photo {image.shape[:2]}")
+    except (OSError, ValueError) as error:
+        return Problem(sample.name, str(error))
+    pixels = as_unit_float(image)
+    edges = detect_edges(pixels)
+    rows = []
+    for bank in preset.banks:
+        rng = np.random.default_rng([seed, number])
+        planes = image_planes(pixels, bank.channels)
+        places = select_patches(mask, edges, bank.size, preset.rules, rng)
+        rows.append(tuple(gather(planes, p, bank.size) for p in places))
+    return rows  # type: ignore[return-value]
+
+
+def _accumulate(
+    samples: Sequence[Sample],
+    preset: Preset,
+    seed: int,
+    jobs: int,
+    state: TrainingState,
+    store: Checkpoint | None,
+    progress: Callable[[float], None] | None,
+) -> TrainingState:
+    group: list[Rows] = []
+    numbers = range(state.next_photo, len(samples))
+    collect = partial(_collect, samples, preset, seed)
+    for found in map_threads(collect, numbers, jobs=jobs):
+        if isinstance(found, Problem):
+            state.problems.append(found)
+        else:
+            group.append(found)
+        state.next_photo += 1
+        last = state.next_photo == len(samples)
+        if state.next_photo % _PHOTOS_PER_UPDATE == 0 or last:
+            _add(state, group)
+            group = []
+            if store and last:
+                store.save(state)
+            elif store:
+                store.save_if_due(state)
+        if progress:
+            progress(state.next_photo / len(samples))
+    return state
+
+
+def _add(state: TrainingState, group: list[Rows]) -> None:
+    for number, pair in enumerate(state.moments):
+        for side, moments in enumerate(pair):
+            blocks = [rows[number][side] for rows in group if len(rows[number][side])]
+            if blocks:
+                moments.update(np.concatenate(blocks))
+    state.n_used += sum(any(len(side) for pair in rows for side in pair) for rows in group)
+
+
+def _solve(preset: Preset, state: TrainingState) -> tuple[list[FilterBank], list[dict[str, Any]]]:
+    """Return the filters, and what to say of the patches they were learned from."""
+    banks, counts = [], []
+    for options, (target, background) in zip(preset.banks, state.moments, strict=True):
+        for kind, moments in (("a seam", target), ("an authentic edge", background)):
+            if moments.n_samples < 2 * options.n_filters:
+                raise ValueError(
+                    f"only {moments.n_samples} patches with {kind} were found, but "
+                    f"{options.n_filters} filters need at least {2 * options.n_filters}; "
+                    "give more spliced photos"
+                )
+        found = _filters(target, background, options)
+        overlap, k = _overlap(target, background)
+        counts.append(
+            {
+                "target_patches": target.n_samples,
+                "background_patches": background.n_samples,
+                "subspace_overlap": round(overlap, 6),
+                "overlap_dimensions": k,
+                "loading": [found.loading.weight, float(found.loading.diagonal.mean())]
+                if found.loading
+                else None,
+            }
+        )
+        banks.append(FilterBank(options, found.filters.astype(np.float32), found.eigenvalues))
+    return banks, counts
+
+
+def _filters(target: Moments, background: Moments, options: BankOptions) -> Contrast:
+    found = _at_most(options.n_filters, target, background, options.scaling)
+    rank = int((found.eigenvalues >= _MIN_EIGENVALUE).sum()) if found else 0
+    if found is None or rank < options.n_filters:
+        raise ValueError(
+            f"the {options.channels} patches with a seam vary in only {rank} independent "
+            f"directions, too few for {options.n_filters} filters; give more varied photos, in "
+            "colour (grey ones have a third of the directions)"
+        )
+    return found
+
+
+def _at_most(k: int, target: Moments, background: Moments | None, scaling: str) -> Contrast | None:
+    """Return up to ``k`` filters: as many as there are directions."""
+    try:
+        # Seams are faint, so the contrast may be as large as it will.
+        return solve_contrast(target, background, k, loading="oas", scaling=scaling)
+    except InsufficientRankError as error:
+        return _at_most(error.rank, target, background, scaling) if error.rank else None
+
+
+def _overlap(target: Moments, background: Moments) -> tuple[float, int]:
+    """Return the overlap of the main subspaces, and of how many dimensions they are."""
+    assert target.n_features is not None
+    k = min(_PAPER_OVERLAP, target.n_features, target.n_samples - 1, background.n_samples - 1)
+    for moments in (target, background):
+        main = _at_most(k, moments, None, "unit")
+        assert main is not None  # there are filters, so both vary
+        k = int((main.eigenvalues > _MIN_VARIANCE * main.eigenvalues[0]).sum())
+    return subspace_overlap(target, background, k), k
+
+
+def _fingerprint(
+    samples: Sequence[Sample], calibrate_on: Sequence[Sample] | None, preset: Preset, seed: int
+) -> str:
+    """Return a hash of everything that decides the result."""
+    names = [[sample.name for sample in some] for some in (samples, calibrate_on or [])]
+    content = [__version__, preset.to_dict(), seed, _PHOTOS_PER_UPDATE, names]
+    content += [_some_hashes(samples), _some_hashes(calibrate_on or [])]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def _some_hashes(samples: Sequence[Sample]) -> list[str]:
+    """Return hashes of some of the photos: others can have the same names, as splices do."""
+    seen = []
+    for number in range(0, len(samples), max(1, len(samples) // _PHOTOS_TO_HASH)):
+        try:
+            pixels = samples[number].image.tobytes()
+        except (OSError, ValueError):
+            seen.append("not readable")
+        else:
+            seen.append(hashlib.sha256(pixels).hexdigest())
+    return seen

@@ -1,0 +1,1 @@
+"""From region and boundary to a verdict."""

@@ -1,0 +1,110 @@
+"""What is measured in a photo to judge it."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from cpcapp.splicing.boundary import BoundaryMap
+from cpcapp.splicing.photos.pixels import FloatArray, FloatMap
+from cpcapp.splicing.traces.jpeg_grid import grid_strength
+from cpcapp.splicing.traces.mosaic import MosaicLevels
+from cpcapp.splicing.verdicts.options import VerdictOptions
+
+# Logarithms of smaller values are not taken.
+_TINY = 1e-6
+
+
+class PhotoFeatures(NamedTuple):
+    """What is measured in a photo to judge it.
+
+    Attributes
+    ----------
+    peak : float
+        The quantile of `patch_strengths` that one in a thousand squares exceeds.
+    mean : float
+        Logarithm of the mean value of the boundary map, before it was divided by its maximum.
+        Photos with much fine detail have more of both: what counts is the peak for such a mean.
+    level : float
+        Logarithm of how clearly the photo shows a camera's mosaic.
+    opposite_phase : float
+        How strongly a part of the photo shows another mosaic. For both see
+        `cpcapp.splicing.traces.mosaic.MosaicLevels`.
+    compression : float
+        How clearly the photo shows JPEG's grid; see `cpcapp.splicing.traces.jpeg_grid`. It is no
+        evidence by itself, but photos are compared with similar ones.
+    """
+
+    peak: float
+    mean: float
+    level: float
+    opposite_phase: float
+    compression: float
+
+    @property
+    def score_features(self) -> FloatArray:
+        """What the score is a weighted sum of: peak, mean, level and opposite phase."""
+        return np.array(self[:4])
+
+    @property
+    def similarity_features(self) -> FloatArray:
+        """What photos are compared by: mean, level and compression."""
+        return np.array([self.mean, self.level, self.compression])
+
+    @classmethod
+    def measure(
+        cls,
+        image: FloatMap,
+        boundary: BoundaryMap,
+        levels: MosaicLevels,
+        strengths: FloatMap,
+        options: VerdictOptions,
+    ) -> PhotoFeatures:
+        """Measure a photo.
+
+        Parameters
+        ----------
+        image : ndarray of shape (height, width, 3), float32 in [0, 1]
+        boundary : BoundaryMap
+        levels : MosaicLevels
+        strengths : ndarray of shape (rows, columns), float32
+            Of `patch_strengths`.
+        options : VerdictOptions
+        """
+        scale = max(boundary.scale, _TINY)
+        return cls(
+            float(np.quantile(strengths, options.peak_quantile)),
+            math.log(scale * max(float(boundary.map.mean()), _TINY)),
+            math.log(levels.level + options.min_mosaic_level),
+            levels.opposite_phase,
+            grid_strength(image),
+        )
+
+
+def patch_strengths(boundary: BoundaryMap, size: int) -> FloatMap:
+    """Return for each square the logarithm of the highest value of the undivided boundary map.
+
+    Parameters
+    ----------
+    boundary : BoundaryMap
+    size : int
+        Side of a square in pixels. Those at the right and at the bottom may be smaller.
+
+    Returns
+    -------
+    ndarray of shape (ceil(height / size), ceil(width / size)), float32
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> found = BoundaryMap(np.eye(12, dtype=np.float32), 2.0)
+    >>> patch_strengths(found, 8).round(2)
+    array([[  0.69, -13.82],
+           [-13.82,   0.69]], dtype=float32)
+    """
+    height, width = boundary.map.shape
+    across = np.maximum.reduceat(boundary.map, np.arange(0, width, size), axis=1)
+    patches = np.maximum.reduceat(across, np.arange(0, height, size), axis=0)
+    return np.asarray(np.log(np.maximum(patches * np.float32(boundary.scale), _TINY)))

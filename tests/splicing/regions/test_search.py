@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cpcapp.splicing.regions.borders import border_pixels, collect_borders
+from cpcapp.splicing.regions.merge_tree import MergeTree
+from cpcapp.splicing.regions.search import best_cut, gain_of_moving, separate_parts
+from cpcapp.splicing.regions.side_statistics import SideStatistics
+
+
+def random_problem(rng, rows=3, cols=4, n_statistics=2):
+    """A chessboard of superpixels with random evidence, and statistics with covariance I."""
+    count = rows * cols
+    labels = np.kron(np.arange(count).reshape(rows, cols), np.ones((3, 3), int)).astype(np.int32)
+    one, two = (labels.ravel()[places] for places in border_pixels(labels))
+    borders = collect_borders(count, one, two, rng.normal(-0.3, 1.0, len(one)))
+    means = rng.normal(size=(count, n_statistics))
+    means -= means.mean(axis=0)
+    means = means @ np.linalg.inv(np.linalg.cholesky(means.T @ means / count)).T
+    return borders, SideStatistics(means * 9.0, np.full(count, 9.0))
+
+
+def evidence_of(borders, statistics, side, mosaic_weight):
+    return borders.cut(side)[0] + mosaic_weight * statistics.evidence(side)
+
+
+def test_borders_count_every_pixel_once():
+    labels = np.array([[0, 0, 1], [2, 2, 1]], dtype=np.int32)
+    one, two = (labels.ravel()[places] for places in border_pixels(labels))
+    borders = collect_borders(3, one, two, np.ones(len(one)))
+    found = {
+        (int(i), int(j)): n
+        for i, j, n in zip(borders.one, borders.two, borders.length, strict=True)
+    }
+    assert found == {(0, 1): 1.0, (0, 2): 2.0, (1, 2): 1.0}
+    assert borders.cut(np.array([True, False, False])) == (3.0, 3.0)
+
+
+def test_two_means_gain_what_the_determinant_says(rng):
+    """-n/2 log det(S_within)/det(S_total), against covariances that are computed in full."""
+    _, statistics = random_problem(rng, n_statistics=3)
+    side = rng.random(12) < 0.4
+    values = statistics.total / statistics.pixels[:, None]
+    within = sum(
+        np.cov(values[part].T, bias=True) * part.sum() / len(side) for part in (side, ~side)
+    )
+    wanted = -0.5 * statistics.pixels.sum() * np.linalg.slogdet(within)[1]
+    assert statistics.evidence(side) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_the_preference_is_the_likelihood_ratio_of_two_gaussians(rng):
+    from scipy.stats import multivariate_normal
+
+    _, statistics = random_problem(rng)
+    side = rng.random(12) < 0.4
+    values = statistics.total / statistics.pixels[:, None]
+    within = sum(
+        np.cov(values[part].T, bias=True) * part.sum() / len(side) for part in (side, ~side)
+    )
+    inside, outside = (
+        multivariate_normal(values[part].mean(axis=0), within).logpdf(values)
+        for part in (side, ~side)
+    )
+    np.testing.assert_allclose(
+        statistics.preference(side), statistics.pixels * (inside - outside), rtol=1e-8
+    )
+
+
+@given(seed=st.integers(0, 10_000), node_share=st.floats(0.0, 0.999))
+def test_what_moving_a_part_gains(seed, node_share):
+    rng = np.random.default_rng(seed)
+    borders, _ = random_problem(rng)
+    tree = MergeTree.build(borders)
+    side, preference = rng.random(12) < 0.5, rng.normal(size=12)
+    node = int(node_share * len(tree.size))
+    moved = side ^ tree.side(node)
+    wanted = borders.cut(moved)[0] - borders.cut(side)[0]
+    wanted += preference[moved].sum() - preference[side].sum()
+    found = gain_of_moving(borders, tree, side, preference)[node]
+    assert found == pytest.approx(wanted, abs=1e-9)
+
+
+@given(seed=st.integers(0, 10_000))
+def test_parts_that_are_moved_together_gain_the_sum(seed):
+    rng = np.random.default_rng(seed)
+    borders, _ = random_problem(rng, rows=6, cols=7)
+    tree = MergeTree.build(borders)
+    side, preference = rng.random(42) < 0.5, rng.normal(size=42)
+    gain = gain_of_moving(borders, tree, side, preference)
+    parts = separate_parts(borders, tree, gain, 0.25 * gain.max())
+    together = np.sum([tree.side(node) for node in parts], axis=0)
+    assert together.max() == 1
+    moved = side ^ together.astype(bool)
+    found = borders.cut(moved)[0] - borders.cut(side)[0]
+    found += preference[moved].sum() - preference[side].sum()
+    assert found == pytest.approx(gain[parts].sum(), abs=1e-9)
+    assert gain[parts[0]] == gain.max()
+
+
+def test_the_tree_holds_every_superpixel_once(rng):
+    borders, _ = random_problem(rng)
+    tree = MergeTree.build(borders)
+    assert len(tree.size) == 2 * 12 - 1
+    assert tree.side(len(tree.size) - 1).all()
+    for node in range(12):
+        assert np.flatnonzero(tree.side(node)).tolist() == [node]
+    values = rng.normal(size=12)
+    np.testing.assert_allclose(
+        tree.sums(values), [values[tree.side(node)].sum() for node in range(len(tree.size))]
+    )
+
+
+@pytest.mark.parametrize("mosaic_weight", [0.0, 0.05])
+def test_the_best_of_all_cuts_is_nearly_always_found(mosaic_weight):
+    """Against trying all 2048 labellings."""
+    found_best, close = 0, 0
+    labellings = np.array(list(itertools.product([False, True], repeat=11)))
+    for seed in range(30):
+        borders, statistics = random_problem(np.random.default_rng(seed))
+        cut = best_cut(borders, statistics, mosaic_weight)
+        best = max(
+            evidence_of(borders, statistics, np.append(side, False), mosaic_weight)
+            for side in labellings
+        )
+        assert cut.evidence <= best + 1e-9
+        found_best += cut.evidence >= best - 1e-9
+        close += cut.evidence >= 0.9 * best
+    assert found_best >= 24
+    assert close >= 28
+
+
+def test_no_evidence_no_cut(rng):
+    labels = np.arange(6, dtype=np.int32).reshape(2, 3)
+    one, two = (labels.ravel()[places] for places in border_pixels(labels))
+    borders = collect_borders(6, one, two, np.full(len(one), -1.0))
+    cut = best_cut(borders, SideStatistics(np.zeros((6, 1)), np.zeros(6)), 0.02)
+    assert not cut.side.any()
+    assert cut.evidence == 0.0
+
+
+def test_a_single_superpixel_has_no_borders():
+    labels = np.zeros((5, 5), dtype=np.int32)
+    one, two = (labels.ravel()[places] for places in border_pixels(labels))
+    borders = collect_borders(1, one, two, np.zeros(0))
+    cut = best_cut(borders, SideStatistics(np.zeros((1, 2)), np.ones(1)), 0.02)
+    assert not cut.side.any()
+
+
+def strip_of_four():
+    """Superpixels in a row: a clear seam, no seam, and what may be one."""
+    labels = np.repeat(np.arange(4, dtype=np.int32), 6)[None].repeat(5, axis=0)
+    one, two = (labels.ravel()[places] for places in border_pixels(labels))
+    seen = np.select([one == 0, one == 1], [3.0, -1.0], 0.3)
+    return collect_borders(4, one, two, seen), SideStatistics(np.zeros((4, 1)), np.zeros(4))
+
+
+def crossed(cut):
+    return (cut.side[1:] != cut.side[:-1]).tolist()
+
+
+def test_trimming_takes_away_what_only_weak_borders_hold():
+    borders, nothing = strip_of_four()
+    assert crossed(best_cut(borders, nothing, 0.0)) == [True, False, True]
+    trimmed = best_cut(borders, nothing, 0.0, trim_per_pixel=0.75)
+    assert crossed(trimmed) == [True, False, False]
+    assert trimmed.evidence == pytest.approx(15.0)  # of the borders as they are
+
+
+def test_trimming_leaves_something():
+    borders, nothing = strip_of_four()
+    assert crossed(best_cut(borders, nothing, 0.0, trim_per_pixel=50.0)) == [True, False, True]

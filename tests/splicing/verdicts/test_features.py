@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cpcapp.splicing.boundary import BoundaryMap
+from cpcapp.splicing.making.cameras import Camera
+from cpcapp.splicing.traces.mosaic import MosaicLevels, mosaic_levels, mosaic_trace
+from cpcapp.splicing.verdicts.features import PhotoFeatures, patch_strengths
+from cpcapp.splicing.verdicts.options import VerdictOptions
+
+BLACK = np.zeros((70, 80, 3), dtype=np.float32)
+OPTIONS = VerdictOptions()
+
+
+NO_MOSAIC = MosaicLevels(0.0, 0.0)
+
+
+def measure(image, boundary, levels=NO_MOSAIC):
+    return PhotoFeatures.measure(image, boundary, levels, patch_strengths(boundary, 8), OPTIONS)
+
+
+def test_features_are_those_of_the_map_and_the_mosaic(rng):
+    values = np.full((800, 800), 0.5, dtype=np.float32)  # 10,000 squares
+    values[:8] = 0.75
+    values[0, 0] = 1.0
+    boundary = BoundaryMap(values, 20.0)
+    mean = 20.0 * (0.5 + 0.25 / 100)
+    assert measure(BLACK, boundary) == pytest.approx(
+        (np.log(15), np.log(mean), np.log(0.02), 0.0, 0.0), abs=1e-4
+    )
+    shifted = [
+        Camera(phase, shot_noise=1e-3).shoot(np.full((200, 300, 3), 120, np.uint8), rng)
+        for phase in ((0, 0), (0, 1))
+    ]
+    spliced = np.where(np.arange(300)[:, None] < 220, *shifted)
+    photos = [photo.astype(np.float32) / 255 for photo in (shifted[0], spliced)]
+    one, two = (measure(photo, boundary, mosaic_levels(mosaic_trace(photo))) for photo in photos)
+    assert one.level == pytest.approx(two.level, abs=0.5)
+    assert one.opposite_phase < 0.0 < 0.2 < two.opposite_phase
+
+
+def test_features_of_a_photo_without_a_seam_are_finite():
+    nothing = BoundaryMap(np.zeros((70, 80), dtype=np.float32), 0.0)
+    assert np.isfinite(measure(BLACK, nothing, mosaic_levels(mosaic_trace(BLACK)))).all()
+
+
+def test_the_squares_at_the_border_are_smaller():
+    values = np.zeros((19, 30), dtype=np.float32)
+    values[18, 29], values[8, 8] = 0.5, 0.25
+    found = patch_strengths(BoundaryMap(values, 4.0), 8)
+    assert found.shape == (3, 4)
+    assert found[2, 3] == pytest.approx(np.log(2.0))
+    assert found[1, 1] == pytest.approx(np.log(1.0))
+    assert (found[0] == found[0, 0]).all()
