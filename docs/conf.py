@@ -36,7 +36,7 @@ highlight_language = "text"  # folder trees and commands; Python says that it is
 
 html_theme = "furo"
 html_static_path = ["_static"]
-html_css_files = ["math.css"]
+html_css_files = ["pages.css"]
 html_title = f"cpcapp {release}"
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"

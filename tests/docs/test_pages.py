@@ -17,13 +17,16 @@ SPACE = "{http://www.w3.org/1998/Math/MathML}"
 pytest.importorskip("sphinx")
 
 
-@pytest.fixture(scope="module")
-def mathml():
-    path = DOCS / "_extensions" / "mathml.py"
-    spec = importlib.util.spec_from_file_location("mathml", path)
+def load(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def mathml():
+    return load(DOCS / "_extensions" / "mathml.py")
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +46,7 @@ def built(tmp_path_factory):
 def test_a_page_loads_nothing_from_another_host(built):
     page = (built / "index.html").read_text(encoding="utf-8")
     loaded = re.findall(r"<(?:script|link|img|iframe|source)\b[^>]*>", page)
-    assert any("math.css" in tag for tag in loaded)
+    assert any("pages.css" in tag for tag in loaded)
     assert not [tag for tag in loaded if re.search(r"""(?:src|href)=["'](?:https?:)?//""", tag)]
     for style in built.rglob("*.css"):
         assert not re.search(r"(?:@import|url\()\s*[\"']?(?:https?:)?//", style.read_text("utf-8"))
@@ -60,8 +63,16 @@ def test_formulas_need_no_script(built):
 )
 def test_pictures_of_a_page_are_in_the_repository(page):
     text = page.read_text(encoding="utf-8")
-    for target in re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)|:(?:img-top|image): (\S+)", text):
-        assert (page.parent / "".join(target)).is_file()
+    for target in re.findall(r"!\[.*?\]\(([^)\s]+)\)", text):
+        assert (page.parent / target).is_file()
+
+
+def test_the_pictures_of_the_guide_can_be_drawn_again(tmp_path):
+    load(DOCS / "make_guide_pictures.py").main(["-o", str(tmp_path)])
+    drawn = {path.name for path in tmp_path.iterdir()}
+    guide = (DOCS / "guide.md").read_text(encoding="utf-8")
+    assert drawn == set(re.findall(r"\(images/(guide-.+?)\)", guide))
+    assert all((DOCS / "images" / name).is_file() for name in drawn)
 
 
 def tags(element):
