@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-verdicts bench-tables train-edges train-default gallery docs clean
+.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-verdicts bench-tables train-edges train-default gallery commands docs clean
 
 help:
 	@echo "make demo    install and run the main job on shipped examples (pictures in demo-output/)"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench-verdicts    score regions and verdicts, count false alarms (CPCAPP_DATA)"
 	@echo "make bench-tables    memory and speed on a CSV file of 1 GB"
 	@echo "make gallery make the pages of docs/gallery again (CPCAPP_DATA; some minutes)"
+	@echo "make commands    write docs/commands.md from the commands themselves"
 	@echo "make docs    build the documentation into docs/_build/html"
 	@echo "make clean   remove the virtual environment and everything that was built"
 
@@ -76,6 +77,9 @@ bench-verdicts: $(VENV)/.bench
 # Needs the folders mnist, grass, mice_protein, mhealth and leukemia in CPCAPP_DATA.
 gallery: $(VENV)/.dev
 	$(BIN)/python docs/make_gallery.py
+
+commands: $(VENV)/.dev
+	$(BIN)/python docs/make_commands.py
 
 docs: $(VENV)/.dev
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

@@ -1,10 +1,13 @@
 """How Sphinx builds this documentation: ``make docs``. Nothing is read from the network."""
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import cpcapp
+
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
 project = "cpcapp"
 author = "The cpcapp developers"
@@ -12,12 +15,13 @@ copyright = "The cpcapp developers"
 version = release = cpcapp.__version__
 
 extensions = [
+    "mathml",  # of the folder _extensions
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
 ]
+html_math_renderer = "mathml"
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 
@@ -31,6 +35,8 @@ default_role = "py:obj"
 highlight_language = "text"  # folder trees and commands; Python says that it is Python
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 html_title = f"cpcapp {release}"
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"

@@ -69,13 +69,25 @@ def write_gallery(outcomes: Sequence[Result | Missing], settings: Settings, fold
         for picture in outcome.pictures if isinstance(outcome, Result) else ():
             if picture.shareable:
                 write(folder / f"{picture.name}.png", picture.png)
-    listed = "\n".join(
-        f"- [{plain(o.title)}]({o.name}.md)" + (" (no data here)" if isinstance(o, Missing) else "")
-        for o in outcomes
-    )
-    tree = "\n".join(["```{toctree}", ":hidden:", "", *(o.name for o in outcomes), "```"])
-    write(folder / "index.md", f"{INTRODUCTION}\n{listed}\n\n{tree}\n".encode())
+    write(folder / "index.md", index_page(outcomes).encode())
     write(folder / "numbers.json", json_text(outcomes, settings, made).encode())
+
+
+def index_page(outcomes: Sequence[Result | Missing]) -> str:
+    """Return the list of all pages; a picture of each is a link to it."""
+    lines = ["| | |", "| --- | --- |"]
+    for outcome in outcomes:
+        title, thumbnail = plain(outcome.title), ""
+        if isinstance(outcome, Missing):
+            about = "No data here."
+        else:
+            about = plain(outcome.shows)
+            first = next((p for p in outcome.pictures if p.shareable), None)
+            if first is not None:
+                thumbnail = f"[![{title}]({first.name}.png)]({outcome.name}.md)"
+        lines.append(f"| {thumbnail} | **[{title}]({outcome.name}.md)** {about} |")
+    tree = ["```{toctree}", ":hidden:", "", *(o.name for o in outcomes), "```"]
+    return "\n".join([INTRODUCTION, *lines, "", *tree]) + "\n"
 
 
 def page(outcome: Result | Missing, settings: Settings, made: str) -> str:

@@ -94,9 +94,16 @@ def _header(data: bytes, kind: str, version: int) -> dict[str, Any]:
             if header["format"].startswith("cpcapp-")
             else "it has no header of this package"
         )
-    if header.get("format_version") != version:
+    found = header.get("format_version")
+    if found != version:
+        newer = isinstance(found, int) and found > version
         raise ValueError(
-            f"its format is version {header.get('format_version')!r}, this is cpcapp "
-            f"{__version__}, which reads version {version}"
+            f"its format is version {found!r}, this is cpcapp {__version__}, which reads version "
+            f"{version}; "
+            + (
+                "install a newer cpcapp"
+                if newer
+                else "make it again from its data, or use the cpcapp that wrote it"
+            )
         )
     return header

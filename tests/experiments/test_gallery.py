@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -36,13 +37,19 @@ def test_pieces_of_the_data_and_paths_stay_out(make_gallery, tmp_path):
     assert "![some dots](dots.png)" in (tmp_path / "needle.md").read_text()
     assert "data were not at hand" in (tmp_path / "mhealth.md").read_text()
     index = (tmp_path / "index.md").read_text()
-    assert "[A title](needle.md)" in index
+    assert "| [![A title](dots.png)](needle.md) | **[A title](needle.md)** It shows. |" in index
+    assert "|  | **[Another title](mhealth.md)** No data here. |" in index
     assert "\nneedle\nmhealth\n" in index
 
 
 def test_what_is_in_the_repository():
     folder = DOCS / "gallery"
     assert {path.stem for path in folder.glob("*.md")} == {*NAMES, "index"}
+    index = (folder / "index.md").read_text(encoding="utf-8")
+    for page in folder.glob("*.md"):
+        shown = re.findall(r"!\[.*\]\((.+?)\)", page.read_text(encoding="utf-8"))
+        if shown and page.stem != "index":
+            assert f"({shown[0]})]({page.name})" in index  # a thumbnail that is a link
     for picture in folder.glob("*.png"):
         assert picture.stat().st_size < 150_000
         assert not picture.stem.endswith(("examples", "pictures"))  # pieces of the grass photos

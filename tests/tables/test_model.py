@@ -80,16 +80,25 @@ def test_models_that_can_not_be(model, path, change, message):
         load_model(path)
 
 
+@pytest.mark.parametrize(
+    ("version", "advice"),
+    [(0, "make it again from its data"), (2, "install a newer cpcapp"), ("x", "make it again")],
+)
+def test_a_file_of_another_version_says_what_to_do(path, version, advice):
+    header = {"format": "cpcapp-table-model", "format_version": version}
+    path.write_bytes(save(load(path.read_bytes()), metadata={"cpcapp": json.dumps(header)}))
+    with pytest.raises(
+        TableError, match=f"format is version {version!r}.*reads version 1; {advice}"
+    ):
+        load_model(path)
+
+
 def test_files_of_another_kind(path, tmp_path):
     with pytest.raises(ModelError, match="another kind of file of this package: 'cpcapp-table"):
         load_localizer(path)
     data = load(path.read_bytes())
     path.write_bytes(save(data, metadata={"cpcapp": json.dumps({"format": "x"})}))
     with pytest.raises(TableError, match="no header of this package"):
-        load_model(path)
-    header = {"format": "cpcapp-table-model", "format_version": 2}
-    path.write_bytes(save(data, metadata={"cpcapp": json.dumps(header)}))
-    with pytest.raises(TableError, match="its format is version 2"):
         load_model(path)
     path.write_text("a,b\n1,2\n")
     with pytest.raises(TableError, match="is no model"):
