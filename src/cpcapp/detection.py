@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.stats import chi2, gamma
 
+from cpcapp._rows import unmasked
 from cpcapp.contrast import _cholesky, _rank, eigenvalues_above, solve_contrast
 from cpcapp.moments import FloatArray, Moments
 
@@ -88,7 +89,7 @@ def glrt_detects(X: ArrayLike, atoms: ArrayLike, n_target: int, *, threshold: fl
 
 
 def _finite_matrix(values: ArrayLike, name: str) -> FloatArray:
-    matrix = np.asarray(values, dtype=np.float64)
+    matrix = np.asarray(unmasked(values, name), dtype=np.float64)
     if matrix.ndim != 2:
         raise ValueError(f"{name} has shape {matrix.shape}; it must have two dimensions")
     if not np.isfinite(matrix).all():
@@ -313,7 +314,10 @@ def permutation_threshold(
     if loading == "auto":
         raise ValueError("loading='auto' need not give the largest eigenvalue; use loading='oas'")
     rng = np.random.default_rng(random_state)
-    X, background = (a if sp.issparse(a) else np.asarray(a) for a in (X, background))
+    X, background = (
+        a if sp.issparse(a) else np.asarray(unmasked(a, name))
+        for a, name in ((X, "X"), (background, "background"))
+    )
     pooled = _pool(X, background)
     n_target = X.shape[0]
     largest = np.empty(n_permutations)
