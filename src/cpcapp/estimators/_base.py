@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 from sklearn.utils.validation import _get_feature_names, check_array, check_is_fitted, validate_data
 
+from cpcapp._rows import MaskedValuesError, TextColumnsError, refuse_text, unmasked
 from cpcapp.estimators._callers import refuse_traps
-from cpcapp.moments import FloatArray, Moments, NonFiniteError
+from cpcapp.moments import FeatureRangeError, FloatArray, Moments, NonFiniteError
 
 _BLOCK = 4096  # rows of a memory map read at once
 _PROJECTED = 256  # rows centred at once
@@ -43,20 +46,21 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         target = self._moments(_selected(X, ~mask), "X")
         return target, self._moments(_selected(X, mask), "X")
 
-    def _check_target(self, X: Any, *, reset: bool, min_samples: int = 2) -> Any:
+    def _check_target(self, X: Any, *, reset: bool, min_samples: int = 2, name: str = "X") -> Any:
         if reset and _is_plain(X, min_samples):
             self.__dict__.pop("feature_names_in_", None)
             self.n_features_in_ = X.shape[1]
             return X
-        return validate_data(
+        check = partial(
+            validate_data,
             self,
-            X,
             reset=reset,
             accept_sparse="csr",
             dtype="numeric",
             ensure_all_finite=False,
             ensure_min_samples=min_samples,
         )
+        return _checked(X, name, check)
 
     def _read_background(
         self, background: Any, n_target: int, *, min_samples: int = 2
@@ -71,18 +75,7 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         names = None
         if not _is_plain(background, min_samples):
             names = _get_feature_names(background)
-            try:
-                background = check_array(
-                    background,
-                    accept_sparse="csr",
-                    dtype="numeric",
-                    ensure_all_finite=False,
-                    ensure_min_samples=min_samples,
-                    estimator=self,
-                    input_name="background",
-                )
-            except ValueError as error:
-                raise ValueError(f"background: {error}") from error
+            background = self._check_background(background, min_samples)
         if background.shape[1] != self.n_features_in_:
             raise _other_features(background.shape[1], self.n_features_in_)
         own = getattr(self, "feature_names_in_", None)
@@ -95,12 +88,38 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         refuse_traps(self, n_target, background)
         return self._moments(background, "background")
 
+    def _check_background(self, background: Any, min_samples: int) -> Any:
+        check = partial(
+            check_array,
+            accept_sparse="csr",
+            dtype="numeric",
+            ensure_all_finite=False,
+            ensure_min_samples=min_samples,
+            estimator=self,
+            input_name="background",
+        )
+        try:
+            return _checked(background, "background", check)
+        except (MaskedValuesError, TextColumnsError):
+            raise
+        except ValueError as error:
+            raise ValueError(f"background: {error}") from error
+
     def _moments(self, data: Any, name: str) -> Moments:
         try:
             return Moments.of(data)
         except NonFiniteError as error:
             names = getattr(self, "feature_names_in_", None)
             raise NonFiniteError(error.columns, names, source=name) from None
+
+    @contextmanager
+    def _naming_features(self) -> Iterator[None]:
+        """Give the features that a solver complains of by their names."""
+        try:
+            yield
+        except FeatureRangeError as error:
+            names = getattr(self, "feature_names_in_", None)
+            raise FeatureRangeError(error.columns, names, source=error.source) from None
 
     # -- linear maps -----------------------------------------------------------------------
 
@@ -120,10 +139,15 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
     def _check_new(self, X: Any) -> Any:
         check_is_fitted(self)
-        X = validate_data(
-            self, X, reset=False, accept_sparse="csr", dtype="numeric", ensure_all_finite=True
+        check = partial(
+            validate_data,
+            self,
+            reset=False,
+            accept_sparse="csr",
+            dtype="numeric",
+            ensure_all_finite=True,
         )
-        return X
+        return _checked(X, "X", check)
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Reduce samples to their components, ``Fᵀ(x - mean_)``.
@@ -153,9 +177,14 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        Y = check_array(
-            Y, dtype=[np.float64, np.float32], ensure_min_features=0, estimator=self, input_name="Y"
+        check = partial(
+            check_array,
+            dtype=[np.float64, np.float32],
+            ensure_min_features=0,
+            estimator=self,
+            input_name="Y",
         )
+        Y = _checked(Y, "Y", check)
         if Y.shape[1] != len(self.atoms_):
             raise ValueError(
                 f"Y has {Y.shape[1]} components, but {type(self).__name__} has {len(self.atoms_)}"
@@ -205,6 +234,22 @@ def check_moments(target: Any, background: Any) -> int:
     return n_features
 
 
+def _checked(data: Any, name: str, check: Callable[[Any], Any]) -> Any:
+    """Return what scikit-learn's checks make of data; refuse masked values and columns of text.
+
+    scikit-learn drops masks, and says of text which value is no number but not where it stands.
+    """
+    data = unmasked(data, name)
+    try:
+        rows = check(data)
+    except ValueError:
+        refuse_text(data, name)
+        raise
+    if rows.dtype == object:  # dates beside numbers, for one
+        refuse_text(data, name)
+    return rows
+
+
 def _is_plain(data: Any, min_samples: int) -> bool:
     """Return whether scikit-learn's checks would hand this array back as it is.
 
@@ -233,7 +278,7 @@ def _other_features(given: int | None, expected: int) -> ValueError:
 
 
 def _check_mask(is_background: Any, n_rows: int) -> NDArray[np.bool_]:
-    mask = np.asarray(is_background)
+    mask = np.asarray(unmasked(is_background, "is_background"))
     if mask.shape != (n_rows,):
         raise ValueError(f"is_background has shape {mask.shape}; it must be ({n_rows},), as X")
     if mask.dtype != bool:

@@ -24,6 +24,10 @@ from cpcapp.moments import FloatArray, Moments
 _COUNTING = ("auto", "permutation")
 
 
+class NoComponentsWarning(UserWarning):
+    """``n_components="auto"`` or ``"permutation"`` found nothing; the output has no columns."""
+
+
 class CPCAPlusPlus(ContrastiveTransformer):
     """Contrastive feature extraction with no parameter to tune (cPCA++).
 
@@ -35,10 +39,12 @@ class CPCAPlusPlus(ContrastiveTransformer):
     ----------
     n_components : int, "auto" or "permutation", default=2
         How many components to keep. ``"auto"`` keeps those whose eigenvalue stands above what
-        sampling noise gives for these sample sizes (none, if nothing does), by the law of
-        F-matrices where the background covariance has full rank and by permutation otherwise.
-        ``"permutation"`` always uses permutations: slower, and free of assumptions about the
-        distribution.
+        sampling noise gives for these sample sizes, by the law of F-matrices where the background
+        covariance has full rank and by permutation otherwise. ``"permutation"`` always uses
+        permutations: slower, and free of assumptions about the distribution. Either may find
+        nothing: then ``transform`` returns arrays of shape ``(n_samples, 0)``, which most later
+        steps of a pipeline refuse, and ``fit`` gives a `NoComponentsWarning`
+        (``from cpcapp.estimators import NoComponentsWarning``).
     loading : {"auto", "oas", "none", "diagonal"} or float, default="auto"
         How to keep the background covariance safe to divide by; see
         :func:`cpcapp.solve_contrast`. ``"auto"`` prefers loud directions to a contrast beyond 6, as
@@ -147,8 +153,9 @@ class CPCAPlusPlus(ContrastiveTransformer):
         """
         self._forget()
         target, back = self._read_both(X, y, background, is_background)
-        k = self._count(target, back, (X, background, is_background))
-        return self._solve(target, back, k, overwrite=True)
+        with self._naming_features():
+            k = self._count(target, back, (X, background, is_background))
+            return self._solve(target, back, k, overwrite=True)
 
     def fit_moments(self, target: Moments, background: Moments | None = None) -> Self:
         """Find the filters from moments that were added up elsewhere.
@@ -226,7 +233,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
                 raise ValueError("background holds no samples yet")
             self.n_features_in_ = background.n_features
         else:
-            self._check_target(background, reset=True, min_samples=1)
+            self._check_target(background, reset=True, min_samples=1, name="background")
 
     def _forget(self) -> None:
         for name in ("_contrast", "_target", "_background"):
@@ -307,6 +314,15 @@ class CPCAPlusPlus(ContrastiveTransformer):
         except InsufficientRankError as error:
             raise InsufficientRankError(error.rank, f"n_components={k}") from None
         self._contrast = contrast if k else _first(contrast, 0)
+        if not k:
+            warnings.warn(
+                f"n_components={self.n_components!r} found no component: nothing in the target "
+                "varies more, against the background, than sampling noise does (false_alarm_rate="
+                f"{self.false_alarm_rate:g}). transform will return 0 columns, which most later "
+                "steps of a pipeline refuse; give n_components as a number to keep some anyway",
+                NoComponentsWarning,
+                stacklevel=3,
+            )
         return self
 
     # -- results ---------------------------------------------------------------------------
@@ -322,7 +338,8 @@ class CPCAPlusPlus(ContrastiveTransformer):
             if self._target.n_samples == 0:
                 raise NotFittedError("only background has been seen so far; add target samples")
             background = self._background if self._background.n_samples else None
-            self._solve(self._target, background, self._count(self._target, background, None))
+            with self._naming_features():
+                self._solve(self._target, background, self._count(self._target, background, None))
         return self._contrast
 
     def __sklearn_is_fitted__(self) -> bool:
