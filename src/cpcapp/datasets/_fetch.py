@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from cpcapp._files import written_whole
-from cpcapp.datasets._errors import DataNotFoundError, UnverifiedDownloadWarning
+from cpcapp.datasets._errors import DataNotFoundError, DownloadError, UnverifiedDownloadWarning
 from cpcapp.datasets._registry import RemoteFile
 
 PathLike = str | os.PathLike[str]
 
 LOCK_FILE = "first-seen-hashes.json"
 _INSTALL = "pip install 'cpcapp[datasets]'"
+_RETRIES = 2  # after 1 second, and after 2 more
+_TIMEOUT = 30.0  # seconds without a byte
 
 
 def home_folders(data_home: PathLike | None = None) -> list[Path]:
@@ -68,7 +71,7 @@ def fetch(file: RemoteFile, data_home: PathLike | None = None) -> Path:
     DataNotFoundError
         If it is not here and can't be fetched, for instance without a network.
     DownloadError
-        If the connection breaks, or the file that came has another hash.
+        If the connection breaks three times, or the file that came has another hash.
     """
     *_, folder = folders = home_folders(data_home)
     taken_as_they_are = folders if data_home is not None else folders[:-1]
@@ -89,8 +92,6 @@ def fetch(file: RemoteFile, data_home: PathLike | None = None) -> Path:
             f"with {_INSTALL}, or {advice}"
         ) from error
 
-    from cpcapp.datasets._download import ResumingDownloader
-
     known_hash = file.published_hash or _first_seen(folder, file)
     if _is_whole(target, known_hash):
         return target
@@ -100,17 +101,74 @@ def fetch(file: RemoteFile, data_home: PathLike | None = None) -> Path:
             f"{file.url}; {advice}"
         )
     with _one_at_a_time(folder), _silent(pooch.get_logger()):
-        known = pooch.create(
-            path=folder,
-            base_url="",
-            registry={file.name: known_hash},
-            urls={file.name: file.url},
-        )
-        downloader = ResumingDownloader(target, known_hash, file.magic, advice)
-        known.fetch(file.name, downloader=downloader)
+        _download(file, folder, known_hash, advice)
         if known_hash is None:
             _remember(folder, file, pooch.file_hash(str(target)))
     return target
+
+
+def _download(file: RemoteFile, folder: Path, known_hash: str | None, advice: str) -> None:
+    """Fetch a file with pooch: it gets its name once it is whole and its hash is right."""
+    import pooch
+    import requests
+
+    http = pooch.HTTPDownloader(
+        progressbar=sys.stderr is not None and sys.stderr.isatty(),
+        chunk_size=1 << 16,
+        timeout=_TIMEOUT,
+        # A compressed transfer would have another length and other bytes than the file.
+        headers={"Accept-Encoding": "identity"},
+    )
+
+    def download(url: str, output_file: str, caller: Any) -> None:
+        http(url, output_file, caller)
+        with Path(output_file).open("rb") as came:
+            head = came.read(len(file.magic))
+        if head != file.magic:
+            raise _rejected(file, f"it begins with {head!r} instead of {file.magic!r}", advice)
+
+    known = pooch.create(
+        path=folder,
+        base_url="",
+        registry={file.name: known_hash},
+        urls={file.name: file.url},
+        retry_if_failed=_RETRIES,
+    )
+    try:
+        known.fetch(file.name, downloader=download)
+    except requests.exceptions.ChunkedEncodingError as error:
+        raise DownloadError(
+            f"fetching {file.url} broke off in each of {1 + _RETRIES} attempts; try again, or "
+            f"{advice}"
+        ) from error
+    except requests.RequestException as error:
+        raise DataNotFoundError(
+            f"{(folder / file.name).name} is not here and can't be fetched from {file.url} "
+            f"({_reason(error)}); {advice}"
+        ) from error
+    except ValueError as error:  # pooch's, of the hash; it names both
+        raise _rejected(file, str(error).partition(". ")[0], advice) from error
+
+
+def _rejected(file: RemoteFile, why: str, advice: str) -> DownloadError:
+    name = Path(file.name).name
+    return DownloadError(f"{name} from {file.url} is not the file it should be: {why}; {advice}")
+
+
+def _reason(error: Exception) -> str:
+    """Say in a few words what a long chain of exceptions means."""
+    import requests
+
+    if isinstance(error, requests.HTTPError):
+        answer = error.response
+        return f"the server answers {answer.status_code} {answer.reason}"
+    if isinstance(error, requests.Timeout):
+        return f"no answer within {_TIMEOUT:g} seconds"
+    if isinstance(error, requests.exceptions.SSLError):
+        return "no secure connection"
+    if isinstance(error, requests.ConnectionError):
+        return "no connection"
+    return str(error)
 
 
 def _is_whole(target: Path, known_hash: str | None) -> bool:
