@@ -227,6 +227,21 @@ def test_files_at_hand_come_first_and_as_they_are(tmp_path, cache, monkeypatch, 
     assert home_folders() == [tmp_path / "named", cache]
 
 
+def test_relative_folders_in_the_environment(tmp_path, monkeypatch, table):
+    (tmp_path / "named" / "mice").mkdir(parents=True)
+    (tmp_path / "named" / "mice" / "table.csv").write_bytes(table)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CPCAPP_DATA", "named")
+    monkeypatch.setenv("CPCAPP_CACHE", "kept")
+    assert home_folders() == [tmp_path / "named", tmp_path / "kept"]
+    with serving(table) as server:
+        found = fetch(remote(server))
+        assert server.requests == 0
+    monkeypatch.chdir("elsewhere")
+    assert found.read_bytes() == table
+
+
 def test_the_cache_is_the_users(monkeypatch):
     monkeypatch.delenv("CPCAPP_CACHE")
     assert cache_folder().name == "cpcapp"

@@ -39,19 +39,24 @@ def home_folders(data_home: PathLike | None = None) -> list[Path]:
     if data_home is not None:
         return [Path(data_home).expanduser()]
     named = os.environ.get("CPCAPP_DATA")
-    return [*([Path(named).expanduser()] if named else []), cache_folder()]
+    return [*([_absolute(named)] if named else []), cache_folder()]
 
 
 def cache_folder() -> Path:
     """Return where fetched files are kept: ``CPCAPP_CACHE``, or the user's cache folder."""
     named = os.environ.get("CPCAPP_CACHE")
     if named:
-        return Path(named).expanduser()
+        return _absolute(named)
     try:
         import pooch
     except ImportError:
         return Path("~/.cache/cpcapp").expanduser()
     return Path(pooch.os_cache("cpcapp"))
+
+
+def _absolute(named: str) -> Path:
+    """Return a folder by a path that still holds when a program goes to another folder."""
+    return Path(named).expanduser().absolute()
 
 
 def find(look: Callable[[Path], Path | None], data_home: PathLike | None = None) -> Path | None:
