@@ -75,12 +75,12 @@ class TextColumnsError(ValueError):
         )
 
 
-def unmasked(data: Any, source: str) -> Any:
+def refuse_masked(data: Any, source: str) -> Any:
     """Return data as it is, or without an empty mask; masked entries are an error.
 
     Examples
     --------
-    >>> type(unmasked(np.ma.array([[1.0, 2.0]]), "X")).__name__
+    >>> type(refuse_masked(np.ma.array([[1.0, 2.0]]), "X")).__name__
     'ndarray'
     """
     if not isinstance(data, np.ma.MaskedArray):
@@ -101,7 +101,7 @@ def refuse_text(data: Any, source: str) -> None:
 
 def as_rows(chunk: Any) -> Any:
     """Return a chunk as an array or a CSR matrix of real numbers, (n_samples, n_features)."""
-    chunk = unmasked(chunk, "chunk")
+    chunk = refuse_masked(chunk, "chunk")
     if sp.issparse(chunk):
         rows = sp.csr_array(chunk)
         if not rows.has_canonical_format:

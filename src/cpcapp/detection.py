@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.stats import chi2, gamma
 
-from cpcapp._rows import unmasked
+from cpcapp._rows import refuse_masked
 from cpcapp.contrast import _cholesky, _rank, eigenvalues_above, solve_contrast
 from cpcapp.moments import FloatArray, Moments
 
@@ -89,7 +89,7 @@ def glrt_detects(X: ArrayLike, atoms: ArrayLike, n_target: int, *, threshold: fl
 
 
 def _finite_matrix(values: ArrayLike, name: str) -> FloatArray:
-    matrix = np.asarray(unmasked(values, name), dtype=np.float64)
+    matrix = np.asarray(refuse_masked(values, name), dtype=np.float64)
     if matrix.ndim != 2:
         raise ValueError(f"{name} has shape {matrix.shape}; it must have two dimensions")
     if not np.isfinite(matrix).all():
@@ -147,7 +147,7 @@ def power_p_value(power: ArrayLike, output_covariance: ArrayLike) -> FloatArray:
     return np.asarray(chi2.sf(values / scale, freedom))
 
 
-# -- how many components are real ----------------------------------------------------------
+# -- how many components are significant ---------------------------------------------------
 
 
 def wachter_edge(n_target: int, n_background: int, n_features: int) -> float:
@@ -315,7 +315,7 @@ def permutation_threshold(
         raise ValueError("loading='auto' need not give the largest eigenvalue; use loading='oas'")
     rng = np.random.default_rng(random_state)
     X, background = (
-        a if sp.issparse(a) else np.asarray(unmasked(a, name))
+        a if sp.issparse(a) else np.asarray(refuse_masked(a, name))
         for a, name in ((X, "X"), (background, "background"))
     )
     pooled = _pool(X, background)

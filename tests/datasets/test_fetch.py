@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from cpcapp.datasets import DataNotFoundError, DownloadError, UnverifiedDownloadWarning, _fetch
-from cpcapp.datasets._fetch import LOCK_FILE, cache_folder, fetch, home_folders
+from cpcapp.datasets._fetch import HASHES_FILE, cache_folder, fetch, home_folders
 from cpcapp.datasets._registry import MHEALTH, MICE, MNIST, RemoteFile, tenx_sample
 from loopback import serving
 
@@ -187,7 +187,7 @@ def test_trust_on_first_use(table, cache):
         file = remote(server, known=None)
         with pytest.warns(UnverifiedDownloadWarning, match="nobody is known to publish a hash"):
             fetch(file)
-        lock = json.loads((cache / LOCK_FILE).read_text())
+        lock = json.loads((cache / HASHES_FILE).read_text())
         assert lock["mice/table.csv"]["hash"] == sha256(table)
         assert lock["mice/table.csv"]["url"] == server.address
 
@@ -204,10 +204,10 @@ def test_trust_on_first_use(table, cache):
 
 def test_a_lock_file_that_is_none(table, cache):
     cache.mkdir()
-    (cache / LOCK_FILE).write_text("{")
+    (cache / HASHES_FILE).write_text("{")
     with (
         serving(table) as server,
-        pytest.raises(ValueError, match=f"{LOCK_FILE} can't be read .* remove it"),
+        pytest.raises(ValueError, match=f"{HASHES_FILE} can't be read .* remove it"),
     ):
         fetch(remote(server, known=None))
 

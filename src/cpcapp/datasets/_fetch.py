@@ -19,7 +19,7 @@ from cpcapp.datasets._registry import RemoteFile
 
 PathLike = str | os.PathLike[str]
 
-LOCK_FILE = "first-seen-hashes.json"
+HASHES_FILE = "first-seen-hashes.json"
 _INSTALL = "pip install 'cpcapp[datasets]'"
 _RETRIES = 2  # after 1 second, and after 2 more
 _TIMEOUT = 30.0  # seconds without a byte
@@ -97,18 +97,18 @@ def fetch(file: RemoteFile, data_home: PathLike | None = None) -> Path:
             f"with {_INSTALL}, or {advice}"
         ) from error
 
-    known_hash = file.published_hash or _first_seen(folder, file)
-    if _is_whole(target, known_hash):
+    known_hash = file.published_hash or _recorded_hash(folder, file)
+    if _hash_matches(target, known_hash):
         return target
     if os.environ.get("CPCAPP_OFFLINE") == "1":
         raise DataNotFoundError(
             f"{target.name} is not here, and CPCAPP_OFFLINE=1 forbids to fetch it from "
             f"{file.url}; {advice}"
         )
-    with _one_at_a_time(folder), _silent(pooch.get_logger()):
+    with _file_lock(folder), _quiet_logger(pooch.get_logger()):
         _download(file, folder, known_hash, advice)
         if known_hash is None:
-            _remember(folder, file, pooch.file_hash(str(target)))
+            _record_hash(folder, file, pooch.file_hash(str(target)))
     return target
 
 
@@ -130,7 +130,9 @@ def _download(file: RemoteFile, folder: Path, known_hash: str | None, advice: st
         with Path(output_file).open("rb") as came:
             head = came.read(len(file.magic))
         if head != file.magic:
-            raise _rejected(file, f"it begins with {head!r} instead of {file.magic!r}", advice)
+            raise _wrong_file_error(
+                file, f"it begins with {head!r} instead of {file.magic!r}", advice
+            )
 
     known = pooch.create(
         path=folder,
@@ -152,10 +154,10 @@ def _download(file: RemoteFile, folder: Path, known_hash: str | None, advice: st
             f"({_reason(error)}); {advice}"
         ) from error
     except ValueError as error:  # pooch's, of the hash; it names both
-        raise _rejected(file, str(error).partition(". ")[0], advice) from error
+        raise _wrong_file_error(file, str(error).partition(". ")[0], advice) from error
 
 
-def _rejected(file: RemoteFile, why: str, advice: str) -> DownloadError:
+def _wrong_file_error(file: RemoteFile, why: str, advice: str) -> DownloadError:
     name = Path(file.name).name
     return DownloadError(f"{name} from {file.url} is not the file it should be: {why}; {advice}")
 
@@ -176,7 +178,7 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-def _is_whole(target: Path, known_hash: str | None) -> bool:
+def _hash_matches(target: Path, known_hash: str | None) -> bool:
     import pooch
 
     if not target.is_file() or known_hash is None:
@@ -185,32 +187,32 @@ def _is_whole(target: Path, known_hash: str | None) -> bool:
     return bool(pooch.file_hash(str(target), alg=algorithm or "sha256") == expected.lower())
 
 
-def _seen(folder: Path) -> dict[str, dict[str, str]]:
+def _recorded_hashes(folder: Path) -> dict[str, dict[str, str]]:
     try:
-        seen = json.loads((folder / LOCK_FILE).read_text())
+        seen = json.loads((folder / HASHES_FILE).read_text())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{folder / LOCK_FILE} can't be read ({error}); remove it to record the hashes of "
+            f"{folder / HASHES_FILE} can't be read ({error}); remove it to record the hashes of "
             "fetched files anew"
         ) from error
     return dict(seen)
 
 
-def _first_seen(folder: Path, file: RemoteFile) -> str | None:
-    entry = _seen(folder).get(file.name)
+def _recorded_hash(folder: Path, file: RemoteFile) -> str | None:
+    entry = _recorded_hashes(folder).get(file.name)
     return entry["hash"] if entry and entry["url"] == file.url else None
 
 
-def _remember(folder: Path, file: RemoteFile, found: str) -> None:
+def _record_hash(folder: Path, file: RemoteFile, found: str) -> None:
     """Record the hash of a file that nobody publishes one of."""
     entry = {"hash": f"sha256:{found}", "url": file.url, "seen": f"{datetime.now(UTC):%Y-%m-%d}"}
-    with written_whole(folder / LOCK_FILE) as lock:
-        lock.write(json.dumps({**_seen(folder), file.name: entry}, indent=1).encode())
+    with written_whole(folder / HASHES_FILE) as out:
+        out.write(json.dumps({**_recorded_hashes(folder), file.name: entry}, indent=1).encode())
     warnings.warn(
         f"nobody is known to publish a hash of {file.url}, so {Path(file.name).name} can't be "
-        f"verified; its SHA-256 {found} is recorded in {folder / LOCK_FILE} and checked from "
+        f"verified; its SHA-256 {found} is recorded in {folder / HASHES_FILE} and checked from "
         "now on",
         UnverifiedDownloadWarning,
         stacklevel=2,
@@ -218,7 +220,7 @@ def _remember(folder: Path, file: RemoteFile, found: str) -> None:
 
 
 @contextmanager
-def _silent(logger: logging.Logger) -> Iterator[None]:
+def _quiet_logger(logger: logging.Logger) -> Iterator[None]:
     """Keep pooch from printing, which it does by default."""
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -229,7 +231,7 @@ def _silent(logger: logging.Logger) -> Iterator[None]:
 
 
 @contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
+def _file_lock(folder: Path) -> Iterator[None]:
     """Let parallel jobs that need the same file wait for the first to fetch it."""
     try:
         import fcntl
@@ -249,12 +251,12 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
         yield
 
 
-def needs(package: str, what: str) -> Any:
+def import_extra(package: str, what: str) -> Any:
     """Import an optional package, or say which extra has it.
 
     Examples
     --------
-    >>> needs("json", "this").dumps(1)
+    >>> import_extra("json", "this").dumps(1)
     '1'
     """
     from importlib import import_module

@@ -14,8 +14,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 from sklearn.utils.validation import _get_feature_names, check_array, check_is_fitted, validate_data
 
-from cpcapp._rows import MaskedValuesError, TextColumnsError, refuse_text, unmasked
-from cpcapp.estimators._callers import refuse_traps
+from cpcapp._rows import MaskedValuesError, TextColumnsError, refuse_masked, refuse_text
+from cpcapp.estimators._callers import refuse_misrouted_background
 from cpcapp.moments import FeatureRangeError, FloatArray, Moments, NonFiniteError
 
 _BLOCK = 4096  # rows of a memory map read at once
@@ -43,8 +43,8 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         if background is not None:
             raise ValueError("give either background or is_background, not both")
         mask = _check_mask(is_background, X.shape[0])
-        target = self._moments(_selected(X, ~mask), "X")
-        return target, self._moments(_selected(X, mask), "X")
+        target = self._moments(_iter_rows(X, ~mask), "X")
+        return target, self._moments(_iter_rows(X, mask), "X")
 
     def _check_target(self, X: Any, *, reset: bool, min_samples: int = 2, name: str = "X") -> Any:
         if reset and _is_plain(X, min_samples):
@@ -60,7 +60,7 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             ensure_all_finite=False,
             ensure_min_samples=min_samples,
         )
-        return _checked(X, name, check)
+        return _check_input(X, name, check)
 
     def _read_background(
         self, background: Any, n_target: int, *, min_samples: int = 2
@@ -68,7 +68,7 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         if background is None:
             return None
         if isinstance(background, Moments):
-            refuse_traps(self, n_target, background)
+            refuse_misrouted_background(self, n_target, background)
             if background.n_features != self.n_features_in_:
                 raise _other_features(background.n_features, self.n_features_in_)
             return background.copy()
@@ -85,7 +85,7 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
                 f"background and X must have the same feature names in the same order; column "
                 f"{first} is {names[first]!r} in background and {own[first]!r} in X"
             )
-        refuse_traps(self, n_target, background)
+        refuse_misrouted_background(self, n_target, background)
         return self._moments(background, "background")
 
     def _check_background(self, background: Any, min_samples: int) -> Any:
@@ -99,7 +99,7 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             input_name="background",
         )
         try:
-            return _checked(background, "background", check)
+            return _check_input(background, "background", check)
         except (MaskedValuesError, TextColumnsError):
             raise
         except ValueError as error:
@@ -147,7 +147,7 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             dtype="numeric",
             ensure_all_finite=True,
         )
-        return _checked(X, "X", check)
+        return _check_input(X, "X", check)
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Reduce samples to their components, ``Fᵀ(x - mean_)``.
@@ -184,7 +184,7 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             estimator=self,
             input_name="Y",
         )
-        Y = _checked(Y, "Y", check)
+        Y = _check_input(Y, "Y", check)
         if Y.shape[1] != len(self.atoms_):
             raise ValueError(
                 f"Y has {Y.shape[1]} components, but {type(self).__name__} has {len(self.atoms_)}"
@@ -234,12 +234,12 @@ def check_moments(target: Any, background: Any) -> int:
     return n_features
 
 
-def _checked(data: Any, name: str, check: Callable[[Any], Any]) -> Any:
+def _check_input(data: Any, name: str, check: Callable[[Any], Any]) -> Any:
     """Return what scikit-learn's checks make of data; refuse masked values and columns of text.
 
     scikit-learn drops masks, and says of text which value is no number but not where it stands.
     """
-    data = unmasked(data, name)
+    data = refuse_masked(data, name)
     try:
         rows = check(data)
     except ValueError:
@@ -278,7 +278,7 @@ def _other_features(given: int | None, expected: int) -> ValueError:
 
 
 def _check_mask(is_background: Any, n_rows: int) -> NDArray[np.bool_]:
-    mask = np.asarray(unmasked(is_background, "is_background"))
+    mask = np.asarray(refuse_masked(is_background, "is_background"))
     if mask.shape != (n_rows,):
         raise ValueError(f"is_background has shape {mask.shape}; it must be ({n_rows},), as X")
     if mask.dtype != bool:
@@ -291,7 +291,7 @@ def _check_mask(is_background: Any, n_rows: int) -> NDArray[np.bool_]:
     return mask
 
 
-def _selected(X: Any, mask: NDArray[np.bool_]) -> Iterator[Any]:
+def _iter_rows(X: Any, mask: NDArray[np.bool_]) -> Iterator[Any]:
     """Yield the rows of a mask block by block, so that a memory map is never read whole."""
     for start in range(0, X.shape[0], _BLOCK):
         chosen = mask[start : start + _BLOCK]

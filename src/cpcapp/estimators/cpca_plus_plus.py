@@ -151,7 +151,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         CPCAPlusPlus
             itself.
         """
-        self._forget()
+        self._reset()
         target, back = self._read_both(X, y, background, is_background)
         with self._naming_features():
             k = self._count(target, back, (X, background, is_background))
@@ -178,7 +178,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         >>> CPCAPlusPlus(n_components=1).fit_moments(Moments.of(chunks)).n_samples_seen_
         (200, 0)
         """
-        self._forget()
+        self._reset()
         self.n_features_in_ = check_moments(target, background)
         return self._solve(target, background, self._count(target, background, None))
 
@@ -235,7 +235,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         else:
             self._check_target(background, reset=True, min_samples=1, name="background")
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         for name in ("_contrast", "_target", "_background"):
             self.__dict__.pop(name, None)
 
@@ -327,7 +327,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
 
     # -- results ---------------------------------------------------------------------------
 
-    def _solved(self) -> Contrast:
+    def _get_contrast(self) -> Contrast:
         """Return the solution, computing it if chunks came in since the last one."""
         if not hasattr(self, "_contrast"):
             if not hasattr(self, "_target"):
@@ -348,56 +348,56 @@ class CPCAPlusPlus(ContrastiveTransformer):
     @property
     def components_(self) -> FloatArray:  # type: ignore[override]
         """Filters ``Fᵀ``, in rows."""
-        return self._solved().filters.T
+        return self._get_contrast().filters.T
 
     @property
     def atoms_(self) -> FloatArray:  # type: ignore[override]
         """Dictionary atoms ``Wᵀ``, in rows."""
-        return self._solved().atoms.T
+        return self._get_contrast().atoms.T
 
     @property
     def eigenvalues_(self) -> FloatArray:
         """Target power over background power along each filter."""
-        return self._solved().eigenvalues
+        return self._get_contrast().eigenvalues
 
     @property
     def n_components_(self) -> int:
         """Number of components."""
-        return len(self._solved().eigenvalues)
+        return len(self._get_contrast().eigenvalues)
 
     @property
     def mean_(self) -> FloatArray:  # type: ignore[override]
         """Mean of the target."""
-        self._solved()
+        self._get_contrast()
         return self._mean
 
     @property
     def background_mean_(self) -> FloatArray | None:  # type: ignore[override]
         """Mean of the background, or None."""
-        self._solved()
+        self._get_contrast()
         return self._background_mean
 
     @property
     def loading_(self) -> FloatArray | None:
         """What was added to the diagonal of the background covariance, or None."""
-        loading = self._solved().loading
+        loading = self._get_contrast().loading
         return None if loading is None else loading.diagonal
 
     @property
     def shrinkage_(self) -> float | None:
         """Share by which the background covariance was scaled down, or None."""
-        loading = self._solved().loading
+        loading = self._get_contrast().loading
         return None if loading is None else 1.0 - loading.weight
 
     @property
     def solver_(self) -> str:
         """The solver that was used."""
-        return self._solved().solver
+        return self._get_contrast().solver
 
     @property
     def n_samples_seen_(self) -> tuple[int, int]:
         """Samples of target and background."""
-        self._solved()
+        self._get_contrast()
         return self._counts
 
     def power(self, X: Any) -> FloatArray:
@@ -427,7 +427,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         made with the help of the background's samples (by the factor of generalized
         cross-validation). That factor holds for directions that the target has: for components
         that are noise themselves, or with fewer background samples than features, the values
-        come out too small. ``n_components="auto"`` keeps to the real ones.
+        come out too small. ``n_components="auto"`` keeps to the significant ones.
 
         Parameters
         ----------
@@ -438,7 +438,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         ndarray of shape (n_samples,)
         """
         power = self.power(X)
-        covariance = self._solved().output_covariance
+        covariance = self._get_contrast().output_covariance
         if covariance is None:
             raise ValueError("p_value needs a background; this estimator was fitted without one")
         return power_p_value(power, covariance)
