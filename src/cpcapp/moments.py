@@ -180,8 +180,8 @@ class Moments:
         Parameters
         ----------
         chunk : array-like or sparse matrix of shape (n, n_features), or an iterable of those
-            A chunk with NaN, infinity or another number of features raises ``ValueError`` and
-            leaves the moments as they were.
+            A chunk with NaN, infinity, masked values, text or another number of features raises
+            ``ValueError`` and leaves the moments as they were.
 
         Returns
         -------

@@ -17,7 +17,12 @@ from cpcapp.contrast import (
     check_n_components,
     solve_contrast,
 )
-from cpcapp.detection import count_components, permutation_threshold, power_p_value
+from cpcapp.detection import (
+    count_above,
+    count_components,
+    permutation_threshold,
+    power_p_value,
+)
 from cpcapp.estimators._base import ContrastiveTransformer, check_moments
 from cpcapp.moments import FloatArray, Moments
 
@@ -278,21 +283,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
             loading=loading,
             random_state=self.random_state,
         )
-        assert target.n_features is not None
-        most = min(target.n_samples - 1, target.n_features)
-        k = min(8, most)
-        while True:
-            try:
-                found = solve_contrast(target, background, k, loading=loading).eigenvalues
-            except InsufficientRankError as error:
-                if error.rank == 0:
-                    return 0
-                k = most = error.rank
-                continue
-            above = int((found > threshold).sum())
-            if above < k or k == most:
-                return above
-            k = min(4 * k, most)
+        return count_above(target, background, threshold, loading=loading)
 
     def _solve(
         self, target: Moments, background: Moments | None, k: int, overwrite: bool = False
