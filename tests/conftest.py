@@ -33,7 +33,7 @@ def data_folder() -> Path:
     """The folder with the real data sets, named by CPCAPP_DATA."""
     name = os.environ.get("CPCAPP_DATA", "")
     if name and Path(name).is_dir():
-        return Path(name)
+        return Path(name).absolute()  # tests may go to another folder
     problem = f"the real data are not here: CPCAPP_DATA={name!r} is not a folder"
     if os.environ.get("CPCAPP_REQUIRE_DATA") == "1":
         pytest.fail(problem)

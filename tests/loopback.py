@@ -2,56 +2,36 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @dataclass
 class Server:
     content: bytes
-    ranges: bool = True  # whether parts can be asked for
-    honours_if_range: bool = True
-    validators: bool = True  # whether it sends an ETag
     length: bool = True  # whether it says how long the file is
     status: int = 200
     break_after: int | None = None  # bytes after which the next connection breaks
     stall: threading.Event | None = None  # if set, the next connection waits instead of breaking
-    asked: list[str | None] = field(default_factory=list)  # the Range of each request
+    requests: int = 0
     sent: int = 0
     address: str = ""
 
-    @property
-    def etag(self) -> str:
-        return f'"{hashlib.md5(self.content).hexdigest()}"'
-
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
-        wanted = handler.headers.get("Range")
-        self.asked.append(wanted)
+        self.requests += 1
         if self.status != 200:
             handler.send_error(self.status)
             return
-        same = handler.headers.get("If-Range") in (None, self.etag) or not self.honours_if_range
-        start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1]) if wanted and same else 0
-        if start and self.ranges:
-            handler.send_response(206)
-            last = len(self.content) - 1
-            handler.send_header("Content-Range", f"bytes {start}-{last}/{len(self.content)}")
-        else:
-            start = 0
-            handler.send_response(200)
-        if self.validators:
-            handler.send_header("ETag", self.etag)
+        handler.send_response(200)
         if self.length:
-            handler.send_header("Content-Length", str(len(self.content) - start))
+            handler.send_header("Content-Length", str(len(self.content)))
         handler.end_headers()
-        body, self.break_after, limit = self.content[start:], None, self.break_after
-        handler.wfile.write(body[:limit])
+        self.break_after, limit = None, self.break_after
+        handler.wfile.write(self.content[:limit])
         handler.wfile.flush()
-        self.sent += len(body[:limit])
+        self.sent += len(self.content[:limit])
         if limit is not None and self.stall is not None:
             self.stall.wait(60)
         handler.close_connection = True

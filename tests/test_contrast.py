@@ -17,6 +17,7 @@ from cpcapp.contrast import (
     subspace_overlap,
 )
 from cpcapp.loading import count_positive, oas_shrinkage, positive_eigenvalue
+from cpcapp.moments import FeatureRangeError
 from helpers import correlated, peak_bytes, random_covariance, subspace_angle
 
 LOADINGS = ["auto", "oas", "none", "diagonal", 0.1]
@@ -604,3 +605,93 @@ class TestSubspaceOverlap:
                 subspace_overlap(*pair, 3)
         with pytest.raises(ValueError, match="between 1 and 6"):
             subspace_overlap(whole, whole, 7)
+
+
+class TestScales:
+    """Squares of 1e±155 are infinite, or 0."""
+
+    @given(
+        seed=st.integers(0, 200),
+        # Fewer and more features than samples: the primal and the dual solvers.
+        n_features=st.sampled_from([4, 60]),
+        exponents=st.lists(st.integers(-150, 150), min_size=60, max_size=60),
+        loading=st.sampled_from(["auto", "oas"]),
+        kind=st.sampled_from([np.asarray, sp.csr_array]),
+    )
+    def test_units_do_not_matter(self, seed, n_features, exponents, loading, kind):
+        rng = np.random.default_rng(seed)
+        X, B = rng.normal(size=(20, n_features)), rng.normal(size=(25, n_features))
+        X[:, 0] *= 8
+        scale = 10.0 ** np.array(exponents[:n_features])
+        plain = solve_contrast(X, B, 2, loading=loading)
+        scaled = solve_contrast(kind(X * scale), kind(B * scale), 2, loading=loading)
+        np.testing.assert_allclose(scaled.eigenvalues, plain.eigenvalues, rtol=1e-9)
+        # Signs depend on the largest coefficient, and so on the units.
+        scores, other = X @ plain.filters, (X * scale) @ scaled.filters
+        sign = np.sign((scores * other).sum(axis=0))
+        np.testing.assert_allclose(other * sign, scores, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(scaled.filters.T @ scaled.atoms, np.eye(2), atol=1e-8)
+        outputs = scaled.output_covariance * np.outer(sign, sign)
+        np.testing.assert_allclose(outputs, plain.output_covariance, atol=1e-6)
+
+    @given(
+        exponent=st.integers(-150, 150),
+        n_features=st.sampled_from([4, 60]),
+        loading=st.sampled_from(LOADINGS),
+    )
+    def test_one_unit_for_all(self, exponent, n_features, loading):
+        if loading == "none" and n_features == 60:
+            return
+        rng = np.random.default_rng(n_features)
+        X, B = rng.normal(size=(20, n_features)), rng.normal(size=(25, n_features))
+        plain = solve_contrast(X, B, 2, loading=loading)
+        scale = 10.0**exponent
+        scaled = solve_contrast(X * scale, B * scale, 2, loading=loading, scaling="unit")
+        np.testing.assert_allclose(scaled.eigenvalues, plain.eigenvalues, rtol=1e-9)
+        np.testing.assert_allclose(np.linalg.norm(scaled.filters, axis=0), 1.0)
+
+    @given(exponent=st.integers(-150, 150), n_features=st.sampled_from([4, 60]))
+    def test_principal_components_and_differences(self, exponent, n_features):
+        rng = np.random.default_rng(n_features)
+        X, B = rng.normal(size=(20, n_features)), rng.normal(size=(25, n_features))
+        scale = 10.0**exponent
+        small, large = solve_contrast(X, None, 2), solve_contrast(X * scale, None, 2)
+        np.testing.assert_allclose(large.filters, small.filters, atol=1e-8)
+        np.testing.assert_allclose(large.eigenvalues, small.eigenvalues * scale**2, rtol=1e-9)
+        sides = (Moments.of(X), Moments.of(B)), (Moments.of(X * scale), Moments.of(B * scale))
+        (_, first), (_, second) = (solve_difference(*side, 2, [0.5, 3.0]) for side in sides)
+        np.testing.assert_allclose(second, first, atol=1e-7)
+
+    @pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e-160, 1e154, 1e200, 1e290])
+    @pytest.mark.parametrize("n_features", [4, 60])
+    @pytest.mark.parametrize("loading", ["auto", "oas", "diagonal", 0.1])
+    def test_beyond_what_can_be_squared(self, rng, scale, n_features, loading):
+        X, B = rng.normal(size=(20, n_features)), rng.normal(size=(25, n_features))
+        X[:, 2] *= scale
+        with pytest.raises(FeatureRangeError, match=r"the target .* in column 2; standard") as e:
+            solve_contrast(X, B, 2, loading=loading)
+        assert "between 1e-150 and 1e150" in str(e.value)
+        with pytest.raises(FeatureRangeError, match=r"the background .* in column 2"):
+            solve_contrast(B, X, 2, loading=loading)
+
+    def test_zeros_are_no_small_values(self, rng):
+        X, B = rng.normal(size=(20, 4)), rng.normal(size=(25, 4))
+        X[:, 2] = B[:, 2] = 0.0
+        B[:, 3] = 1e-300 * (np.arange(25) == 5)
+        X[:, 3] = 0.0
+        with pytest.raises(FeatureRangeError, match=r"the background .* in column 3"):
+            solve_contrast(X, B, 1)
+        B[:, 3] = 0.0
+        assert np.abs(solve_contrast(X, B, 1).filters[2:]).max() == 0.0
+
+
+@pytest.mark.parametrize("n_features", [6, 200])
+@pytest.mark.parametrize("loading", ["auto", "oas", 0.1])
+def test_variances_are_computed_once(rng, n_features, loading, monkeypatch):
+    asked = []
+    computed = Moments.variance
+    monkeypatch.setattr(Moments, "variance", lambda self: asked.append(self) or computed(self))
+    target = Moments.of(rng.normal(size=(50, n_features)) * 3)
+    background = Moments.of(rng.normal(size=(60, n_features)))
+    solve_contrast(target, background, 2, loading=loading)
+    assert asked == [target, background]

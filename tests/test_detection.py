@@ -18,6 +18,7 @@ from cpcapp import (
     wachter_edge,
 )
 from cpcapp.datasets import synthetic
+from cpcapp.detection import count_components_by_permutation
 
 
 class TestGLRT:
@@ -192,3 +193,21 @@ class TestPermutation:
             permutation_threshold(X, X, false_alarm_rate=2)
         with pytest.raises(ValueError, match="use loading='oas'"):
             permutation_threshold(X, X, loading="auto")
+
+    @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+    def test_counts_as_the_estimator_does(self, rng, kind):
+        data = synthetic(random_state=1)
+        X, B = kind(data.target), kind(data.background)
+        est = CPCAPlusPlus("permutation").fit(X, background=B)
+        assert count_components_by_permutation(X, B) == est.n_components_ == 2
+        assert count_components_by_permutation(B[:200], B[200:], false_alarm_rate=0.02) == 0
+
+    def test_masked_values_are_refused(self, rng):
+        X = np.ma.array(rng.normal(size=(30, 4)))
+        X[2, 1] = np.ma.masked
+        with pytest.raises(ValueError, match="X is a masked array with 1 masked values, in column"):
+            permutation_threshold(X, X.data)
+        with pytest.raises(ValueError, match="background is a masked array"):
+            permutation_threshold(X.data, X)
+        with pytest.raises(ValueError, match="X is a masked array"):
+            log_glrt(X, np.eye(4)[:1], 5)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -230,14 +231,26 @@ class TestBadInput:
             moments.update(rng.normal(size=(9, 4)))
         with pytest.raises(ValueError, match=r"must be \(n_samples, n_features\)"):
             Moments.of(np.arange(3.0))
-        with pytest.raises(ValueError, match="real numbers"):
+        with pytest.raises(ValueError, match=r"2 columns of text .*: 0, 1; drop them"):
             Moments.of(np.array([["a", "b"]]))
+        with pytest.raises(ValueError, match=r"1 column of text .*: 'name'; drop them"):
+            Moments.of(pd.DataFrame({"x": [1.0, 2.0], "name": ["a", "b"]}))
         with pytest.raises(ValueError, match="real numbers"):
             Moments.of(np.array([[1j, 2.0]]))
         with pytest.raises(TypeError, match=r"with \+"):
             moments.update(moments)
         with pytest.raises(ValueError, match="form='x' must be one of 'auto', 'scatter'"):
             Moments(form="x")
+
+    @pytest.mark.parametrize("n", [2, 200])
+    def test_masked_values_are_no_values(self, rng, n):
+        X = np.ma.array(rng.normal(size=(n, 9)))
+        np.testing.assert_array_equal(Moments.of(X).variance(), Moments.of(X.data).variance())
+        X[1, 7] = np.ma.masked
+        moments = Moments.of(X[:1])
+        with pytest.raises(ValueError, match=r"1 masked values, in column 7; fill them in .* drop"):
+            moments.update(X)
+        assert moments.n_samples == 1
 
     def test_no_samples_yet(self):
         for ask in (Moments().covariance, Moments().scatter, Moments().variance):
@@ -375,3 +388,13 @@ def test_rescaled_moments_are_those_of_rescaled_data(rng, n, kind):
 def test_a_scale_that_can_not_be(scale):
     with pytest.raises(ValueError, match="scale"):
         Moments.of(np.eye(2)).rescaled(scale)
+
+
+@pytest.mark.parametrize("scale", [1e-37, 1e-25, 1e-15, 1e15, 1e25, 1e37])
+def test_float32_of_any_scale(rng, scale):
+    """Squares of float32 are 0 below 1e-23 and infinite above 1e19."""
+    X = (rng.normal(size=(300, 3)) * [1.0, scale, 1.0]).astype(np.float32)
+    expected = np.cov(X.T.astype(np.float64), ddof=0)
+    deviations = np.sqrt(expected.diagonal())
+    off = (Moments.of(X).covariance() - expected) / np.outer(deviations, deviations)
+    assert np.abs(off).max() < 1e-6

@@ -19,7 +19,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from cpcapp import loading as rules
 from cpcapp.loading import Loading, LoadingRule
-from cpcapp.moments import FloatArray, Moments, _centre_full_columns
+from cpcapp.moments import FeatureRangeError, FloatArray, Moments, Spread, _centre_full_columns
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -160,14 +160,14 @@ def solve_contrast(
     target = _as_moments(target, "target")
     background = None if background is None else _as_moments(background, "background")
     _check_options(loading, solver, scaling)
-    _check_sizes(target, background)
+    f, b = _check_sides(target, background)
     k = check_n_components(k, target, name="k")
     chosen = _choose_solver(solver, target, background, k)
     if chosen == "dual":
-        solution = _solve_dual(target, background, k, loading)
+        solution = _solve_dual(f, b, k, loading)
     else:
         fall_back = solver == "auto"
-        solution = _solve_primal(target, background, k, loading, chosen, fall_back, overwrite)
+        solution = _solve_primal(f, b, k, loading, chosen, fall_back, overwrite)
     return _finish(solution, scaling)
 
 
@@ -228,7 +228,7 @@ def solve_difference(
     array([[1., 0.],
            [0., 1.]])
     """
-    _check_sizes(target, background)
+    _check_sides(target, background)
     k = check_n_components(k, target, name="k")
     alphas = np.atleast_1d(np.asarray(alphas, dtype=np.float64))
     basis = None
@@ -260,10 +260,11 @@ def eigenvalues_above(target: Moments, background: Moments, threshold: float) ->
     >>> eigenvalues_above(f, b, 2.0)
     array([3.])
     """
-    _check_sizes(target, background)
-    r_b = _lower_covariance(background, overwrite=False)
+    f, b = _check_sides(target, background)
+    assert b is not None
+    r_b = _lower_covariance(b, overwrite=False)
     lower, _ = _factor(r_b, "none", np.ones(len(r_b)), background.n_samples)
-    c, _ = lapack.dsygst(_lower_covariance(target, False), lower, lower=1, overwrite_a=1)
+    c, _ = lapack.dsygst(_lower_covariance(f, False), lower, lower=1, overwrite_a=1)
     values = eigvalsh(c, lower=True, subset_by_value=(threshold, np.inf), overwrite_a=True)
     return np.asarray(values[::-1])
 
@@ -305,7 +306,16 @@ def _check_options(loading: Any, solver: str, scaling: str) -> None:
     rules.check_loading(loading)
 
 
-def _check_sizes(target: Moments, background: Moments | None) -> None:
+@dataclass(frozen=True)
+class _Side:
+    """Target or background. How much its features vary is computed once and handed on."""
+
+    moments: Moments
+    spread: Spread
+
+
+def _check_sides(target: Moments, background: Moments | None) -> tuple[_Side, _Side | None]:
+    """Return both sides, of one width and with covariances that can be computed."""
     for name, moments in (("target", target), ("background", background)):
         if moments is not None and moments.n_samples < 2:
             raise ValueError(
@@ -316,8 +326,20 @@ def _check_sizes(target: Moments, background: Moments | None) -> None:
             f"background has {background.n_features} features, but the target has "
             f"{target.n_features}"
         )
-    if background is not None and background.constant_features().all():
+    f = _side(target, "the target")
+    if background is None:
+        return f, None
+    b = f if background is target else _side(background, "the background")
+    if b.spread.constant.all():
         raise ValueError("the background does not vary at all: there is nothing to contrast with")
+    return f, b
+
+
+def _side(moments: Moments, name: str) -> _Side:
+    spread = moments.spread()
+    if spread.out_of_range.any():
+        raise FeatureRangeError(np.flatnonzero(spread.out_of_range), source=name)
+    return _Side(moments, spread)
 
 
 def _width(moments: Moments) -> int:
@@ -347,8 +369,8 @@ def _choose_solver(solver: str, target: Moments, background: Moments | None, k: 
 
 
 def _solve_primal(
-    target: Moments,
-    background: Moments | None,
+    target: _Side,
+    background: _Side | None,
     k: int,
     loading: str | float,
     method: str,
@@ -360,10 +382,10 @@ def _solve_primal(
         values, vectors, method = _top(r_f, k, method, fall_back)
         _check_rank(values, len(r_f), k)
         return Contrast(vectors, vectors.copy(order="F"), values, None, None, method)
-    n_background = background.n_samples
-    units = rules.loading_units(loading, target, background)
-    steering_units = rules.steering_units(target, background)
-    bound = rules.contrast_bound(target.n_samples, len(units))
+    n_background = background.moments.n_samples
+    units = rules.loading_units(loading, target.spread, background.spread)
+    steering_units = rules.steering_units(target.spread, background.spread)
+    bound = rules.contrast_bound(target.moments.n_samples, len(units))
 
     def steer(loaded: FloatArray) -> FloatArray | None:
         ridge = rules.steering_ridge(
@@ -371,7 +393,7 @@ def _solve_primal(
         )
         return ridge * steering_units if ridge > 0.0 else None
 
-    r_b, r_f = (_lower_covariance(moments, overwrite) for moments in (background, target))
+    r_b, r_f = (_lower_covariance(side, overwrite) for side in (background, target))
     lower, rule = _factor(r_b, loading, units, n_background, steer if loading == "auto" else None)
     del r_b
     # C = L⁻¹ R_f L⁻ᵀ with LLᵀ the loaded background: R_f v = λ LLᵀ v becomes C u = λ u.
@@ -397,9 +419,9 @@ def _solve_primal(
     return _without_steering(found, rule.steering)
 
 
-def _lower_covariance(moments: Moments, overwrite: bool) -> FloatArray:
+def _lower_covariance(side: _Side, overwrite: bool) -> FloatArray:
     """Return the covariance in Fortran order, valid in its lower triangle, free to be changed."""
-    constant = moments.constant_features()
+    moments, constant = side.moments, side.spread.constant
     if overwrite:
         covariance = moments._take_covariance()
     else:
@@ -566,39 +588,38 @@ class _SampleRows:
         return total
 
 
-def _solve_dual(
-    target: Moments, background: Moments | None, k: int, loading: str | float
-) -> Contrast:
-    n_f = target.n_samples
+def _solve_dual(target: _Side, background: _Side | None, k: int, loading: str | float) -> Contrast:
+    n_f, width = target.moments.n_samples, _width(target.moments)
     if background is None:
-        a_f = _SampleRows(target, np.ones(_width(target)))
+        a_f = _SampleRows(target.moments, np.ones(width))
         values, a = _top_dense(a_f.gram(a_f), k)
-        _check_rank(values, _width(target), k)
+        _check_rank(values, width, k)
         filters = np.asfortranarray(a_f.combine(a / np.sqrt(values)))
         return Contrast(filters, filters.copy(order="F"), values / n_f, None, None, "dual")
-    n_b = background.n_samples
-    units = rules.loading_units(loading, target, background)
-    a_b = _SampleRows(background, units)
+    n_b = background.moments.n_samples
+    units = rules.loading_units(loading, target.spread, background.spread)
+    a_b = _SampleRows(background.moments, units)
     g_bb = a_b.gram(a_b)
     trace, square = float(g_bb.trace()) / n_b, float(np.vdot(g_bb, g_bb)) / n_b**2
     if loading == "none":
-        raise SingularBackgroundError(_rank(g_bb), _width(target), n_b)
+        raise SingularBackgroundError(_rank(g_bb), width, n_b)
     rule = rules.shrink_or_load(loading, units, n_b, trace, square)
     if rule.ridge <= _EPS * trace:
         raise ValueError(
             f"loading={loading} is too small: with fewer background samples than "
             "features it must be positive; use loading='auto'"
         )
-    a_f = _SampleRows(target, units)
+    a_f = _SampleRows(target.moments, units)
     plain = _dual_contrast(a_f, a_b, g_bb, k, rule)
-    bound = rules.contrast_bound(n_f, _width(target))
+    bound = rules.contrast_bound(n_f, width)
     if loading != "auto" or plain.eigenvalues[0] <= bound:
         return plain
-    steering = _dual_steering(a_f, a_b, rule, bound, rules.steering_units(target, background))
+    steering_units = rules.steering_units(target.spread, background.spread)
+    steering = _dual_steering(a_f, a_b, rule, bound, steering_units)
     del a_f, a_b, g_bb
     # The same once more, in units that make the whole diagonal 1.
     units = replace(rule, steering=steering).diagonal()
-    a_f, a_b = (_SampleRows(moments, units) for moments in (target, background))
+    a_f, a_b = (_SampleRows(side.moments, units) for side in (target, background))
     steered = LoadingRule(rule.weight, 1.0, units)
     found = _dual_contrast(a_f, a_b, a_b.gram(a_b), k, steered)
     if found.eigenvalues[-1] < rules.least_contrast(bound):

@@ -10,7 +10,14 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.stats import chi2, gamma
 
-from cpcapp.contrast import _cholesky, _rank, eigenvalues_above, solve_contrast
+from cpcapp._rows import refuse_masked
+from cpcapp.contrast import (
+    InsufficientRankError,
+    _cholesky,
+    _rank,
+    eigenvalues_above,
+    solve_contrast,
+)
 from cpcapp.moments import FloatArray, Moments
 
 # -- the generalized likelihood ratio test -------------------------------------------------
@@ -88,7 +95,7 @@ def glrt_detects(X: ArrayLike, atoms: ArrayLike, n_target: int, *, threshold: fl
 
 
 def _finite_matrix(values: ArrayLike, name: str) -> FloatArray:
-    matrix = np.asarray(values, dtype=np.float64)
+    matrix = np.asarray(refuse_masked(values, name), dtype=np.float64)
     if matrix.ndim != 2:
         raise ValueError(f"{name} has shape {matrix.shape}; it must have two dimensions")
     if not np.isfinite(matrix).all():
@@ -146,7 +153,7 @@ def power_p_value(power: ArrayLike, output_covariance: ArrayLike) -> FloatArray:
     return np.asarray(chi2.sf(values / scale, freedom))
 
 
-# -- how many components are real ----------------------------------------------------------
+# -- how many components are significant ---------------------------------------------------
 
 
 def wachter_edge(n_target: int, n_background: int, n_features: int) -> float:
@@ -313,7 +320,10 @@ def permutation_threshold(
     if loading == "auto":
         raise ValueError("loading='auto' need not give the largest eigenvalue; use loading='oas'")
     rng = np.random.default_rng(random_state)
-    X, background = (a if sp.issparse(a) else np.asarray(a) for a in (X, background))
+    X, background = (
+        a if sp.issparse(a) else np.asarray(refuse_masked(a, name))
+        for a, name in ((X, "X"), (background, "background"))
+    )
     pooled = _pool(X, background)
     n_target = X.shape[0]
     largest = np.empty(n_permutations)
@@ -326,6 +336,73 @@ def permutation_threshold(
     # With B permutations the observed value is one of B + 1: the rank that keeps the rate exact.
     rank = int(np.floor(false_alarm_rate * (n_permutations + 1) + 1e-9))
     return float(np.sort(largest)[-rank])
+
+
+def count_components_by_permutation(
+    X: Any,
+    background: Any,
+    *,
+    false_alarm_rate: float = 0.05,
+    n_permutations: int = 99,
+    loading: str | float = "oas",
+    random_state: int | np.random.Generator | None = 0,
+) -> int:
+    """Return how many components stand above what shuffling target and background gives.
+
+    Parameters
+    ----------
+    X, background, false_alarm_rate, n_permutations, loading, random_state
+        As in `permutation_threshold`.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X, B = rng.normal(size=(60, 100)), rng.normal(size=(60, 100))
+    >>> count_components_by_permutation(X, B, n_permutations=19)
+    0
+    """
+    threshold = permutation_threshold(
+        X,
+        background,
+        false_alarm_rate=false_alarm_rate,
+        n_permutations=n_permutations,
+        loading=loading,
+        random_state=random_state,
+    )
+    return count_above(Moments.of(X), Moments.of(background), threshold, loading=loading)
+
+
+def count_above(
+    target: Moments, background: Moments, threshold: float, *, loading: str | float
+) -> int:
+    """Return how many eigenvalues of the loaded contrast are above a threshold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> f, b = (Moments.from_covariance(np.diag(d), 100) for d in ([9.0, 4.0], [3.0, 4.0]))
+    >>> count_above(f, b, 2.0, loading="none")
+    1
+    """
+    most = min(target.n_samples - 1, target.n_features or 0)
+    k = min(8, most)
+    while True:
+        try:
+            found = solve_contrast(target, background, k, loading=loading).eigenvalues
+        except InsufficientRankError as error:
+            if error.rank == 0:
+                return 0
+            k = most = error.rank
+            continue
+        above = int((found > threshold).sum())
+        if above < k or k == most:
+            return above
+        k = min(4 * k, most)
 
 
 def _pool(X: Any, background: Any) -> Any:

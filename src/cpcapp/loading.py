@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import blas, eigh, lapack
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from cpcapp.moments import FloatArray, Moments
+from cpcapp.moments import FloatArray, Spread
 
 LOADINGS = ("auto", "oas", "none", "diagonal")
 
@@ -85,17 +85,16 @@ def check_loading(loading: Any) -> None:
         raise ValueError(f"loading={loading!r} must be one of {names}, or a number")
 
 
-def loading_units(loading: str | float, target: Moments, background: Moments) -> FloatArray:
+def loading_units(loading: str | float, target: Spread, background: Spread) -> FloatArray:
     """Return the squared unit of each feature in which the loading is a scaled identity."""
     if loading not in ("auto", "oas"):
-        return np.ones(target.n_features or 0)
-    units = background.variance()
-    constant = background.constant_features()
-    if constant.any():
+        return np.ones(len(target.variance))
+    units = background.variance
+    if background.constant.any():
         # No unit to be had from the background: take the target's. A feature that is constant
         # in both is never used by a filter, and any unit will do.
-        fallback = np.where(target.constant_features(), 1.0, target.variance())
-        units = np.where(constant, fallback, units)
+        fallback = np.where(target.constant, 1.0, target.variance)
+        units = np.where(background.constant, fallback, units)
     return units
 
 
@@ -120,12 +119,9 @@ def shrink_or_load(
     return LoadingRule(1.0, fraction * mean_eigenvalue, units)
 
 
-def steering_units(target: Moments, background: Moments) -> FloatArray:
+def steering_units(target: Spread, background: Spread) -> FloatArray:
     """Return the mean variance of each feature over the two sets, or 1 where it is 0."""
-    of_both = [
-        np.where(moments.constant_features(), 0.0, moments.variance())
-        for moments in (target, background)
-    ]
+    of_both = [np.where(s.constant, 0.0, s.variance) for s in (target, background)]
     units = (of_both[0] + of_both[1]) / 2.0
     return np.where(units > 0.0, units, 1.0)
 
@@ -302,15 +298,15 @@ def oas_shrinkage(trace: float, trace_of_square: float, n_samples: int, n_featur
 
 def traces(lower: FloatArray, units: FloatArray, block: int = 128) -> tuple[float, float]:
     """Return the traces of ``S`` and ``S²``, ``S`` a lower triangle taken in ``units``."""
-    inverse = 1.0 / units
-    diagonal = lower.diagonal() * inverse
-    square: Any = 0.0
+    scale = 1.0 / np.sqrt(units)
+    diagonal = lower.diagonal() / units
+    square = 0.0
     for start in range(0, len(units), block):
         stop = start + block
-        # Σ S_ij² / (u_i u_j) over a strip of columns: the corner once below its diagonal ...
-        corner = np.tril(lower[start:stop, start:stop], -1)
-        square += inverse[start:stop] @ (corner * corner) @ inverse[start:stop]
-        # ... and everything under it.
-        below = lower[stop:, start:stop]
-        square += inverse[stop:] @ (below * below) @ inverse[start:stop]
-    return float(diagonal.sum()), float(2.0 * square + diagonal @ diagonal)
+        # Σ S_ij² / (u_i u_j) over a strip of columns: the corner once below its diagonal, and
+        # everything under it. In units first: the square of a covariance may be out of range.
+        strip = np.tril(lower[start:, start:stop], -1)
+        strip *= scale[start:, None]
+        strip *= scale[start:stop]
+        square += float(np.vdot(strip, strip))
+    return float(diagonal.sum()), 2.0 * square + float(np.vdot(diagonal, diagonal))

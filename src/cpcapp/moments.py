@@ -6,6 +6,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,6 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas
 
 from cpcapp._files import atomic_write
+from cpcapp._rows import (
+    FeatureRangeError,
+    NonFiniteError,
+    as_rows,
+    raise_if_not_finite,
+    require_finite,
+)
+
+__all__ = ["FeatureRangeError", "FloatArray", "Moments", "NonFiniteError", "Spread"]
 
 FloatArray = NDArray[np.float64]
 
@@ -28,28 +38,32 @@ _SNIFF = 64
 _SPARSE_BLOCK = 65_536
 # Deviations below this fraction of the mean are rounding, not variation.
 _CONSTANT = 1e3 * np.finfo(np.float64).eps
+# Between these a variance, and a covariance of 1e-16 of it, is neither infinite nor 0. They leave
+# room for deviations of 1e-150 to 1e150, the range that messages give.
+_LEAST_VARIANCE, _MOST_VARIANCE = 1e-304, 1e304
 
 _FORMAT = "cpcapp-moments-1"
 _FORMS = ("auto", "scatter")
 
 
-class NonFiniteError(ValueError):
-    """Data holds NaN or infinity; ``columns`` lists the indices of the features concerned."""
+@dataclass(frozen=True)
+class Spread:
+    """How much each feature varies, as `Moments.spread` computes it.
 
-    def __init__(
-        self,
-        columns: NDArray[np.intp],
-        names: ArrayLike | None = None,
-        *,
-        source: str = "input",
-    ) -> None:
-        self.columns = columns
-        shown = [str(c) if names is None else repr(str(np.asarray(names)[c])) for c in columns[:5]]
-        more = f" and {len(columns) - 5} more" if len(columns) > 5 else ""
-        super().__init__(
-            f"{source} contains NaN or infinity in column {', '.join(shown)}{more}; "
-            "remove those rows or fill them in (for example with sklearn.impute.SimpleImputer)"
-        )
+    Attributes
+    ----------
+    variance : ndarray of shape (n_features,)
+        With ``ddof=0``.
+    constant : ndarray of bool of shape (n_features,)
+        Which features do not vary beyond rounding.
+    out_of_range : ndarray of bool of shape (n_features,)
+        Which features are too large or too small to be squared, so that it is not known how much
+        they vary.
+    """
+
+    variance: FloatArray
+    constant: NDArray[np.bool_]
+    out_of_range: NDArray[np.bool_]
 
 
 class Moments:
@@ -166,8 +180,8 @@ class Moments:
         Parameters
         ----------
         chunk : array-like or sparse matrix of shape (n, n_features), or an iterable of those
-            A chunk with NaN, infinity or another number of features raises ``ValueError`` and
-            leaves the moments as they were.
+            A chunk with NaN, infinity, masked values, text or another number of features raises
+            ``ValueError`` and leaves the moments as they were.
 
         Returns
         -------
@@ -177,12 +191,12 @@ class Moments:
         for piece in _chunks(chunk):
             rows = self._check(piece)
             with _quiet():
-                _require_finite(rows)
+                require_finite(rows)
                 self._absorb(rows)
         return self
 
     def _check(self, chunk: Any) -> Any:
-        rows = _as_rows(chunk)
+        rows = as_rows(chunk)
         if self.mean is not None and rows.shape[1] != self.mean.shape[0]:
             raise ValueError(
                 f"chunk has {rows.shape[1]} features, but the moments have {self.mean.shape[0]}"
@@ -198,7 +212,7 @@ class Moments:
         if self.form == "auto" and self._scatter is None and self.n_samples + n < m:
             kept = rows.copy() if sp.issparse(rows) else np.array(rows, dtype=np.float64)
             mean = np.asarray(kept.mean(axis=0)).ravel()
-            _raise_if_not_finite(mean)
+            raise_if_not_finite(mean)
             self._rows.append(kept)
             self._move_mean(n, mean)
             return
@@ -246,7 +260,7 @@ class Moments:
         # Not ones @ block: NumPy's and SciPy's BLAS have threads of their own, and alternating
         # between the two lets one spin while the other works.
         shift = block.mean(axis=0)
-        _raise_if_not_finite(shift)
+        raise_if_not_finite(shift)
         np.subtract(block, shift, out=work[:n])
         mean = shift.astype(np.float64)
         if block.dtype == np.float32:
@@ -257,7 +271,11 @@ class Moments:
         # S_ab = S_a + S_b + (n_a n_b / n_ab) δδᵀ: the last term rides along as one more row.
         np.multiply(self._mean_step(mean), np.sqrt(self._merge_weight(n)), out=work[n])
         if block.dtype == np.float32:
-            self._scatter += blas.ssyrk(1.0, work.T, lower=1)
+            product = blas.ssyrk(1.0, work.T, lower=1)
+            if not _fits_single(product.diagonal(), work):
+                self._add_centred(block.astype(np.float64), np.empty(work.shape))
+                return
+            self._scatter += product
         else:
             self._scatter = blas.dsyrk(
                 1.0, work.T, beta=1.0, c=self._scatter, lower=1, overwrite_c=1
@@ -266,7 +284,7 @@ class Moments:
 
     def _merge_uncentred(self, n: int, mean: FloatArray, offset: FloatArray) -> None:
         """Finish adding a block whose products were added about ``mean - offset``."""
-        _raise_if_not_finite(mean)
+        raise_if_not_finite(mean)
         assert self._scatter is not None
         _rank_one(self._scatter, offset, -float(n))
         _rank_one(self._scatter, self._mean_step(mean), self._merge_weight(n))
@@ -358,21 +376,25 @@ class Moments:
         return whole
 
     def variance(self) -> FloatArray:
-        """Return the variance (``ddof=0``) of each feature, ``(n_features,)``."""
+        """Return the variance (``ddof=0``) of each feature, ``(n_features,)``.
+
+        See `spread` for where it is rounding, and where it can't be told.
+        """
         self._require_samples()
         if self._scatter is not None:
             return self._scatter.diagonal() / self.n_samples
         assert self.mean is not None
         total = np.zeros_like(self.mean)
-        for block in self._rows:
-            if sp.issparse(block):
-                shifted, shift = _centre_full_columns(block)
-                rest = self.mean - shift  # Σ(x-m)² = Σx² - 2mΣx + n·m², x and m both shifted
-                sums = np.asarray(shifted.sum(axis=0)).ravel()
-                squares = np.asarray(shifted.multiply(shifted).sum(axis=0)).ravel()
-                total += squares - 2 * rest * sums + block.shape[0] * rest**2
-            else:
-                total += ((block - self.mean) ** 2).sum(axis=0)
+        with _quiet():
+            for block in self._rows:
+                if sp.issparse(block):
+                    shifted, shift = _centre_full_columns(block)
+                    rest = self.mean - shift  # Σ(x-m)² = Σx² - 2mΣx + n·m², x and m both shifted
+                    sums = np.asarray(shifted.sum(axis=0)).ravel()
+                    squares = np.asarray(shifted.multiply(shifted).sum(axis=0)).ravel()
+                    total += squares - 2 * rest * sums + block.shape[0] * rest**2
+                else:
+                    total += ((block - self.mean) ** 2).sum(axis=0)
         return np.maximum(total, 0.0) / self.n_samples
 
     def rescaled(self, scale: ArrayLike) -> Self:
@@ -415,9 +437,25 @@ class Moments:
 
     def constant_features(self) -> NDArray[np.bool_]:
         """Return which features do not vary beyond rounding, ``(n_features,)``."""
+        return self.spread().constant
+
+    def spread(self) -> Spread:
+        """Return the variance of each feature, and which features are constant.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> spread = Moments.of(np.array([[1.0, 0.1], [3.0, 0.1], [5.0, 0.1]])).spread()
+        >>> spread.constant
+        array([False,  True])
+        """
         variance = self.variance()
         assert self.mean is not None
-        return variance <= (_CONSTANT * np.abs(self.mean)) ** 2
+        size = np.abs(self.mean)
+        constant = np.sqrt(np.maximum(variance, 0.0)) <= _CONSTANT * size
+        # Squares of small deviations are 0, as if the feature were constant: then its mean tells.
+        lost = (variance < _LEAST_VARIANCE) & np.where(constant, (size > 0) & (size < 1e-150), True)
+        return Spread(variance, constant, lost | ~(variance <= _MOST_VARIANCE))
 
     def centred_rows(self) -> FloatArray:
         """Return ``A`` of shape (n_samples, n_features) with ``AᵀA`` the scatter.
@@ -547,36 +585,6 @@ def _chunks(data: Any) -> Iterator[Any]:
         yield from data
 
 
-def _as_rows(chunk: Any) -> Any:
-    if sp.issparse(chunk):
-        rows = sp.csr_array(chunk)
-        if not rows.has_canonical_format:
-            rows = rows.copy()
-            rows.sum_duplicates()
-    else:
-        rows = np.asanyarray(chunk)
-    if rows.ndim != 2:
-        raise ValueError(f"chunk has shape {rows.shape}; it must be (n_samples, n_features)")
-    if rows.dtype.kind not in "biuf":
-        raise ValueError(f"chunk has dtype {rows.dtype}; it must be real numbers")
-    if sp.issparse(rows):
-        return rows if rows.dtype == np.float64 else rows.astype(np.float64)
-    return rows
-
-
-def _require_finite(rows: Any) -> None:
-    if rows.dtype.kind != "f" or rows.shape[0] == 0:
-        return
-    sums = rows.sum(axis=0) if sp.issparse(rows) else np.ones(len(rows), rows.dtype) @ rows
-    _raise_if_not_finite(np.asarray(sums).ravel())
-
-
-def _raise_if_not_finite(column_values: NDArray[Any]) -> None:
-    finite = np.isfinite(column_values)
-    if not finite.all():
-        raise NonFiniteError(np.flatnonzero(~finite))
-
-
 def _needs_no_centring(block: NDArray[Any], mean: FloatArray) -> bool:
     """Return whether ``Σxxᵀ - n·mean·meanᵀ`` keeps its precision for these rows.
 
@@ -586,6 +594,14 @@ def _needs_no_centring(block: NDArray[Any], mean: FloatArray) -> bool:
     """
     sample = block[:: len(block) // _SNIFF][:_SNIFF]
     return bool((mean * mean <= 16.0 * sample.var(axis=0)).all())
+
+
+def _fits_single(squares: NDArray[Any], rows: NDArray[Any]) -> bool:
+    """Return whether the sums of squares of float32 columns neither overflow nor underflow."""
+    if not np.isfinite(squares).all():
+        return False
+    small = squares < 1e-25  # a square of 1e-32 is exact to 1e-6: float32 ends at 1e-38
+    return not rows[:, small].any()
 
 
 def _centre_full_columns(block: Any) -> tuple[Any, FloatArray]:

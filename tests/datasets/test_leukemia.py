@@ -122,4 +122,4 @@ def test_fetched_and_remembered(home, tmp_path, monkeypatch):
             fetched = leukemia(n_genes=7)
         np.testing.assert_array_equal(fetched.target, leukemia(n_genes=7, data_home=home).target)
         np.testing.assert_array_equal(fetched.target, leukemia(n_genes=7).target)
-        assert len(server.asked) == 3
+        assert server.requests == 3

@@ -155,7 +155,7 @@ def test_the_file_of_openml(data_folder):
     if not path.exists():
         pytest.skip("this scikit-learn comes without its tests")
     with gzip.open(path, "rt") as file:
-        names, values, facts = _mice_protein._parsed(_mice_protein._rows(file), path)
+        names, values, facts = _mice_protein._parse_table(_mice_protein._rows(file), path)
     table = pd.read_csv(data_folder / "mice_protein" / "Data_Cortex_Nuclear.csv", nrows=len(values))
     assert len(values) == 7
     assert names == list(table.columns[1:78])

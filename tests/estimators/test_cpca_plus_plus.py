@@ -15,8 +15,9 @@ from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 
-from cpcapp import CPCAPlusPlus, Moments, solve_contrast
+from cpcapp import CPCA, CPCAPlusPlus, Moments, solve_contrast
 from cpcapp.datasets import mice_like, synthetic
+from cpcapp.estimators import NoComponentsWarning
 from helpers import correlated, peak_bytes, random_covariance, subspace_angle
 
 
@@ -136,6 +137,15 @@ class TestFit:
         np.testing.assert_allclose(
             np.abs(scaled.transform(X * units)), np.abs(plain.transform(X)), rtol=1e-6, atol=1e-8
         )
+
+    def test_variances_are_computed_once(self, data, monkeypatch):
+        asked = []
+        computed = Moments.variance
+        monkeypatch.setattr(Moments, "variance", lambda self: asked.append(1) or computed(self))
+        CPCAPlusPlus(2).fit(data.target, background=data.background)
+        assert len(asked) == 2  # of the target, and of the background
+        CPCAPlusPlus(2).fit_moments(Moments.of(data.target), Moments.of(data.background))
+        assert len(asked) == 4
 
 
 class TestMemory:
@@ -334,9 +344,21 @@ class TestAuto:
             est = CPCAPlusPlus(how).fit(data.target, background=data.background)
             assert est.n_components_ == 2
 
+    def test_nothing_found_is_said_in_a_stream_too(self, rng):
+        X, B = rng.normal(size=(200, 10)), rng.normal(size=(300, 10))
+        est = CPCAPlusPlus("auto", false_alarm_rate=0.001).partial_fit(X, background=B)
+        with pytest.warns(NoComponentsWarning):
+            assert est.transform(X).shape == (200, 0)
+        with pytest.warns(NoComponentsWarning):
+            est.fit_moments(Moments.of(X), Moments.of(B))
+
     def test_none_for_one_population(self, rng):
         X, B = rng.normal(size=(200, 10)), rng.normal(size=(300, 10))
-        est = CPCAPlusPlus("auto", false_alarm_rate=0.001).fit(X, background=B)
+        with pytest.warns(NoComponentsWarning, match="'auto' found no component") as caught:
+            est = CPCAPlusPlus("auto", false_alarm_rate=0.001).fit(X, background=B)
+        assert caught[0].filename == __file__
+        for said in ("false_alarm_rate=0.001", "0 columns", "give n_components as a number"):
+            assert said in str(caught[0].message)
         assert est.n_components_ == 0
         assert est.components_.shape == (0, 10)
         assert est.transform(X).shape == (200, 0)
@@ -462,6 +484,77 @@ class TestBadInput:
         with pytest.raises(ValueError, match="feature names"):
             CPCAPlusPlus().fit(X, background=B).transform(swapped)
 
+    @pytest.mark.parametrize("estimator", [CPCAPlusPlus(), CPCA(alpha=1.0)])
+    def test_columns_of_text_are_named(self, data, estimator):
+        X = pd.DataFrame(data.target, columns=data.feature_names)
+        sound = estimator.fit(X, background=X)
+        text = X.copy()
+        text["h1_2"] = "healthy"
+        text["h1_4"] = pd.Categorical(["a", "b"] * 200)
+        text["h1_5"] = pd.Timestamp(0)
+        text["h1_6"] = text["h1_6"].astype(object)  # numbers all the same
+        said = "has 3 columns of text .* no numbers: 'h1_2', 'h1_4', 'h1_5'; drop them, or turn"
+        for call in (lambda: clone(estimator).fit(text), lambda: sound.transform(text)):
+            with pytest.raises(ValueError, match=f"X {said}"):
+                call()
+        with pytest.raises(ValueError, match=f"background {said}"):
+            clone(estimator).fit(X, background=text)
+        many = X.astype(str) + "?"
+        with pytest.raises(ValueError, match=r"30 columns .*: 'h1_1', .*, 'h1_5' and 25 more; "):
+            clone(estimator).fit(many)
+
+    def test_columns_of_text_in_a_stream(self, data):
+        X = pd.DataFrame(data.target, columns=data.feature_names)
+        text = X.assign(h1_2="healthy")
+        est = CPCAPlusPlus()
+        with pytest.raises(ValueError, match="X has 1 column of text"):
+            est.partial_fit(text)
+        with pytest.raises(ValueError, match="background has 1 column of text"):
+            est.partial_fit(background=text)
+        with pytest.raises(ValueError, match="background has 1 column of text"):
+            est.partial_fit(X, background=text)
+        with pytest.raises(ValueError, match=r"X has 1 column of text .*: 1; drop"):
+            est.partial_fit(text.to_numpy())
+
+    @pytest.mark.parametrize("estimator", [CPCAPlusPlus(), CPCA(alpha=1.0)])
+    def test_masked_values_are_refused(self, data, estimator):
+        whole = np.ma.array(data.target)
+        sound = estimator.fit(whole, background=np.ma.array(data.background))
+        np.testing.assert_array_equal(sound.transform(whole), sound.transform(data.target))
+        holes = whole.copy()
+        holes[3, [2, 7]] = np.ma.masked
+        said = "a masked array with 2 masked values, in column 2, 7; fill them in"
+        calls = [
+            lambda: clone(estimator).fit(holes),
+            lambda: clone(estimator).fit(holes, is_background=np.arange(400) < 200),
+            lambda: sound.transform(holes),
+            lambda: sound.denoise(holes),
+        ]
+        if isinstance(estimator, CPCAPlusPlus):
+            calls += [
+                lambda: CPCAPlusPlus().partial_fit(holes),
+                lambda: CPCAPlusPlus("permutation").fit(holes, background=data.background),
+                lambda: sound.power(holes),
+            ]
+        for call in calls:
+            with pytest.raises(ValueError, match=f"X is {said}"):
+                call()
+        with pytest.raises(ValueError, match=f"background is {said}"):
+            clone(estimator).fit(data.target, background=holes)
+        with pytest.raises(ValueError, match="background is a masked"):
+            CPCAPlusPlus().partial_fit(background=holes)
+        with pytest.raises(ValueError, match="Y is a masked array with 1 masked"):
+            sound.inverse_transform(np.ma.array([[1.0, 2.0]], mask=[[True, False]]))
+        with pytest.raises(ValueError, match="is_background is a masked array with 400"):
+            clone(estimator).fit(data.target, is_background=np.ma.masked_all(400, bool))
+
+    @pytest.mark.parametrize("estimator", [CPCAPlusPlus(), CPCAPlusPlus("auto"), CPCA()])
+    def test_values_beyond_squaring_are_named(self, data, estimator):
+        X = pd.DataFrame(data.target, columns=data.feature_names)
+        huge = X.assign(h1_2=X["h1_2"] * 1e160)
+        with pytest.raises(ValueError, match=r"the target has values .* in column 'h1_2'; "):
+            estimator.fit(huge, background=X)
+
     def test_masks_that_do_not_fit(self, data):
         X = data.target
         with pytest.raises(ValueError, match=r"is_background has shape \(3,\)"):
@@ -476,7 +569,8 @@ class TestBadInput:
             CPCAPlusPlus().fit(X, background=X, is_background=np.arange(400) > 9)
 
     def test_the_target_as_background(self, data):
-        est = CPCAPlusPlus("auto").fit(data.target, background=data.target)
+        with pytest.warns(NoComponentsWarning):
+            est = CPCAPlusPlus("auto").fit(data.target, background=data.target)
         assert est.n_components_ == 0
         est = CPCAPlusPlus(2, loading="none").fit(data.target, background=data.target)
         np.testing.assert_allclose(est.eigenvalues_, 1.0)

@@ -133,7 +133,7 @@ class TestComparisons:
 
     def test_stretches_are_runs_of_time_within_a_class(self):
         labels = np.repeat([1, 0, 1], [30, 50, 20])
-        groups = mhealth.stretches(labels, 5)
+        groups = mhealth.time_segments(labels, 5)
         assert len(np.unique(groups)) == 10
         for group in np.unique(groups):
             assert len(np.unique(labels[groups == group])) == 1

@@ -10,7 +10,7 @@ import pytest
 
 from cpcapp.experiments import Missing, Settings, run_experiment
 from cpcapp.experiments._markdown import plain
-from cpcapp.experiments._words import cell_text
+from cpcapp.experiments._text import cell_text
 from cpcapp.experiments.report import json_text, write_report
 
 QUICK = Settings(quick=True)

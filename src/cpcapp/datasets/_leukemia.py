@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from cpcapp.datasets._contrast_data import ContrastData
 from cpcapp.datasets._fetch import PathLike, fetch, find
 from cpcapp.datasets._registry import tenx_sample
-from cpcapp.datasets._standardize import standardized
+from cpcapp.datasets._standardize import standardize_columns
 from cpcapp.datasets.tenx import CellCounts, read_10x
 from cpcapp.moments import FloatArray
 
@@ -96,7 +96,7 @@ def leukemia(
     genes = _most_dispersed(counts, n_genes)
     chosen: FloatArray = counts[:, genes].toarray().astype(np.float64)
     sets = (chosen[:n_target], chosen[n_target:])
-    target, background = (standardized(rows) for rows in sets) if standardize else sets
+    target, background = (standardize_columns(rows) for rows in sets) if standardize else sets
     names = _distinct(before)
     return ContrastData(
         target,

@@ -17,7 +17,7 @@ from cpcapp.datasets._contrast_data import ContrastData
 from cpcapp.datasets._errors import DataNotFoundError
 from cpcapp.datasets._fetch import PathLike, fetch, find
 from cpcapp.datasets._registry import MHEALTH
-from cpcapp.datasets._standardize import standardized
+from cpcapp.datasets._standardize import standardize_columns
 from cpcapp.moments import FloatArray
 
 ACTIVITIES = {
@@ -113,13 +113,13 @@ def mhealth(
     >>> [data.label_names[label] for label in data.labels], data.feature_names[3]
     (['knees bending', 'cycling'], 'ecg_lead_1')
     """
-    classes = _checked(activities, background)
+    classes = _check_activities(activities, background)
     logs = _Logs(Path(path) if path is not None else _place(data_home))
     numbers = logs.numbers if subjects is None else [int(number) for number in subjects]
     absent = sorted(set(numbers) - set(logs.numbers))
     if absent or not numbers:
         raise ValueError(
-            f"subjects={subjects} must be of those in {logs.path}: {_listed(logs.numbers)}"
+            f"subjects={subjects} must be of those in {logs.path}: {_join_numbers(logs.numbers)}"
         )
     targets, labels, groups, backgrounds = [], [], [], []
     for number in numbers:
@@ -132,12 +132,13 @@ def mhealth(
     target, still = np.concatenate(targets), np.concatenate(backgrounds)
     if not (len(target) and len(still)):
         raise ValueError(
-            f"subjects {_listed(numbers)} of {logs.path} have {len(target)} rows of activities "
-            f"{_listed(classes)} and {len(still)} of activity {background}; both are needed"
+            f"subjects {_join_numbers(numbers)} of {logs.path} have {len(target)} rows of "
+            f"activities {_join_numbers(classes)} and {len(still)} of activity {background}; both "
+            "are needed"
         )
     return ContrastData(
-        standardized(target) if standardize else target,
-        standardized(still) if standardize else still,
+        standardize_columns(target) if standardize else target,
+        standardize_columns(still) if standardize else still,
         np.concatenate(labels),
         list(SIGNALS),
         label_names=[ACTIVITIES[activity] for activity in classes],
@@ -146,7 +147,7 @@ def mhealth(
     )
 
 
-def _checked(activities: Sequence[int], background: int) -> list[int]:
+def _check_activities(activities: Sequence[int], background: int) -> list[int]:
     classes = [int(activity) for activity in activities]
     if not classes or len(set(classes)) < len(classes) or not set(classes) <= set(ACTIVITIES):
         raise ValueError(f"activities={tuple(activities)} must be different numbers from 0 to 12")
@@ -158,7 +159,7 @@ def _checked(activities: Sequence[int], background: int) -> list[int]:
     return classes
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _join_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(str(number) for number in numbers)
 
 
@@ -205,7 +206,7 @@ class _Logs:
         """Return the signals of a subject and the activity of each row."""
         name = self._names[number]
         try:
-            with self._opened(name) as file:
+            with self._open(name) as file:
                 table = np.loadtxt(file, dtype=np.float64, ndmin=2)
         except (ValueError, zipfile.BadZipFile) as error:
             raise ValueError(f"{name} of {self.path} is not a log of mHealth: {error}") from error
@@ -220,7 +221,7 @@ class _Logs:
         return np.ascontiguousarray(table[:, :-1]), activity
 
     @contextmanager
-    def _opened(self, name: str) -> Iterator[IO[bytes]]:
+    def _open(self, name: str) -> Iterator[IO[bytes]]:
         if self.path.is_dir():
             with (self.path / name).open("rb") as file:
                 yield file

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cpcapp.datasets._contrast_data import ContrastData
 from cpcapp.datasets._fetch import PathLike, fetch, find
 from cpcapp.datasets._registry import MICE
-from cpcapp.datasets._standardize import standardized
+from cpcapp.datasets._standardize import standardize_columns
 from cpcapp.moments import FloatArray
 
 Missing = Literal["zero", "mean", "drop-rows", "drop-features", "keep"]
@@ -93,7 +93,7 @@ def mice_protein(
         raise ValueError(f"missing={missing!r} must be one of {', '.join(get_args(Missing))}")
     path = _table_file(data_home)
     with path.open(encoding="utf-8-sig", newline="") as file:
-        names, values, facts = _parsed(_rows(file), path)
+        names, values, facts = _parse_table(_rows(file), path)
     saline = facts["Treatment"] == "Saline"
     control = facts["Genotype"] == "Control"
     target = saline & (facts["Behavior"] == "S/C")
@@ -110,17 +110,17 @@ def mice_protein(
         kept = ~np.isnan(values[target | background]).any(axis=0)
         values, names = values[:, kept], [n for n, k in zip(names, kept, strict=True) if k]
 
-    def prepared(rows: NDArray[np.bool_]) -> FloatArray:
-        filled = _filled(values[rows], missing)
-        return standardized(filled) if standardize else filled
+    def prepare(rows: NDArray[np.bool_]) -> FloatArray:
+        filled = _fill_missing(values[rows], missing)
+        return standardize_columns(filled) if standardize else filled
 
     return ContrastData(
-        prepared(target),
-        prepared(background),
+        prepare(target),
+        prepare(background),
         labels=(~control[target]).astype(np.intp),
         feature_names=names,
         label_names=list(GENOTYPES),
-        groups=_mice(facts["MouseID"][target]),
+        groups=_mouse_numbers(facts["MouseID"][target]),
         source="Higuera, Gardiner, Cios 2015: mice protein expression",
     )
 
@@ -145,7 +145,7 @@ def _rows(lines: Iterable[str]) -> Iterator[list[str]]:
     yield from csv.reader(lines, quotechar="'")
 
 
-def _parsed(
+def _parse_table(
     rows: Iterable[list[str]], path: Path
 ) -> tuple[list[str], FloatArray, dict[str, NDArray[np.str_]]]:
     """Return the names of the proteins, their values and what is known of each row."""
@@ -179,7 +179,7 @@ def _number(text: str) -> float:
     return np.nan if text in ("", "?", "NA", "NaN") else float(text)
 
 
-def _filled(values: FloatArray, missing: Missing) -> FloatArray:
+def _fill_missing(values: FloatArray, missing: Missing) -> FloatArray:
     unknown = np.isnan(values)
     if missing == "zero":
         return np.where(unknown, 0.0, values)
@@ -191,7 +191,7 @@ def _filled(values: FloatArray, missing: Missing) -> FloatArray:
     return values
 
 
-def _mice(ids: NDArray[np.str_]) -> NDArray[np.intp]:
+def _mouse_numbers(ids: NDArray[np.str_]) -> NDArray[np.intp]:
     """Number the mice: ``309_1`` and ``309_2`` are measurements of one, named 309."""
     names = [name.rpartition("_")[0] or name for name in ids]
     numbers: NDArray[np.intp] = np.unique(names, return_inverse=True)[1]

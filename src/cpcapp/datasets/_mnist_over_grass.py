@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cpcapp.datasets._contrast_data import ContrastData
 from cpcapp.datasets._errors import DataNotFoundError
-from cpcapp.datasets._fetch import PathLike, fetch, find, home_folders, needs
+from cpcapp.datasets._fetch import PathLike, fetch, find, home_folders, import_extra
 from cpcapp.datasets._registry import MNIST
 from cpcapp.moments import FloatArray
 
@@ -133,7 +133,7 @@ def _grass_folder(data_home: PathLike | None) -> Path:
 
 
 def _grey_photos(folder: Path) -> list[FloatArray]:
-    image = needs("PIL.Image", "reading photos of grass")
+    image = import_extra("PIL.Image", "reading photos of grass")
     photos = []
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() not in _SUFFIXES:

@@ -7,7 +7,7 @@ import numpy as np
 from cpcapp.moments import FloatArray
 
 
-def standardized(rows: FloatArray) -> FloatArray:
+def standardize_columns(rows: FloatArray) -> FloatArray:
     """Return the rows with each column centred and divided by its standard deviation.
 
     NaN are ignored and stay. A constant column becomes 0.
@@ -15,7 +15,7 @@ def standardized(rows: FloatArray) -> FloatArray:
     Examples
     --------
     >>> import numpy as np
-    >>> standardized(np.array([[1.0, 5.0], [3.0, 5.0]]))
+    >>> standardize_columns(np.array([[1.0, 5.0], [3.0, 5.0]]))
     array([[-1.,  0.],
            [ 1.,  0.]])
     """

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from cpcapp.datasets._errors import DataNotFoundError
-from cpcapp.datasets._fetch import PathLike, needs
+from cpcapp.datasets._fetch import PathLike, import_extra
 
 _MEX_PARTS = ("matrix.mtx", "genes.tsv", "features.tsv", "barcodes.tsv")
 _TAR_SUFFIXES = (".tar.gz", ".tgz", ".tar")
@@ -228,7 +228,7 @@ def _texts(dataset: Any) -> list[str]:
     return [text.decode() if isinstance(text, bytes) else str(text) for text in dataset[:]]
 
 
-def _compressed(group: Any, shape: Any, by_columns: bool = False) -> Any:
+def _sparse_matrix(group: Any, shape: Any, by_columns: bool = False) -> Any:
     make = sp.csc_array if by_columns else sp.csr_array
     parts = tuple(group[name][:] for name in ("data", "indices", "indptr"))
     matrix = make(parts, shape=tuple(int(size) for size in shape))
@@ -237,7 +237,7 @@ def _compressed(group: Any, shape: Any, by_columns: bool = False) -> Any:
 
 
 def _from_h5(path: Path, genome: str | None, feature_type: str | None) -> CellCounts:
-    h5py = needs("h5py", "reading .h5")
+    h5py = import_extra("h5py", "reading .h5")
     with h5py.File(path, "r") as file:
         if "matrix" in file:
             group = file["matrix"]
@@ -258,12 +258,12 @@ def _from_h5(path: Path, genome: str | None, feature_type: str | None) -> CellCo
             group = file[_the_one(list(file), genome, "a genome")]
             ids, names, kept = _texts(group["genes"]), _texts(group["gene_names"]), None
         # Genes by cells in compressed columns: the same arrays as cells by genes in rows.
-        counts = _compressed(group, group["shape"][:][::-1])
+        counts = _sparse_matrix(group, group["shape"][:][::-1])
         return _kept(counts, _texts(group["barcodes"]), ids, names, kept)
 
 
 def _from_h5ad(path: Path) -> CellCounts:
-    h5py = needs("h5py", "reading .h5ad")
+    h5py = import_extra("h5py", "reading .h5ad")
     with h5py.File(path, "r") as file:
         matrix = file["X"]
         if isinstance(matrix, h5py.Dataset):
@@ -273,7 +273,7 @@ def _from_h5ad(path: Path) -> CellCounts:
             old = "h5sparse_format" in attributes
             layout = attributes["h5sparse_format" if old else "encoding-type"]
             shape = attributes["h5sparse_shape" if old else "shape"]
-            counts = _compressed(matrix, shape, by_columns=str(layout).startswith("csc"))
+            counts = _sparse_matrix(matrix, shape, by_columns=str(layout).startswith("csc"))
         barcodes, names = _index(file["obs"]), _index(file["var"])
         ids = _column(file["var"], "gene_ids") or names
         return _kept(counts, barcodes, ids, names, None)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 from sklearn.utils.validation import _get_feature_names, check_array, check_is_fitted, validate_data
 
-from cpcapp.estimators._callers import refuse_traps
-from cpcapp.moments import FloatArray, Moments, NonFiniteError
+from cpcapp._rows import MaskedValuesError, TextColumnsError, refuse_masked, refuse_text
+from cpcapp.estimators._callers import refuse_misrouted_background
+from cpcapp.moments import FeatureRangeError, FloatArray, Moments, NonFiniteError
 
 _BLOCK = 4096  # rows of a memory map read at once
 _PROJECTED = 256  # rows centred at once
@@ -40,23 +43,24 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         if background is not None:
             raise ValueError("give either background or is_background, not both")
         mask = _check_mask(is_background, X.shape[0])
-        target = self._moments(_selected(X, ~mask), "X")
-        return target, self._moments(_selected(X, mask), "X")
+        target = self._moments(_iter_rows(X, ~mask), "X")
+        return target, self._moments(_iter_rows(X, mask), "X")
 
-    def _check_target(self, X: Any, *, reset: bool, min_samples: int = 2) -> Any:
+    def _check_target(self, X: Any, *, reset: bool, min_samples: int = 2, name: str = "X") -> Any:
         if reset and _is_plain(X, min_samples):
             self.__dict__.pop("feature_names_in_", None)
             self.n_features_in_ = X.shape[1]
             return X
-        return validate_data(
+        check = partial(
+            validate_data,
             self,
-            X,
             reset=reset,
             accept_sparse="csr",
             dtype="numeric",
             ensure_all_finite=False,
             ensure_min_samples=min_samples,
         )
+        return _check_input(X, name, check)
 
     def _read_background(
         self, background: Any, n_target: int, *, min_samples: int = 2
@@ -64,25 +68,14 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         if background is None:
             return None
         if isinstance(background, Moments):
-            refuse_traps(self, n_target, background)
+            refuse_misrouted_background(self, n_target, background)
             if background.n_features != self.n_features_in_:
                 raise _other_features(background.n_features, self.n_features_in_)
             return background.copy()
         names = None
         if not _is_plain(background, min_samples):
             names = _get_feature_names(background)
-            try:
-                background = check_array(
-                    background,
-                    accept_sparse="csr",
-                    dtype="numeric",
-                    ensure_all_finite=False,
-                    ensure_min_samples=min_samples,
-                    estimator=self,
-                    input_name="background",
-                )
-            except ValueError as error:
-                raise ValueError(f"background: {error}") from error
+            background = self._check_background(background, min_samples)
         if background.shape[1] != self.n_features_in_:
             raise _other_features(background.shape[1], self.n_features_in_)
         own = getattr(self, "feature_names_in_", None)
@@ -92,8 +85,25 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
                 f"background and X must have the same feature names in the same order; column "
                 f"{first} is {names[first]!r} in background and {own[first]!r} in X"
             )
-        refuse_traps(self, n_target, background)
+        refuse_misrouted_background(self, n_target, background)
         return self._moments(background, "background")
+
+    def _check_background(self, background: Any, min_samples: int) -> Any:
+        check = partial(
+            check_array,
+            accept_sparse="csr",
+            dtype="numeric",
+            ensure_all_finite=False,
+            ensure_min_samples=min_samples,
+            estimator=self,
+            input_name="background",
+        )
+        try:
+            return _check_input(background, "background", check)
+        except (MaskedValuesError, TextColumnsError):
+            raise
+        except ValueError as error:
+            raise ValueError(f"background: {error}") from error
 
     def _moments(self, data: Any, name: str) -> Moments:
         try:
@@ -101,6 +111,15 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         except NonFiniteError as error:
             names = getattr(self, "feature_names_in_", None)
             raise NonFiniteError(error.columns, names, source=name) from None
+
+    @contextmanager
+    def _naming_features(self) -> Iterator[None]:
+        """Give the features that a solver complains of by their names."""
+        try:
+            yield
+        except FeatureRangeError as error:
+            names = getattr(self, "feature_names_in_", None)
+            raise FeatureRangeError(error.columns, names, source=error.source) from None
 
     # -- linear maps -----------------------------------------------------------------------
 
@@ -120,10 +139,15 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
     def _check_new(self, X: Any) -> Any:
         check_is_fitted(self)
-        X = validate_data(
-            self, X, reset=False, accept_sparse="csr", dtype="numeric", ensure_all_finite=True
+        check = partial(
+            validate_data,
+            self,
+            reset=False,
+            accept_sparse="csr",
+            dtype="numeric",
+            ensure_all_finite=True,
         )
-        return X
+        return _check_input(X, "X", check)
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Reduce samples to their components, ``Fᵀ(x - mean_)``.
@@ -153,9 +177,14 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        Y = check_array(
-            Y, dtype=[np.float64, np.float32], ensure_min_features=0, estimator=self, input_name="Y"
+        check = partial(
+            check_array,
+            dtype=[np.float64, np.float32],
+            ensure_min_features=0,
+            estimator=self,
+            input_name="Y",
         )
+        Y = _check_input(Y, "Y", check)
         if Y.shape[1] != len(self.atoms_):
             raise ValueError(
                 f"Y has {Y.shape[1]} components, but {type(self).__name__} has {len(self.atoms_)}"
@@ -205,6 +234,22 @@ def check_moments(target: Any, background: Any) -> int:
     return n_features
 
 
+def _check_input(data: Any, name: str, check: Callable[[Any], Any]) -> Any:
+    """Return what scikit-learn's checks make of data; refuse masked values and columns of text.
+
+    scikit-learn drops masks, and says of text which value is no number but not where it stands.
+    """
+    data = refuse_masked(data, name)
+    try:
+        rows = check(data)
+    except ValueError:
+        refuse_text(data, name)
+        raise
+    if rows.dtype == object:  # dates beside numbers, for one
+        refuse_text(data, name)
+    return rows
+
+
 def _is_plain(data: Any, min_samples: int) -> bool:
     """Return whether scikit-learn's checks would hand this array back as it is.
 
@@ -233,7 +278,7 @@ def _other_features(given: int | None, expected: int) -> ValueError:
 
 
 def _check_mask(is_background: Any, n_rows: int) -> NDArray[np.bool_]:
-    mask = np.asarray(is_background)
+    mask = np.asarray(refuse_masked(is_background, "is_background"))
     if mask.shape != (n_rows,):
         raise ValueError(f"is_background has shape {mask.shape}; it must be ({n_rows},), as X")
     if mask.dtype != bool:
@@ -246,7 +291,7 @@ def _check_mask(is_background: Any, n_rows: int) -> NDArray[np.bool_]:
     return mask
 
 
-def _selected(X: Any, mask: NDArray[np.bool_]) -> Iterator[Any]:
+def _iter_rows(X: Any, mask: NDArray[np.bool_]) -> Iterator[Any]:
     """Yield the rows of a mask block by block, so that a memory map is never read whole."""
     for start in range(0, X.shape[0], _BLOCK):
         chosen = mask[start : start + _BLOCK]

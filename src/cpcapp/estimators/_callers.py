@@ -19,7 +19,7 @@ from sklearn.pipeline import Pipeline
 from cpcapp.moments import Moments
 
 
-def refuse_traps(estimator: Any, n_rows: int, background: Any) -> None:
+def refuse_misrouted_background(estimator: Any, n_rows: int, background: Any) -> None:
     """Raise ``ValueError`` if ``background`` was cut by fold or skipped a pipeline's steps."""
     for frame in _frames_above():
         module = frame.f_globals.get("__name__", "")

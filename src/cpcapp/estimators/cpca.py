@@ -143,7 +143,8 @@ class CPCA(ContrastiveTransformer):
         check_n_components(self.n_components, target, name="n_components")
         if back is None:
             alphas, back = np.zeros(1), target
-        values, filters = solve_difference(target, back, self.n_components, alphas)
+        with self._naming_features():
+            values, filters = solve_difference(target, back, self.n_components, alphas)
         self.alphas_ = alphas
         self.subspaces_ = filters.transpose(0, 2, 1)
         self.labels_ = _cluster(self.subspaces_, self.n_clusters, self.random_state)

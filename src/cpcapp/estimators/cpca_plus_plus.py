@@ -17,11 +17,20 @@ from cpcapp.contrast import (
     check_n_components,
     solve_contrast,
 )
-from cpcapp.detection import count_components, permutation_threshold, power_p_value
+from cpcapp.detection import (
+    count_above,
+    count_components,
+    permutation_threshold,
+    power_p_value,
+)
 from cpcapp.estimators._base import ContrastiveTransformer, check_moments
 from cpcapp.moments import FloatArray, Moments
 
 _COUNTING = ("auto", "permutation")
+
+
+class NoComponentsWarning(UserWarning):
+    """``n_components="auto"`` or ``"permutation"`` found nothing; the output has no columns."""
 
 
 class CPCAPlusPlus(ContrastiveTransformer):
@@ -35,10 +44,12 @@ class CPCAPlusPlus(ContrastiveTransformer):
     ----------
     n_components : int, "auto" or "permutation", default=2
         How many components to keep. ``"auto"`` keeps those whose eigenvalue stands above what
-        sampling noise gives for these sample sizes (none, if nothing does), by the law of
-        F-matrices where the background covariance has full rank and by permutation otherwise.
-        ``"permutation"`` always uses permutations: slower, and free of assumptions about the
-        distribution.
+        sampling noise gives for these sample sizes, by the law of F-matrices where the background
+        covariance has full rank and by permutation otherwise. ``"permutation"`` always uses
+        permutations: slower, and free of assumptions about the distribution. Either may find
+        nothing: then ``transform`` returns arrays of shape ``(n_samples, 0)``, which most later
+        steps of a pipeline refuse, and ``fit`` gives a `NoComponentsWarning`
+        (``from cpcapp.estimators import NoComponentsWarning``).
     loading : {"auto", "oas", "none", "diagonal"} or float, default="auto"
         How to keep the background covariance safe to divide by; see
         :func:`cpcapp.solve_contrast`. ``"auto"`` prefers loud directions to a contrast beyond 6, as
@@ -145,10 +156,11 @@ class CPCAPlusPlus(ContrastiveTransformer):
         CPCAPlusPlus
             itself.
         """
-        self._forget()
+        self._reset()
         target, back = self._read_both(X, y, background, is_background)
-        k = self._count(target, back, (X, background, is_background))
-        return self._solve(target, back, k, overwrite=True)
+        with self._naming_features():
+            k = self._count(target, back, (X, background, is_background))
+            return self._solve(target, back, k, overwrite=True)
 
     def fit_moments(self, target: Moments, background: Moments | None = None) -> Self:
         """Find the filters from moments that were added up elsewhere.
@@ -171,7 +183,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         >>> CPCAPlusPlus(n_components=1).fit_moments(Moments.of(chunks)).n_samples_seen_
         (200, 0)
         """
-        self._forget()
+        self._reset()
         self.n_features_in_ = check_moments(target, background)
         return self._solve(target, background, self._count(target, background, None))
 
@@ -226,9 +238,9 @@ class CPCAPlusPlus(ContrastiveTransformer):
                 raise ValueError("background holds no samples yet")
             self.n_features_in_ = background.n_features
         else:
-            self._check_target(background, reset=True, min_samples=1)
+            self._check_target(background, reset=True, min_samples=1, name="background")
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         for name in ("_contrast", "_target", "_background"):
             self.__dict__.pop(name, None)
 
@@ -271,21 +283,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
             loading=loading,
             random_state=self.random_state,
         )
-        assert target.n_features is not None
-        most = min(target.n_samples - 1, target.n_features)
-        k = min(8, most)
-        while True:
-            try:
-                found = solve_contrast(target, background, k, loading=loading).eigenvalues
-            except InsufficientRankError as error:
-                if error.rank == 0:
-                    return 0
-                k = most = error.rank
-                continue
-            above = int((found > threshold).sum())
-            if above < k or k == most:
-                return above
-            k = min(4 * k, most)
+        return count_above(target, background, threshold, loading=loading)
 
     def _solve(
         self, target: Moments, background: Moments | None, k: int, overwrite: bool = False
@@ -307,11 +305,20 @@ class CPCAPlusPlus(ContrastiveTransformer):
         except InsufficientRankError as error:
             raise InsufficientRankError(error.rank, f"n_components={k}") from None
         self._contrast = contrast if k else _first(contrast, 0)
+        if not k:
+            warnings.warn(
+                f"n_components={self.n_components!r} found no component: nothing in the target "
+                "varies more, against the background, than sampling noise does (false_alarm_rate="
+                f"{self.false_alarm_rate:g}). transform will return 0 columns, which most later "
+                "steps of a pipeline refuse; give n_components as a number to keep some anyway",
+                NoComponentsWarning,
+                stacklevel=3,
+            )
         return self
 
     # -- results ---------------------------------------------------------------------------
 
-    def _solved(self) -> Contrast:
+    def _get_contrast(self) -> Contrast:
         """Return the solution, computing it if chunks came in since the last one."""
         if not hasattr(self, "_contrast"):
             if not hasattr(self, "_target"):
@@ -322,7 +329,8 @@ class CPCAPlusPlus(ContrastiveTransformer):
             if self._target.n_samples == 0:
                 raise NotFittedError("only background has been seen so far; add target samples")
             background = self._background if self._background.n_samples else None
-            self._solve(self._target, background, self._count(self._target, background, None))
+            with self._naming_features():
+                self._solve(self._target, background, self._count(self._target, background, None))
         return self._contrast
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -331,56 +339,56 @@ class CPCAPlusPlus(ContrastiveTransformer):
     @property
     def components_(self) -> FloatArray:  # type: ignore[override]
         """Filters ``Fᵀ``, in rows."""
-        return self._solved().filters.T
+        return self._get_contrast().filters.T
 
     @property
     def atoms_(self) -> FloatArray:  # type: ignore[override]
         """Dictionary atoms ``Wᵀ``, in rows."""
-        return self._solved().atoms.T
+        return self._get_contrast().atoms.T
 
     @property
     def eigenvalues_(self) -> FloatArray:
         """Target power over background power along each filter."""
-        return self._solved().eigenvalues
+        return self._get_contrast().eigenvalues
 
     @property
     def n_components_(self) -> int:
         """Number of components."""
-        return len(self._solved().eigenvalues)
+        return len(self._get_contrast().eigenvalues)
 
     @property
     def mean_(self) -> FloatArray:  # type: ignore[override]
         """Mean of the target."""
-        self._solved()
+        self._get_contrast()
         return self._mean
 
     @property
     def background_mean_(self) -> FloatArray | None:  # type: ignore[override]
         """Mean of the background, or None."""
-        self._solved()
+        self._get_contrast()
         return self._background_mean
 
     @property
     def loading_(self) -> FloatArray | None:
         """What was added to the diagonal of the background covariance, or None."""
-        loading = self._solved().loading
+        loading = self._get_contrast().loading
         return None if loading is None else loading.diagonal
 
     @property
     def shrinkage_(self) -> float | None:
         """Share by which the background covariance was scaled down, or None."""
-        loading = self._solved().loading
+        loading = self._get_contrast().loading
         return None if loading is None else 1.0 - loading.weight
 
     @property
     def solver_(self) -> str:
         """The solver that was used."""
-        return self._solved().solver
+        return self._get_contrast().solver
 
     @property
     def n_samples_seen_(self) -> tuple[int, int]:
         """Samples of target and background."""
-        self._solved()
+        self._get_contrast()
         return self._counts
 
     def power(self, X: Any) -> FloatArray:
@@ -410,7 +418,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         made with the help of the background's samples (by the factor of generalized
         cross-validation). That factor holds for directions that the target has: for components
         that are noise themselves, or with fewer background samples than features, the values
-        come out too small. ``n_components="auto"`` keeps to the real ones.
+        come out too small. ``n_components="auto"`` keeps to the significant ones.
 
         Parameters
         ----------
@@ -421,7 +429,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         ndarray of shape (n_samples,)
         """
         power = self.power(X)
-        covariance = self._solved().output_covariance
+        covariance = self._get_contrast().output_covariance
         if covariance is None:
             raise ValueError("p_value needs a background; this estimator was fitted without one")
         return power_p_value(power, covariance)

@@ -110,7 +110,7 @@ def compare(data: ContrastData, settings: Settings, progress: Progress) -> Compa
         pca = CPCAPlusPlus().fit(X)
         pca_view = _view(data, settings, "PCA", pca.transform(X), pca.eigenvalues_)
         progress(0.05)
-        cpca = swept(settings).fit(X, background=B)
+        cpca = cpca_with_sweep(settings).fit(X, background=B)
         progress(0.1)
         sweep = []
         for done, alpha in enumerate(cpca.alphas_, start=1):
@@ -132,7 +132,7 @@ def compare(data: ContrastData, settings: Settings, progress: Progress) -> Compa
     )
 
 
-def swept(settings: Settings, n_components: int = 2) -> CPCA:
+def cpca_with_sweep(settings: Settings, n_components: int = 2) -> CPCA:
     """Return cPCA with a sweep: the default one, or a quarter of it in a quick run."""
     alphas = _QUICK_ALPHAS if settings.quick else None
     return CPCA(n_components, alphas=alphas, random_state=settings.seed)

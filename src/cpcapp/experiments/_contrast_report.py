@@ -6,8 +6,8 @@ from cpcapp.experiments._comparison import Comparison, View
 from cpcapp.experiments._results import Cell, Picture, Table
 from cpcapp.experiments.figures import (
     DRAWN,
+    class_names,
     methods_figure,
-    names_of_classes,
     png_of,
     sweep_figure,
 )
@@ -30,7 +30,7 @@ def pictures(
     name: str, title: str, comparison: Comparison, paper_alpha: float | None = None
 ) -> tuple[Picture, Picture]:
     """Draw the methods side by side, and the sweep over α."""
-    classes = ", ".join(names_of_classes(comparison))
+    classes = ", ".join(class_names(comparison))
     plus, best = comparison.cpca_plus_plus.measures, comparison.sweep[comparison.best]
     return (
         Picture(
@@ -42,7 +42,7 @@ def pictures(
             f"{best.measures.ari:.2f}.",
             caption=f"{title}. Above: cPCA at some α. Below: PCA, t-SNE and cPCA++ with default "
             "settings. λ are eigenvalues: variances for PCA, differences of variances for cPCA, "
-            f"ratios to the background for cPCA++.{_drawn(comparison)}",
+            f"ratios to the background for cPCA++.{_points_note(comparison)}",
         ),
         Picture(
             f"{name}-sweep",
@@ -66,7 +66,7 @@ def tables(comparison: Comparison, suffix: str = "") -> tuple[Table, Table, Tabl
         _row("PCA", comparison.pca),
         _row(f"cPCA, automatic α = {automatic.alpha:.3g}", automatic),
         _row(f"cPCA, best α = {best.alpha:.3g} *", best),
-        _row("t-SNE" + _shown(comparison.tsne, comparison), comparison.tsne),
+        _row("t-SNE" + _rows_note(comparison.tsne, comparison), comparison.tsne),
         _row("cPCA++, nothing to choose", comparison.cpca_plus_plus),
     ]
     offered = set(comparison.offered)
@@ -129,11 +129,11 @@ def _row(name: str, view: View) -> tuple[Cell, ...]:
     return (name, *(f"{value:.3f}" for value in found))
 
 
-def _drawn(comparison: Comparison) -> str:
+def _points_note(comparison: Comparison) -> str:
     n = len(comparison.data.target)
     return f" At most {DRAWN:,} points of {n:,} are drawn in each." if n > DRAWN else ""
 
 
-def _shown(view: View, comparison: Comparison) -> str:
+def _rows_note(view: View, comparison: Comparison) -> str:
     n, total = len(view.rows), len(comparison.data.target)
     return "" if n == total else f" ({n} of {total:,} rows)"

@@ -8,7 +8,7 @@ from html import escape
 
 from cpcapp import __version__
 from cpcapp.experiments._results import Missing, Picture, Result, Settings, Table
-from cpcapp.experiments._words import HEADING, MISSING, cell_text, preamble
+from cpcapp.experiments._text import HEADING, MISSING, cell_text, preamble
 from cpcapp.experiments.paper import CITATION
 
 _LARGE = 1000  # pixels: on a phone such a picture is scrolled, and not shrunk

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cpcapp import __version__
 from cpcapp.experiments._results import Missing, Picture, Result, Settings, Table
-from cpcapp.experiments._words import HEADING, MISSING, cell_text, preamble
+from cpcapp.experiments._text import HEADING, MISSING, cell_text, preamble
 from cpcapp.experiments.paper import CITATION
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 
-from cpcapp.experiments._loading import DataProblem
+from cpcapp.experiments._data_sets import DataProblem
 from cpcapp.experiments._results import Missing, Progress, Result, Settings
 
 # In the paper's order, with the share of the time of a full run that each takes: for the

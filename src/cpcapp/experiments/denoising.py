@@ -10,8 +10,8 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from cpcapp.datasets import ContrastData, mnist_over_grass
 from cpcapp.estimators import CPCA, CPCAPlusPlus
-from cpcapp.experiments._comparison import swept
-from cpcapp.experiments._loading import described, loaded
+from cpcapp.experiments._comparison import cpca_with_sweep
+from cpcapp.experiments._data_sets import describe_data, load_data
 from cpcapp.experiments._results import Cell, PaperSays, Picture, Progress, Result, Settings, Table
 from cpcapp.experiments.figures import curves_figure, image_grid, png_of
 from cpcapp.moments import FloatArray
@@ -73,7 +73,7 @@ class Sweep:
 def run(settings: Settings, progress: Progress) -> Result:
     """Fit PCA, cPCA and cPCA++ and compare what they make of new pictures with the digits."""
     n, tested = (1500, 300) if settings.quick else (5000, _TESTED)
-    everything = loaded(lambda: mnist_over_grass(n + tested, n, random_state=settings.seed))
+    everything = load_data(lambda: mnist_over_grass(n + tested, n, random_state=settings.seed))
     fitted, new = _split(everything, n)
     components = _QUICK_COMPONENTS if settings.quick else _COMPONENTS
     errors: dict[str, list[Errors]] = {}
@@ -95,7 +95,7 @@ def run(settings: Settings, progress: Progress) -> Result:
         _AVERAGE: errors_of(average, new),
     }
     swept_over = Sweep(components, errors, controls, alphas)
-    return _result(described(fitted), new, swept_over, shown)
+    return _result(describe_data(fitted), new, swept_over, shown)
 
 
 def denoise(fitted: ContrastData, new: ContrastData, k: int, settings: Settings) -> list[Denoised]:
@@ -121,7 +121,7 @@ def denoise(fitted: ContrastData, new: ContrastData, k: int, settings: Settings)
     pca = CPCAPlusPlus(k).fit(X)
     plus = CPCAPlusPlus(k).fit(X, background=B)
     plain = CPCAPlusPlus(k, loading="oas").fit(X, background=B)
-    cpca = swept(settings, k).fit(X, background=B)
+    cpca = cpca_with_sweep(settings, k).fit(X, background=B)
     return [
         Denoised("PCA", pca.denoise(new.target) - grass),
         Denoised("cPCA, automatic α", cpca.denoise(new.target) - grass, cpca.alpha_),

@@ -38,7 +38,7 @@ def png_of(figure: Figure) -> bytes:
     return small.getvalue()
 
 
-def names_of_classes(comparison: Comparison) -> list[str]:
+def class_names(comparison: Comparison) -> list[str]:
     """Return what the classes are called, in the order of their numbers."""
     data = comparison.data
     numbers = range(int(data.labels.max()) + 1)
@@ -69,7 +69,7 @@ def methods_figure(comparison: Comparison, paper_alpha: float | None = None) -> 
     lower = (comparison.pca, comparison.tsne, comparison.cpca_plus_plus)
     for ax, view in zip(grid[1], lower, strict=False):
         _panel(ax, view, comparison, f"{view.method}\nARI {view.measures.ari:.2f}")
-    _legend(grid[1, 3], names_of_classes(comparison))
+    _legend(grid[1, 3], class_names(comparison))
     return figure
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cpcapp.datasets import leukemia as load
 from cpcapp.experiments._comparison import compare
 from cpcapp.experiments._contrast_report import LOOK_AT, ari_sentence, pictures, tables
-from cpcapp.experiments._loading import described, fewer, loaded
+from cpcapp.experiments._data_sets import describe_data, load_data, subsample
 from cpcapp.experiments._results import PaperSays, Progress, Result, Settings
 
 TITLE = "Leukemia: cells before and after a transplant"
@@ -14,7 +14,7 @@ PAPER_ALPHA = 3.5
 
 def run(settings: Settings, progress: Progress) -> Result:
     """Compare the methods on a patient's cells, against those of a healthy person."""
-    data = fewer(loaded(load), settings)
+    data = subsample(load_data(load), settings)
     comparison = compare(data, settings, progress)
     return Result(
         name="leukemia",
@@ -24,7 +24,7 @@ def run(settings: Settings, progress: Progress) -> Result:
         "a healthy person. The question is which method tells before from after, though cells are "
         "of many types.",
         look_at=LOOK_AT,
-        data=described(data),
+        data=describe_data(data),
         findings=(ari_sentence(comparison),),
         paper=(
             PaperSays(

@@ -11,16 +11,16 @@ from cpcapp.datasets import ContrastData
 from cpcapp.datasets import mhealth as load
 from cpcapp.experiments._comparison import compare
 from cpcapp.experiments._contrast_report import LOOK_AT, ari_sentence, pictures, tables
-from cpcapp.experiments._loading import described, fewer, loaded
+from cpcapp.experiments._data_sets import describe_data, load_data, subsample
 from cpcapp.experiments._results import PaperSays, Progress, Result, Settings
 
 TITLE = "MHealth: squats and cycling"
-_STRETCHES = 10
+_SEGMENTS = 10
 
 
 def run(settings: Settings, progress: Progress) -> Result:
     """Compare the methods on two activities, against lying still."""
-    data = fewer(loaded(_load), settings)
+    data = subsample(load_data(_load), settings)
     comparison = compare(data, settings, progress)
     return Result(
         name="mhealth",
@@ -29,11 +29,11 @@ def run(settings: Settings, progress: Progress) -> Result:
         "still. The target are squats and cycling, the background is lying still. The question is "
         "which method tells the two activities apart.",
         look_at=LOOK_AT,
-        data=described(data),
+        data=describe_data(data),
         findings=(
             ari_sentence(comparison),
             "Measurements that follow each other are alike, so for the accuracy each activity is "
-            f"cut into {_STRETCHES} stretches of time, and no stretch is both learnt from and "
+            f"cut into {_SEGMENTS} stretches of time, and no stretch is both learnt from and "
             "tested on.",
         ),
         paper=(
@@ -52,10 +52,10 @@ def run(settings: Settings, progress: Progress) -> Result:
 
 def _load() -> ContrastData:
     data = load()
-    return replace(data, groups=stretches(data.labels, _STRETCHES))
+    return replace(data, groups=time_segments(data.labels, _SEGMENTS))
 
 
-def stretches(labels: NDArray[np.intp], n: int) -> NDArray[np.intp]:
+def time_segments(labels: NDArray[np.intp], n: int) -> NDArray[np.intp]:
     """Number n stretches of rows within each class, in the order of the rows.
 
     Parameters
@@ -70,7 +70,7 @@ def stretches(labels: NDArray[np.intp], n: int) -> NDArray[np.intp]:
     Examples
     --------
     >>> import numpy as np
-    >>> stretches(np.array([0, 0, 0, 0, 1, 1]), 2).tolist()
+    >>> time_segments(np.array([0, 0, 0, 0, 1, 1]), 2).tolist()
     [0, 0, 1, 1, 2, 3]
     """
     groups = np.empty(len(labels), dtype=np.intp)

@@ -15,7 +15,7 @@ from cpcapp.experiments._contrast_report import (
     tables,
     target_sentence,
 )
-from cpcapp.experiments._loading import described, loaded
+from cpcapp.experiments._data_sets import describe_data, load_data
 from cpcapp.experiments._results import PaperSays, Progress, Result, Settings
 
 TITLE = "Mice protein expression: Down syndrome, or not"
@@ -24,7 +24,7 @@ AIM = 0.78
 
 def run(settings: Settings, progress: Progress) -> Result:
     """Compare the methods on mice after a shock, against mice without trisomy and shock."""
-    data = loaded(load)
+    data = load_data(load)
     comparison = compare(data, settings, progress)
     mice = 0 if data.groups is None else len(np.unique(data.groups))
     return Result(
@@ -35,7 +35,7 @@ def run(settings: Settings, progress: Progress) -> Result:
         "The question is which method shows the two kinds of mice, though mice differ in many "
         "other ways.",
         look_at=LOOK_AT,
-        data=f"{described(data)} The target has {mice} mice, 15 measurements of each.",
+        data=f"{describe_data(data)} The target has {mice} mice, 15 measurements of each.",
         findings=(
             ari_sentence(comparison),
             target_sentence(comparison, AIM),

@@ -16,7 +16,7 @@ from cpcapp.experiments._contrast_report import (
     tables,
     target_sentence,
 )
-from cpcapp.experiments._loading import described, loaded
+from cpcapp.experiments._data_sets import describe_data, load_data
 from cpcapp.experiments._results import PaperSays, Picture, Progress, Result, Settings
 from cpcapp.experiments.figures import image_grid, png_of
 from cpcapp.experiments.paper import TABLES
@@ -32,7 +32,7 @@ def run(settings: Settings, progress: Progress) -> Result:
     n, n_background = shape.n_target, shape.n_background
     if settings.quick:
         n = n_background = _QUICK_ROWS
-    data = loaded(lambda: load(n, n_background, random_state=settings.seed))
+    data = load_data(lambda: load(n, n_background, random_state=settings.seed))
     comparison = compare(data, settings, progress)
     fewer = f" With {n:,} rows of each set, as this is a quick run." if settings.quick else ""
     return Result(
@@ -42,7 +42,7 @@ def run(settings: Settings, progress: Progress) -> Result:
         "of grass. The background is grass alone. The question is which method tells the two "
         "digits apart, though grass is most of what a picture shows.",
         look_at=LOOK_AT,
-        data=described(data),
+        data=describe_data(data),
         findings=(
             ari_sentence(comparison),
             target_sentence(comparison, AIM) + fewer,

@@ -24,7 +24,7 @@ def run(settings: Settings, progress: Progress) -> Result:
         _FEATURES, gamma=GAMMA, beta=BETA, epsilon=EPSILON, rho=RHO, n_samples=_SAMPLES
     )
     rng = np.random.default_rng(settings.seed)
-    drawn = tuple(_sampled(side, rng) for side in (target, background))
+    drawn = tuple(_sample(side, rng) for side in (target, background))
     sets = {"exact": (target, background), "sampled": drawn}
     progress(0.5)
     numbers: dict[str, Any] = {"beta over gamma": BETA / GAMMA, "alphas": list(ALPHAS)}
@@ -85,7 +85,7 @@ def _table(exact: dict[str, Any], sampled: dict[str, Any]) -> Table:
     )
 
 
-def _sampled(moments: Moments, rng: np.random.Generator) -> Moments:
+def _sample(moments: Moments, rng: np.random.Generator) -> Moments:
     covariance = np.asarray(moments.covariance())
     rows = rng.multivariate_normal(np.zeros(len(covariance)), covariance, _SAMPLES, method="eigh")
     return Moments.of(rows)

@@ -105,17 +105,17 @@ def _entry(result: Result) -> dict[str, Any]:
         "title": result.title,
         "data": result.data,
         "paper": [{"says": said.text, "source": said.source} for said in result.paper],
-        "numbers": _rounded(result.numbers),
-        "timings": _rounded(result.timings),
+        "numbers": _round_numbers(result.numbers),
+        "timings": _round_numbers(result.timings),
     }
 
 
-def _rounded(value: Any) -> Any:
+def _round_numbers(value: Any) -> Any:
     """Keep six digits: those beyond depend on the order in which a machine adds up."""
     if isinstance(value, dict):
-        return {key: _rounded(entry) for key, entry in value.items()}
+        return {key: _round_numbers(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_rounded(entry) for entry in value]
+        return [_round_numbers(entry) for entry in value]
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     return value

@@ -6,7 +6,7 @@ from cpcapp.datasets import ContrastData
 from cpcapp.datasets import synthetic as synthetic_data
 from cpcapp.experiments._comparison import Comparison, compare
 from cpcapp.experiments._contrast_report import LOOK_AT, ari_sentence, pictures, tables
-from cpcapp.experiments._loading import described
+from cpcapp.experiments._data_sets import describe_data
 from cpcapp.experiments._results import PaperSays, Picture, Progress, Result, Settings, Table
 
 TITLE = "Synthetic data: four classes under noise"
@@ -35,7 +35,7 @@ def run(settings: Settings, progress: Progress) -> Result:
         "noise, in the target and in the background alike. The question is which method ignores "
         "the noise and shows the four classes.",
         look_at=LOOK_AT,
-        data=described(found[0].data),
+        data=describe_data(found[0].data),
         findings=(
             *(f"With {n}. {ari_sentence(c)}" for n, c in zip(names, found, strict=True)),
             "With noise of variance 10, as the paper's text has it, the two directions that make "

@@ -18,7 +18,7 @@ from cpcapp import datasets
 from cpcapp.datasets import ContrastData
 from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.experiments._benchmarked import CONTRASTIVE, OUR_CPCA, SPEED_MEASURED
-from cpcapp.experiments._loading import DataProblem, loaded
+from cpcapp.experiments._data_sets import DataProblem, load_data
 from cpcapp.experiments._results import Cell, PaperSays, Progress, Result, Settings, Table
 from cpcapp.experiments.paper import (
     SPEED_UP_OVER_CPCA,
@@ -57,7 +57,7 @@ def run(settings: Settings, progress: Progress) -> Result:
         # On one thread, where the processor's time is what a quiet machine would take: other
         # programs slow down long calls much more than short ones.
         with threadpool_limits(1):
-            measured.append((shape, seconds_of(shape, settings)))
+            measured.append((shape, time_methods(shape, settings)))
         progress((done + 1) / len(TABLES))
     return _result(measured, settings)
 
@@ -85,15 +85,17 @@ def shapes(seed: int) -> Iterator[Shape]:
     }
     for name, row in TABLES.items():
         try:
-            data = loaded(lambda name=name, row=row: loaders[name](row))  # type: ignore[misc]
+            data = load_data(lambda name=name, row=row: loaders[name](row))  # type: ignore[misc]
             yield Shape(name, row, data.target, data.background, real=name != "synthetic")
         except DataProblem:
-            target = correlated(row.n_target, row.n_features, rng, signal=True)
-            background = correlated(row.n_background, row.n_features, rng)
+            target = correlated_rows(row.n_target, row.n_features, rng, signal=True)
+            background = correlated_rows(row.n_background, row.n_features, rng)
             yield Shape(name, row, target, background, real=False)
 
 
-def correlated(n: int, m: int, rng: np.random.Generator, *, signal: bool = False) -> FloatArray:
+def correlated_rows(
+    n: int, m: int, rng: np.random.Generator, *, signal: bool = False
+) -> FloatArray:
     """Draw rows that vary together as measurements do, and along two more directions if asked.
 
     Parameters
@@ -110,7 +112,7 @@ def correlated(n: int, m: int, rng: np.random.Generator, *, signal: bool = False
     Examples
     --------
     >>> import numpy as np
-    >>> correlated(5, 3, np.random.default_rng(0)).shape
+    >>> correlated_rows(5, 3, np.random.default_rng(0)).shape
     (5, 3)
     """
     population = np.random.default_rng(0)  # the same for target and background
@@ -129,7 +131,7 @@ def correlated(n: int, m: int, rng: np.random.Generator, *, signal: bool = False
     return rows
 
 
-def seconds_of(shape: Shape, settings: Settings) -> dict[str, float | None]:
+def time_methods(shape: Shape, settings: Settings) -> dict[str, float | None]:
     """Time the methods on one shape: to fit both sets and reduce the target to two components.
 
     Parameters
@@ -156,15 +158,15 @@ def seconds_of(shape: Shape, settings: Settings) -> dict[str, float | None]:
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for i in range(rounds):
         for name in list(calls)[:: -1 if i % 2 else 1]:
-            seconds[name].append(_timed(calls[name]))
+            seconds[name].append(_cpu_seconds(calls[name]))
     found: dict[str, float | None] = {name: float(np.median(s)) for name, s in seconds.items()}
     found["t-SNE"] = None
     if not settings.quick or len(X) <= _QUICK_TSNE_ROWS:
-        found["t-SNE"] = _timed(lambda: TSNE(random_state=settings.seed).fit_transform(X))
+        found["t-SNE"] = _cpu_seconds(lambda: TSNE(random_state=settings.seed).fit_transform(X))
     return found
 
 
-def _timed(call: Callable[[], object]) -> float:
+def _cpu_seconds(call: Callable[[], object]) -> float:
     gc.collect()
     time.sleep(_PAUSE)
     start = time.process_time()

@@ -21,7 +21,7 @@ class DataProblem(Exception):
     """A data set is not here, or its files are not what they should be."""
 
 
-def loaded(load: Callable[[], ContrastData]) -> ContrastData:
+def load_data(load: Callable[[], ContrastData]) -> ContrastData:
     """Return a data set; raise `DataProblem`, with the loader's message, if it can't be had."""
     try:
         return load()
@@ -29,7 +29,7 @@ def loaded(load: Callable[[], ContrastData]) -> ContrastData:
         raise DataProblem(str(error)) from error
 
 
-def fewer(data: ContrastData, settings: Settings) -> ContrastData:
+def subsample(data: ContrastData, settings: Settings) -> ContrastData:
     """Return some rows of either side, in their order, for a quick run; else all."""
     if not settings.quick:
         return data
@@ -47,7 +47,7 @@ def fewer(data: ContrastData, settings: Settings) -> ContrastData:
     )
 
 
-def described(data: ContrastData) -> str:
+def describe_data(data: ContrastData) -> str:
     """Say where data come from and how many they are."""
     n, m = data.target.shape
     return (
