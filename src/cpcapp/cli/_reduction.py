@@ -88,8 +88,8 @@ class Outputs:
         if there and not force:
             more = f", with {len(there) - 1} more" if len(there) > 1 else ""
             raise UserError(
-                f"{printable(there[0])} is there already{more}; --force to replace, or choose another "
-                "-o"
+                f"{printable(there[0])} is there already{more}; --force to replace, or choose "
+                "another -o"
             )
         parent = self.folder if self.plot is None else self.plot.parent
         if parent.resolve() != self.folder.resolve() and not parent.is_dir():

@@ -1,9 +1,9 @@
 """Photos with known splices: Columbia, CASIA, Nimble, and folders of your own.
 
 Each function opens a data set in the layout in which it is published and returns a
-`cpcapp.splicing.photos.samples.SampleSet`: photos and masks that are read when asked for. In a mask True
-is what was pasted, whatever the files say it by. A file that is missing, broken or not to be
-trusted is left out and listed in ``problems`` with the reason; the rest can be used.
+`cpcapp.splicing.photos.samples.SampleSet`: photos and masks that are read when asked for. In a mask
+True is the pasted part, whatever the colours of the file. A file that is missing, broken or not to
+be trusted is left out and listed in ``problems`` with the reason; the rest can be used.
 
 Reading photos needs the extra ``splicing``: ``pip install "cpcapp[splicing]"``.
 """

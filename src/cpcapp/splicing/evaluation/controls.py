@@ -5,8 +5,8 @@ hard, unblended cut gives itself away to any high-pass filter, so a table withou
 make a filter look like a method.
 
 They are given their best form. Whether to multiply by the edges, as the paper does with its own
-map, and how much to smooth was tried on made splices (`cpcapp.splicing.making.splices`), with hard cuts
-and with varied ones, never on a data set that is scored. Both high-pass maps gain by the edges;
+map, and how much to smooth was tried on made splices (`cpcapp.splicing.making`), with hard cuts and
+with varied ones, never on a data set that is scored. Both high-pass maps gain by the edges;
 smoothing comes after the product, since the truth is a band of 4 pixels to either side.
 """
 

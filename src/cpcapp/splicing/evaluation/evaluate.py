@@ -126,8 +126,8 @@ def evaluate(
     controls : dict of str to callable, optional
         Each takes the pixels and all edges and returns one map, (height, width), which is
         scored by all protocols that a method is scored by; such as
-        `cpcapp.splicing.evaluation.controls.CONTROLS`. The edges are those of the first method that gives
-        ``edges``, else the package's own.
+        `cpcapp.splicing.evaluation.controls.CONTROLS`. The edges are those of the first method that
+        gives ``edges``, else the package's own.
     protocols : iterable of str, default=("edge", "edge-r2")
         Names from ``PROTOCOLS``. Those of the edge are about ``boundary``, those of the surface
         about ``region`` and left out for a method that gives none.

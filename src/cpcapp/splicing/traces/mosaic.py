@@ -241,7 +241,7 @@ def lattice_contrast(
     Returns
     -------
     ndarray of shape (height, width), float32
-        With the statistics ``a`` and ``b`` of two windows, 56 pixels apart, ``2 (|a| |b| - a · b)``,
+        For the statistics ``a`` and ``b`` of two windows, 56 pixels apart, ``2(|a||b| - a · b)``,
         the largest over four directions. This is the squared distance of two vectors of one
         length; where the same trace is only fainter it is 0. Near 0 also where no mosaic shows.
 
