@@ -76,7 +76,7 @@ def test_real_raw_counts_stay_sparse_and_tell_cell_types_apart(pbmc):
     [("sample", "healthy"), ("sample", ["healthy"]), "control", np.arange(300) < 200],
     ids=["value", "values", "column", "mask"],
 )
-def test_ways_to_tell_the_background(cells, background):
+def test_ways_to_name_the_background(cells, background):
     X = cells.X.toarray()
     expected = CPCAPlusPlus().fit(X[200:], background=X[:200])
     contrast(cells, background)
@@ -170,9 +170,9 @@ def test_sparse_cells_never_become_dense(rng):
         ({"background": np.ones(5, bool)}, "background has shape"),
         ({"background": None}, "must be AnnData"),
         ({"layer": "x"}, "layer='x' is not in adata.layers"),
-        ({"use_raw": True}, "adata.raw is not there"),
+        ({"use_raw": True}, "there is no adata.raw"),
         ({"mask_var": "x"}, "must be a column of adata.var"),
-        ({"mask_var": np.zeros(8, bool)}, "chooses no gene"),
+        ({"mask_var": np.zeros(8, bool)}, "selects no gene"),
         ({"method": "pca"}, "method='pca' must be one of"),
         ({"method": "cpca", "n_components": "auto"}, "give a number"),
         ({"n_components": 9}, "n_components=9"),
@@ -183,7 +183,7 @@ def test_mistakes(cells, arguments, message):
         contrast(cells, **{"background": "control", **arguments})
 
 
-def test_values_that_are_no_numbers_are_told(cells):
+def test_values_that_are_no_numbers_are_an_error(cells):
     cells.X = cells.X.astype(float)
     cells.X.data[0] = np.nan
     with pytest.raises(ValueError, match=r"adata: .*NaN or infinity"):

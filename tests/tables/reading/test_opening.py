@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 from cpcapp.tables import TableError, open_table
-from cpcapp.tables.choosing import choose_columns
+from cpcapp.tables.columns import choose_columns
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def numbers(frame):
 
 def read(path, features=("c,d", "a b"), kept=("who",)):
     chunks = list(open_table(str(path)).chunks(list(features), list(kept)))
-    assert not any(chunk.bad or chunk.broken for chunk in chunks)
+    assert not any(chunk.bad or chunk.unreadable for chunk in chunks)
     values = [c.values.toarray() if sp.issparse(c.values) else c.values for c in chunks]
     columns = {name: [v for c in chunks for v in c.kept[name].to_pylist()] for name in kept}
     return np.concatenate(values), columns, np.concatenate([c.rows for c in chunks])
@@ -53,7 +53,7 @@ def test_rows_come_back_exactly_and_by_name(tmp_path, frame, name):
 def test_lines_count_those_within_quotes(tmp_path, frame):
     frame.to_csv(tmp_path / "t.csv", index=False)
     (chunk,) = open_table(str(tmp_path / "t.csv")).chunks(["a b"], [])
-    assert chunk.places.tolist() == list(range(2, 102, 2))
+    assert chunk.positions.tolist() == list(range(2, 102, 2))
 
 
 @pytest.mark.parametrize("sep", [";", "|", "\t"])
@@ -105,13 +105,13 @@ def test_what_is_wrong_with_rows(tmp_path):
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
     (chunk,) = open_table(str(tmp_path / "t.csv")).chunks(["a", "b"], [])
     assert chunk.rows.tolist() == [1, 2, 3, 6, 7, 8]
-    assert chunk.places.tolist() == [2, 3, 4, 8, 10, 11]
+    assert chunk.positions.tolist() == [2, 3, 4, 8, 10, 11]
     assert chunk.bad == {
         1: "column 'b' is 'x', not a number",
         3: "column 'a' is '1_0', not a number",
         4: "column 'b' is '1,5', not a number (a decimal comma? write 1.5)",
     }
-    assert chunk.broken == [
+    assert chunk.unreadable == [
         (6, "1 field where the header has 2"),
         (7, "3 fields where the header has 2"),
     ]
@@ -131,7 +131,7 @@ def test_arrays(tmp_path, rng):
     with pytest.raises(TableError, match="there is no array 'z'"):
         open_table(f"{tmp_path / 't.npz'}::z")
     np.save(tmp_path / "pickled.npy", np.array([[object()]]), allow_pickle=True)
-    with pytest.raises(TableError, match=r"no \.npy file of numbers"):
+    with pytest.raises(TableError, match=r"not a \.npy file of numbers"):
         open_table(str(tmp_path / "pickled.npy"))
     np.save(tmp_path / "flat.npy", y)
     with pytest.raises(TableError, match="it must have rows and columns"):
@@ -164,14 +164,14 @@ def test_annotated_data(tmp_path, rng, kind, layer):
         ("t.csv", b"a,b,a\n1,2,3\n", "two columns are called 'a'"),
         ("t.csv", b"a,,b\n1,2,3\n", "column 2 has no name"),
         ("t.csv", b"\xff\xfea\0,\0b\0", "is UTF-16"),
-        ("t.csv", b"PK\x03\x04\0\0\0", "is no text"),
-        ("t.csv", b"a,b\r1,2\r", "line ends of old Macs"),
+        ("t.csv", b"PK\x03\x04\0\0\0", "is not text"),
+        ("t.csv", b"a,b\r1,2\r", "old Mac line ends"),
         ("t.csv", b"a,b\xe4\n1,2\n", "line 1 is not UTF-8"),
         ("t.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 99)[:-9], "is damaged"),
-        ("t.parquet", b"PAR1 no more", "is no Parquet file"),
-        ("t.npy", b"no array", "no .npy file"),
-        ("t.npz", b"no archive", "no .npz archive"),
-        ("t.h5ad", b"no HDF5", "no AnnData file"),
+        ("t.parquet", b"PAR1 no more", "is not a Parquet file"),
+        ("t.npy", b"no array", "not a .npy file"),
+        ("t.npz", b"no archive", "not a .npz archive"),
+        ("t.h5ad", b"no HDF5", "not a readable AnnData file"),
         ("t.xlsx", b"PK", "unknown ending"),
     ],
 )
