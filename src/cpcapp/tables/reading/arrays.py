@@ -70,12 +70,13 @@ class ParquetTable(Table):
             with pa.parquet.ParquetFile(self.path) as file:
                 for batch in file.iter_batches(size, columns=names):
                     values = np.empty((batch.num_rows, len(features)))
+                    found = dict(zip(batch.schema.names, batch.columns, strict=True))
                     for column, name in enumerate(features):
-                        numbers = batch[name].cast(pa.float64(), safe=False)
+                        numbers = found[name].cast(pa.float64(), safe=False)
                         values[:, column] = numbers.to_numpy(zero_copy_only=False)
                     rows = number_rows(slice(done, done + batch.num_rows))
                     done += batch.num_rows
-                    yield Chunk(rows, rows, values, {name: batch[name] for name in kept})
+                    yield Chunk(rows, rows, values, {name: found[name] for name in kept})
                     if progress is not None:
                         progress(done / max(self._n_rows, 1))
         except (pa.ArrowException, OSError) as error:

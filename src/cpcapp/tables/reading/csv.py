@@ -138,11 +138,13 @@ class CsvTable(Table):
             return None
         if table.num_rows != len(block.lines):
             return None
+        # A look-up by name costs Arrow more than the values of a short block.
+        found = dict(zip(types, table.itercolumns(), strict=True))
         values = np.empty((table.num_rows, len(features)))
         for column, name in enumerate(features):
             # to_numpy gives NaN for what is missing.
-            values[:, column] = table[name].to_numpy()
-        columns = {name: table[name].combine_chunks() for name in kept}
+            values[:, column] = found[name].to_numpy()
+        columns = {name: found[name].combine_chunks() for name in kept}
         return Chunk(done + 1 + np.arange(table.num_rows), block.lines, values, columns)
 
     def _parse_exact(
