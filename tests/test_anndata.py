@@ -14,7 +14,7 @@ from anndata import AnnData
 
 from cpcapp import CPCA, CPCAPlusPlus
 from cpcapp.anndata import contrast
-from cpcapp.tables import TableError, reduce_tables
+from cpcapp.tables import TableError, apply_model, reduce_tables, write_results
 from helpers import peak_bytes
 
 MYELOID = ["CD14+ Monocyte", "Dendritic"]
@@ -179,6 +179,8 @@ def test_the_same_genes_as_reduce_of_a_file(pbmc, tmp_path, mask_var):
     expected = plain.var[{"auto": "highly_variable"}.get(mask_var, mask_var)] if mask_var else True
     assert (used == expected).all()
     eigenvalues = plain.uns["cpcapp"]["eigenvalues"]
+    said = write_results(found, tmp_path / "out").summary.lines()[2]
+    assert ("(genes in var[" in said) == (mask_var is not None)
     np.testing.assert_allclose(found.model.eigenvalues, eigenvalues, rtol=1e-4)
 
 
@@ -190,6 +192,17 @@ def test_a_mask_that_a_file_lacks(cells, tmp_path):
     cells.write_h5ad(tmp_path / "t.h5ad")
     with pytest.raises(TableError, match=r"var\['highly_variable'\] selects no gene"):
         reduce_tables(tmp_path / "t.h5ad", split="sample", background_values="ill")
+
+
+def test_genes_of_the_target_are_found_in_other_files_by_name(cells, tmp_path):
+    cells.var["highly_variable"] = np.arange(8) < 5
+    cells[200:].write_h5ad(tmp_path / "ill.h5ad")
+    cells.var["highly_variable"] = False  # means nothing in these
+    cells[:200, ::-1].copy().write_h5ad(tmp_path / "healthy.h5ad")
+    found = reduce_tables(tmp_path / "ill.h5ad", tmp_path / "healthy.h5ad")
+    assert found.model.features == [f"g{i}" for i in range(5)]
+    apply_model(found.model, tmp_path / "healthy.h5ad", tmp_path / "new.csv")
+    assert len(pd.read_csv(tmp_path / "new.csv")) == 200
 
 
 def test_a_view_gets_the_result_too(cells):

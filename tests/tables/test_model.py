@@ -94,5 +94,5 @@ def test_files_of_another_kind(path, tmp_path):
     path.write_text("a,b\n1,2\n")
     with pytest.raises(TableError, match="is not a model"):
         load_model(path)
-    with pytest.raises(TableError, match="can't read the model"):
+    with pytest.raises(TableError, match="there is no model file"):
         load_model(tmp_path / "none")

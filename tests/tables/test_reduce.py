@@ -96,6 +96,8 @@ def test_permutations_on_demand_only(paths, data, tmp_path):
         ({"n_components": 0}, "n_components must be a whole number above 0, or 'auto'"),
         ({"n_components": 31}, "n_components must be at most 30"),
         ({"alpha": 2.0}, "alpha is for the method 'cpca' only"),
+        ({"alpha": np.nan, "method": "cpca"}, "alpha must be 'auto' or at least 0"),
+        ({"mask_var": "x"}, "mask_var is for .h5ad files only"),
         ({"method": "pca", "standardize": "background"}, "PCA has no background"),
         ({"labels": "gruop"}, "no column 'gruop'.*; correct labels"),
         ({"background": None}, "cpca\\+\\+ needs a background; give background, or split"),

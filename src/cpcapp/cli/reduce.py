@@ -38,12 +38,19 @@ def add_parser(commands: Any) -> None:
     add("-o", "--output", type=Path, required=True, metavar="OUT", help="folder for the results")
     add("--force", **yes, help="replace the results in OUT")
     add("--plot", type=Path, metavar="P", help="also write a plot: .png, .svg or .pdf")
-    add("--method", choices=("cpca++", "cpca", "pca"), default="cpca++")
+    add(
+        "--method",
+        choices=("cpca++", "cpca", "pca"),
+        default="cpca++",
+        help="(default: %(default)s)",
+    )
     add("--alpha", type=float, metavar="A", help="contrast of --method cpca (default: automatic)")
     add("--permutation-test", **yes, help="count significant components by permutation (slow)")
     add("--format", choices=("csv", "parquet"), help="of the scores (default: as TARGET)")
     add("--include-background", **yes, help="write scores of the background too; see column 'set'")
-    add = parser.add_argument_group("columns", "several: with commas, or repeat it").add_argument
+    add = parser.add_argument_group(
+        "columns", "names separated by commas; options can be repeated"
+    ).add_argument
     add("--columns", **several, help="the features (default: all that are left)")
     add("--columns-from", type=Path, metavar="FILE", help="names of the features, one per line")
     add("--drop", **several, help="columns that are not used")

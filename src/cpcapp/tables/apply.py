@@ -109,7 +109,7 @@ def apply_model(
     """
     source = "the model" if isinstance(model, TableModel) else os.fspath(model)
     destination = _check_output(output, model, table, overwrite=overwrite)
-    new_rows = table if isinstance(table, Table) else open_table(table)
+    new_rows = table if isinstance(table, Table) else open_table(table, mask_var=None)
     found = model if isinstance(model, TableModel) else load_model(model)
     absent = new_rows.find_absent(found.features)
     if absent:

@@ -158,6 +158,8 @@ def load_model(path: str | os.PathLike[str]) -> TableModel:
         )
         _check(model)
         return model
+    except FileNotFoundError as error:
+        raise TableError(f"there is no model file {path}") from error
     except OSError as error:
         raise TableError(f"can't read the model {path}: {error.strerror or error}") from error
     except KeyError as error:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -209,7 +210,8 @@ def reduce_tables(
     """
     _check_options(n_components, method, alpha, standardize, missing)
     table = _open(target, mask_var)
-    other = None if background is None else _open(background, mask_var)
+    # Its features are found by the names of the target's, whatever genes it marks itself.
+    other = None if background is None else _open(background, None)
     own_rows, other_rows = choose_sets(
         table,
         other,
@@ -271,6 +273,10 @@ def _check_options(
         )
     if alpha != "auto" and method != "cpca":
         raise TableError("there is no contrast parameter", "{alpha} is for the method 'cpca' only")
+    if alpha != "auto" and not (isinstance(alpha, Real) and 0.0 <= alpha < math.inf):
+        raise TableError(
+            f"{alpha!r} is not a contrast parameter", "{alpha} must be 'auto' or at least 0"
+        )
     if standardize == "background" and method == "pca":
         raise TableError("PCA has no background", "choose another {standardize}")
 

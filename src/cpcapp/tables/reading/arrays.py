@@ -219,12 +219,12 @@ def h5ad_table(
         )
     genes = [str(gene) for gene in adata.var_names]
     try:
-        used, _ = select_genes(adata.var, mask_var)
+        used, column = select_genes(adata.var, mask_var)
     except ValueError as error:
         raise TableError(f"{name}: {error}", "choose the genes with {mask_var}") from error
     chosen = [genes[index] for index in np.flatnonzero(used)]
     table = ArrayTable(name, matrix, genes, annotations, default_features=chosen)
-    table.row_names = cells
+    table.row_names, table.mask_column = cells, column
     return table
 
 

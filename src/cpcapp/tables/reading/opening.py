@@ -65,6 +65,8 @@ def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -
         raise TableError(f"there is no file {plain}")
     if part and not ending.endswith((".npz", ".h5ad")):
         raise TableError(f"{path}: '::' chooses an array of .npz or a layer of .h5ad files only")
+    if mask_var not in (None, "auto") and not ending.endswith(".h5ad"):
+        raise TableError(f"{path} has no genes to choose", "{mask_var} is for .h5ad files only")
     try:
         if ending.endswith(_PARQUET):
             return ParquetTable(file, path)

@@ -102,6 +102,8 @@ class Table(ABC):
         What `Chunk.positions` counts.
     rereadable : bool
         Whether it can be read more than once.
+    mask_column : str or None
+        The column of ``var`` that marks the default features of an AnnData file.
 
     Examples
     --------
@@ -120,6 +122,7 @@ class Table(ABC):
     columns: list[str]
     row_names: str | None = None
     rereadable: bool = True
+    mask_column: str | None = None
 
     @property
     def default_features(self) -> list[str]:

@@ -64,7 +64,9 @@ class Summary:
         found, model = self.reduction, self.reduction.model
         lines = [_set_line(one) for one in (found.target, found.background) if one is not None]
         alpha = f", alpha {model.info['alpha']:.3g}" if "alpha" in model.info else ""
-        lines.append(f"{'features':11} {len(model.features)}, method {model.method}{alpha}")
+        mask = found.target.selection.table.mask_column
+        genes = "" if mask is None or found.columns.explicit else f" (genes in var[{mask!r}])"
+        lines.append(f"{'features':11} {len(model.features)}{genes}, method {model.method}{alpha}")
         units = {"cpca++": "times the background variance", "pca": "variance"}
         unit = units.get(model.method, "eigenvalue")
         for i, top in enumerate(found.top_features(_TOP_LISTED)):
