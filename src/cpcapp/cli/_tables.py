@@ -6,7 +6,7 @@ import argparse
 import csv
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,27 +49,30 @@ def spell_as_option(name: str, value: Any) -> str:
     return f"{option} {shlex.quote(text)}"
 
 
-def split_names(options: Sequence[str]) -> list[str]:
-    """Return the names in options that may be repeated, or hold several with commas.
+def split_names(text: str) -> list[str]:
+    """Return the names in an option, which are separated by commas.
 
     Examples
     --------
-    >>> split_names(["a,b", 'c,"d,e"'])
-    ['a', 'b', 'c', 'd,e']
+    >>> split_names('a, b,"c,d"')
+    ['a', 'b', 'c,d']
     """
-    found = (name.strip() for row in csv.reader(options) for name in row)
-    return list(dict.fromkeys(name for name in found if name))
+    try:
+        records = list(csv.reader([text], skipinitialspace=True))
+    except csv.Error as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
+    return [name.strip() for names in records for name in names if name.strip()]
 
 
-def read_columns(options: Sequence[str], path: Path | None) -> list[str] | None:
+def read_columns(names: list[str] | None, path: Path | None) -> list[str] | None:
     """Return the features named by ``--columns`` and ``--columns-from``; None for no names."""
-    names = split_names(options)
+    found = list(names or ())
     if path is not None:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
-        names += [line.strip() for line in lines if line.strip()]
-        if not names:
+        found += [line.strip() for line in lines if line.strip()]
+        if not found:
             raise UserError(f"--columns-from {path} names no column")
-    return names or None
+    return found or None
 
 
 def add_cleaning_options(parser: Any, missing: str | None, missing_help: str) -> None:

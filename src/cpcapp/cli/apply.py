@@ -32,9 +32,9 @@ def add_parser(commands: Any) -> None:
         help=".csv or .parquet; - for a CSV on standard output (default)",
     )
     parser.add_argument("--force", action="store_true", help="replace FILE")
-    several: Any = {"action": "append", "default": [], "metavar": "COL"}
-    parser.add_argument("--id", **several, help="columns with names of rows, copied to FILE")
-    parser.add_argument("--label", **several, help="further columns to copy")
+    names: Any = {"action": "extend", "type": split_names, "default": [], "metavar": "COL"}
+    parser.add_argument("--id", **names, help="columns with names of rows, copied to FILE")
+    parser.add_argument("--label", **names, help="further columns to copy")
     add_cleaning_options(
         parser, None, "what to do with missing values (default: as the model was made)"
     )
@@ -51,8 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.model,
             arguments.table,
             sys.stdout.buffer if to_stdout else arguments.output,
-            ids=split_names(arguments.id),
-            labels=split_names(arguments.label),
+            ids=arguments.id,
+            labels=arguments.label,
             missing=arguments.missing,
             skip_bad_rows=arguments.skip_bad_rows,
             overwrite=arguments.force,

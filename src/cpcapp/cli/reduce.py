@@ -16,6 +16,17 @@ BACKGROUND. Tables are .csv, .tsv (.gz too), .parquet, .npy, .npz (FILE::ARRAY) 
 (FILE::LAYER), of any size: they are read in chunks. Columns are matched by name. OUT gets scores
 (the rows with their components), loadings.csv (every feature), top_features.csv, model.safetensors
 (for cpcapp apply) and summary.json."""
+# Options that are parameters of reduce_tables by the same name.
+_PARAMETERS: tuple[str, ...] = (
+    "method",
+    "alpha",
+    "permutation_test",
+    "drop",
+    "ids",
+    "labels",
+    "split",
+)
+_PARAMETERS += ("target_values", "background_values", "standardize", "missing", "skip_bad_rows")
 
 
 def add_parser(commands: Any) -> None:
@@ -23,71 +34,58 @@ def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "reduce", help="what is special about one table against another", description=_DESCRIPTION
     )
-    yes, several = {"action": "store_true"}, {"action": "append", "default": [], "metavar": "COL"}
     add: Any = parser.add_argument
     add("table", metavar="TARGET", help="the rows of interest")
     add("other", nargs="?", metavar="BACKGROUND", help="rows to compare with; none with --split")
-    add(
-        "-k",
-        dest="n_components",
-        type=shared.parse_n_components,
-        default=2,
-        metavar="K",
-        help="number of components; auto keeps the significant ones (default: %(default)s)",
-    )
+    k: Any = {"dest": "n_components", "metavar": "K", "type": shared.parse_n_components}
+    add("-k", **k, default=2, help="components; auto keeps the significant ones (default: 2)")
     add("-o", "--output", type=Path, required=True, metavar="OUT", help="folder for the results")
-    add("--force", **yes, help="replace the results in OUT")
+    add("--force", action="store_true", help="replace the results in OUT")
     add("--plot", type=Path, metavar="P", help="also write a plot: .png, .svg or .pdf")
-    add(
-        "--method",
-        choices=("cpca++", "cpca", "pca"),
-        default="cpca++",
-        help="(default: %(default)s)",
-    )
+    methods: Any = {"choices": ("cpca++", "cpca", "pca"), "default": "cpca++"}
+    add("--method", **methods, help="pca needs no BACKGROUND (default: cpca++)")
     add("--alpha", type=float, metavar="A", help="contrast of --method cpca (default: automatic)")
-    add("--permutation-test", **yes, help="count significant components by permutation (slow)")
+    slow = "count significant components by permutation (slow)"
+    add("--permutation-test", action="store_true", help=slow)
     add("--format", choices=("csv", "parquet"), help="of the scores (default: as TARGET)")
-    add("--include-background", **yes, help="write scores of the background too; see column 'set'")
-    add = parser.add_argument_group(
-        "columns", "names separated by commas; options can be repeated"
-    ).add_argument
-    add("--columns", **several, help="the features (default: all that are left)")
-    add("--columns-from", type=Path, metavar="FILE", help="names of the features, one per line")
-    add("--drop", **several, help="columns that are not used")
-    add("--id", **several, help="names of rows, copied to the scores")
-    add("--label", **several, help="also copied to the scores; the first gives the colours")
-    add(
-        "--mask-var",
-        default="auto",
-        metavar="COL",
-        help="genes of .h5ad: a column of var, or all (default: highly_variable if there is one)",
-    )
-    add = parser.add_argument_group("one table with both sets").add_argument
-    values = {**several, "metavar": "VALUE"}
-    add("--split", metavar="COL", help="column that says to which set a row belongs")
-    add("--target", **values, help="values of the target (default: all but the background's)")
-    add("--background", **values, help="values of the background")
+    both = "write scores of the background too, with a column 'set'"
+    add("--include-background", action="store_true", help=both)
+    _add_columns(parser)
     group = parser.add_argument_group("values")
-    group.add_argument(
-        "--standardize",
-        choices=("none", "each", "background"),
-        default="none",
-        help="divide features by their standard deviation, each set by its own or both by the "
-        "background's (default: %(default)s)",
-    )
-    shared.add_cleaning_options(
-        group,
-        "error",
-        "missing values are an error, become 0 or the mean "
-        "of their column in their set, or their row is dropped (default: %(default)s)",
-    )
+    scales: Any = {"choices": ("none", "each", "background"), "default": "none"}
+    scales_help = "divide features by their standard deviation, each set by its own or both by the "
+    group.add_argument("--standardize", **scales, help=scales_help + "background's (default: none)")
+    missing_help = "missing values are an error, become 0 or the mean of their column in their set,"
+    missing_help += " or their row is dropped (default: error)"
+    shared.add_cleaning_options(group, "error", missing_help)
     parser.set_defaults(run=run)
+
+
+def _add_columns(parser: argparse.ArgumentParser) -> None:
+    text = "names separated by commas; options can be repeated"
+    add: Any = parser.add_argument_group("columns", text).add_argument
+    names: Any = {"action": "extend", "type": shared.split_names, "metavar": "COL"}
+    add("--columns", **names, help="the features (default: all that are left)")
+    add("--columns-from", type=Path, metavar="FILE", help="names of the features, one per line")
+    add("--drop", **names, help="columns that are not used")
+    add("--id", dest="ids", **names, help="names of rows, copied to the scores")
+    labels_help = "also copied to the scores; the first gives the colours"
+    add("--label", dest="labels", **names, help=labels_help)
+    genes = "genes of .h5ad: a column of var, or all (default: highly_variable if there is one)"
+    add("--mask-var", default="auto", metavar="COL", help=genes)
+    add = parser.add_argument_group("one table with both sets").add_argument
+    names["metavar"] = "VALUE"
+    add("--split", metavar="COL", help="column that says to which set a row belongs")
+    rest = "values of the target (default: all but the background's)"
+    add("--target", dest="target_values", **names, help=rest)
+    add("--background", dest="background_values", **names, help="values of the background")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     if arguments.include_background and arguments.method == "pca":
         raise UserError("--method pca has no background to include")
+    given = {name: value for name, value in vars(arguments).items() if value is not None}
     with shared.user_errors():
         from cpcapp.tables import reduce_tables, write_results
         from cpcapp.tables.results.writing import plan_files
@@ -101,21 +99,10 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.table,
             arguments.other,
             arguments.n_components,
-            method=arguments.method,
-            alpha="auto" if arguments.alpha is None else arguments.alpha,
-            standardize=arguments.standardize,
-            missing=arguments.missing,
-            skip_bad_rows=arguments.skip_bad_rows,
-            permutation_test=arguments.permutation_test,
             columns=shared.read_columns(arguments.columns, arguments.columns_from),
-            drop=shared.split_names(arguments.drop),
-            ids=shared.split_names(arguments.id),
-            labels=shared.split_names(arguments.label),
-            split=arguments.split,
-            target_values=shared.split_names(arguments.target),
-            background_values=shared.split_names(arguments.background),
             mask_var=None if arguments.mask_var == "all" else arguments.mask_var,
             progress=ProgressLine,
+            **{name: given[name] for name in _PARAMETERS if name in given},
         )
         results = write_results(
             found,
