@@ -136,9 +136,11 @@ def test_auto_counts(cells):
 @pytest.mark.parametrize("n_background", [2, 8, 9])
 def test_auto_with_few_background_cells_gives_advice_that_can_be_followed(cells, n_background):
     mask = np.arange(300) < n_background
-    with pytest.raises(ValueError, match="n_components='auto' needs more background cells") as told:
+    with pytest.raises(
+        ValueError, match="n_components='auto' needs more background cells"
+    ) as caught:
         contrast(cells, mask, "auto")
-    message = str(told.value)
+    message = str(caught.value)
     assert f"the background has {n_background} cells and 8 genes are used" in message
     assert "give a number, or choose fewer genes with mask_var" in message
     assert "permut" not in message
