@@ -85,7 +85,9 @@ def _look(
     mask = changes[1](sample.mask)
     edge = score_map(found.boundary, mask, ["edge", "edge-fixed"], threshold=model.threshold)
     scores = edge | score_map(found.region, mask, ["surface", "surface-fixed"])
-    grey = score_map(grey_level_map(pixels, found.edges), mask, ["surface", "surface-fixed", "edge"])
+    grey = score_map(
+        grey_level_map(pixels, found.edges), mask, ["surface", "surface-fixed", "edge"]
+    )
     return judged, scores, grey
 
 

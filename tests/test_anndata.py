@@ -14,6 +14,7 @@ from anndata import AnnData
 
 from cpcapp import CPCA, CPCAPlusPlus
 from cpcapp.anndata import contrast
+from cpcapp.tables import TableError, apply_model, reduce_tables, write_results
 from helpers import peak_bytes
 
 MYELOID = ["CD14+ Monocyte", "Dendritic"]
@@ -76,7 +77,7 @@ def test_real_raw_counts_stay_sparse_and_tell_cell_types_apart(pbmc):
     [("sample", "healthy"), ("sample", ["healthy"]), "control", np.arange(300) < 200],
     ids=["value", "values", "column", "mask"],
 )
-def test_ways_to_tell_the_background(cells, background):
+def test_ways_to_name_the_background(cells, background):
     X = cells.X.toarray()
     expected = CPCAPlusPlus().fit(X[200:], background=X[:200])
     contrast(cells, background)
@@ -132,6 +133,80 @@ def test_auto_counts(cells):
     assert cells.obsm["X_cpcapp"].shape == (300, 1)
 
 
+@pytest.mark.parametrize("n_background", [2, 8, 9])
+def test_auto_with_few_background_cells_gives_advice_that_can_be_followed(cells, n_background):
+    mask = np.arange(300) < n_background
+    with pytest.raises(
+        ValueError, match="n_components='auto' needs more background cells"
+    ) as caught:
+        contrast(cells, mask, "auto")
+    message = str(caught.value)
+    assert f"the background has {n_background} cells and 8 genes are used" in message
+    assert "give a number, or choose fewer genes with mask_var" in message
+    assert "permut" not in message
+    contrast(cells, mask, 2)
+    few = np.arange(8) < n_background - 2
+    if few.any():
+        contrast(cells, mask, "auto", mask_var=few)
+
+
+def test_auto_with_a_copy_of_a_gene(cells):
+    cells.X = sp.csr_matrix(cells.X.toarray()[:, [0, 0, 1, 2, 3, 4, 5, 6]])
+    with pytest.raises(ValueError, match=r"covariance has rank 7 of 8 genes; give a number, or"):
+        contrast(cells, "control", "auto")
+    contrast(cells, "control", "auto", mask_var=np.arange(8) > 0)
+
+
+def test_only_auto_is_a_word_for_a_number(cells):
+    with pytest.raises(ValueError, match="'permutation' must be a whole number or 'auto'"):
+        contrast(cells, "control", "permutation")
+
+
+@pytest.mark.parametrize("mask_var", ["auto", None, "chosen"])
+def test_the_same_genes_as_reduce_of_a_file(pbmc, tmp_path, mask_var):
+    """On real cells: one rule for both, that of scanpy."""
+    pbmc.var["chosen"] = np.arange(pbmc.n_vars) % 3 == 0
+    assert 0 < pbmc.var["highly_variable"].sum() < pbmc.n_vars
+    plain = AnnData(pbmc.X, obs=pbmc.obs[["bulk_labels"]], var=pbmc.var)
+    plain.write_h5ad(tmp_path / "cells.h5ad")
+    contrast(plain, ("bulk_labels", MYELOID), mask_var=mask_var)
+    found = reduce_tables(
+        tmp_path / "cells.h5ad",
+        split="bulk_labels",
+        background_values=MYELOID,
+        mask_var=mask_var,
+    )
+    used = plain.varm["cpcapp"].any(axis=1)
+    assert found.model.features == list(plain.var_names[used])
+    expected = plain.var[{"auto": "highly_variable"}.get(mask_var, mask_var)] if mask_var else True
+    assert (used == expected).all()
+    eigenvalues = plain.uns["cpcapp"]["eigenvalues"]
+    said = write_results(found, tmp_path / "out").summary.lines()[2]
+    assert ("(genes in var[" in said) == (mask_var is not None)
+    np.testing.assert_allclose(found.model.eigenvalues, eigenvalues, rtol=1e-4)
+
+
+def test_a_mask_that_a_file_lacks(cells, tmp_path):
+    cells.write_h5ad(tmp_path / "t.h5ad")
+    with pytest.raises(TableError, match=r"var has no column 'x'.*choose the genes with mask_var"):
+        reduce_tables(tmp_path / "t.h5ad", split="sample", background_values="ill", mask_var="x")
+    cells.var["highly_variable"] = False
+    cells.write_h5ad(tmp_path / "t.h5ad")
+    with pytest.raises(TableError, match=r"var\['highly_variable'\] selects no gene"):
+        reduce_tables(tmp_path / "t.h5ad", split="sample", background_values="ill")
+
+
+def test_genes_of_the_target_are_found_in_other_files_by_name(cells, tmp_path):
+    cells.var["highly_variable"] = np.arange(8) < 5
+    cells[200:].write_h5ad(tmp_path / "ill.h5ad")
+    cells.var["highly_variable"] = False  # means nothing in these
+    cells[:200, ::-1].copy().write_h5ad(tmp_path / "healthy.h5ad")
+    found = reduce_tables(tmp_path / "ill.h5ad", tmp_path / "healthy.h5ad")
+    assert found.model.features == [f"g{i}" for i in range(5)]
+    apply_model(found.model, tmp_path / "healthy.h5ad", tmp_path / "new.csv")
+    assert len(pd.read_csv(tmp_path / "new.csv")) == 200
+
+
 def test_a_view_gets_the_result_too(cells):
     view = cells[100:]
     contrast(view, "control")
@@ -163,16 +238,19 @@ def test_sparse_cells_never_become_dense(rng):
     ("arguments", "message"),
     [
         ({"background": ("smaple", "x")}, "adata.obs has no column 'smaple'"),
-        ({"background": ("sample", "x")}, "no cell has 'x' in"),
+        (
+            {"background": ("sample", "x")},
+            r"no cell has 'x' in .*; it has 3 values: 'healthy' \(200 cells\), ",
+        ),
         ({"background": "sample"}, "it must be .300,. of bool"),
         ({"background": "none"}, "must be a boolean column"),
         ({"background": np.ones(300, bool)}, "leaves 0 target cells"),
         ({"background": np.ones(5, bool)}, "background has shape"),
         ({"background": None}, "must be AnnData"),
         ({"layer": "x"}, "layer='x' is not in adata.layers"),
-        ({"use_raw": True}, "adata.raw is not there"),
-        ({"mask_var": "x"}, "must be a column of adata.var"),
-        ({"mask_var": np.zeros(8, bool)}, "chooses no gene"),
+        ({"use_raw": True}, "there is no adata.raw"),
+        ({"mask_var": "x"}, "var has no column 'x'; .*must be a column of adata.var"),
+        ({"mask_var": np.zeros(8, bool)}, "selects no gene"),
         ({"method": "pca"}, "method='pca' must be one of"),
         ({"method": "cpca", "n_components": "auto"}, "give a number"),
         ({"n_components": 9}, "n_components=9"),
@@ -183,7 +261,7 @@ def test_mistakes(cells, arguments, message):
         contrast(cells, **{"background": "control", **arguments})
 
 
-def test_values_that_are_no_numbers_are_told(cells):
+def test_values_that_are_no_numbers_are_an_error(cells):
     cells.X = cells.X.astype(float)
     cells.X.data[0] = np.nan
     with pytest.raises(ValueError, match=r"adata: .*NaN or infinity"):

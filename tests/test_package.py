@@ -94,8 +94,8 @@ def test_unknown_names_are_an_attribute_error():
 def test_dependencies_point_one_way():
     """moments ← loading ← contrast ← detection ← estimators ← tables, splicing ← ... ← cli."""
     order = [
-        *("moments", "loading", "contrast", "detection", "estimators", "tables", "anndata"),
-        *("splicing", "datasets", "plotting", "experiments", "cli"),
+        *("plotting", "moments", "loading", "contrast", "detection", "estimators", "tables"),
+        *("anndata", "splicing", "datasets", "experiments", "cli"),
     ]
     for module in pkgutil.walk_packages(cpcapp.__path__, "cpcapp."):
         room = module.name.split(".")[1]

@@ -1,8 +1,7 @@
-"""``cpcapp reduce`` and ``cpcapp apply``, run as a user runs them."""
+"""``cpcapp reduce``, run as a user runs it."""
 
 from __future__ import annotations
 
-import io
 import json
 import signal
 import subprocess
@@ -43,35 +42,22 @@ def tables(data, tmp_path):
 
 
 KEPT = ("--id", "sample", "--label", "group")
-
-
-def run(folder, *arguments, status=0, capsys=None):
-    """Run a command within a folder; return what it printed."""
-    found = main([str(argument) for argument in arguments])
-    out, err = capsys.readouterr()
-    assert found == status, err
-    if status:
-        assert len(err.splitlines()) == 1
-        return err
-    return out
+MARKED = ("--split", "group", "--id", "sample")
 
 
 @pytest.fixture
 def reduce(tables, capsys, monkeypatch):
+    """Run the command within a folder; return what it printed, or else its notes or its error."""
     monkeypatch.chdir(tables)
 
-    def call(*arguments, status=0):
-        return run(tables, "reduce", *arguments, "-o", "out", status=status, capsys=capsys)
-
-    return call
-
-
-@pytest.fixture
-def apply(tables, capsys, monkeypatch):
-    monkeypatch.chdir(tables)
-
-    def call(*arguments, status=0):
-        return run(tables, "apply", *arguments, status=status, capsys=capsys)
+    def call(*arguments, status=0, notes=False):
+        found = main(["reduce", *map(str, arguments), "-o", "out"])
+        out, err = capsys.readouterr()
+        assert found == status, err
+        if status:
+            assert out == ""
+            assert len(err.splitlines()) == 1
+        return err if status or notes else out
 
     return call
 
@@ -102,8 +88,8 @@ def test_two_tables(reduce, data, tables):
     top = pd.read_csv("out/top_features.csv")
     first = np.abs(expected.components_[0] * deviation).argmax()
     assert top["feature"][0] == f"gene {first}"
-    assert f"most of it: gene {first} " in printed
-    assert "2 components stand out from noise" in printed
+    assert f"top features: gene {first} " in printed
+    assert "2 components are significant (Tracy-Widom test)" in printed
 
 
 @pytest.mark.parametrize("extension", ["parquet", "npy"])
@@ -131,7 +117,7 @@ def test_other_methods(reduce, data):
 
 
 def test_many_small_chunks_give_the_same(reduce, data, monkeypatch):
-    monkeypatch.setattr("cpcapp.tables._records.blocks.__defaults__", (3000,))
+    monkeypatch.setattr("cpcapp.tables.reading.records.read_blocks.__defaults__", (3000,))
     reduce("target.csv", "background.csv", *KEPT)
     expected = CPCAPlusPlus().fit(data.target, background=data.background)
     np.testing.assert_allclose(scores(), expected.transform(data.target), rtol=1e-6)
@@ -159,7 +145,7 @@ def test_auto(reduce, data, tables):
     reduce("target.csv", "background.csv", *KEPT, "-k", "auto")
     assert scores().shape == (400, 2)
     error = reduce("background.csv", "background.csv", "-k", "auto", "--force", status=2)
-    assert "no component stands out from noise" in error
+    assert "no component is significant" in error
 
 
 def test_standardized_each_by_its_own_deviation(reduce, data):
@@ -181,7 +167,7 @@ def test_standardized_by_the_background(reduce, data):
 
 
 @pytest.mark.parametrize("rule", ["zero", "mean", "drop"])
-def test_missing_values(reduce, apply, data, rule):
+def test_missing_values(reduce, data, rule):
     table = pd.read_csv("target.csv")
     table.loc[[5, 90], "gene 3"] = np.nan
     table.loc[90, "gene 4"] = np.nan
@@ -195,8 +181,6 @@ def test_missing_values(reduce, apply, data, rule):
     ).to_numpy()
     expected = CPCAPlusPlus().fit(values, background=data.background)
     np.testing.assert_allclose(scores(), expected.transform(values), atol=1e-8)
-    found = pd.read_csv(io.StringIO(apply("out/model.safetensors", "holes.csv")))
-    np.testing.assert_allclose(found.filter(like="component_"), scores(), atol=1e-12)
 
 
 def test_bad_rows(reduce, tables, data):
@@ -208,9 +192,11 @@ def test_bad_rows(reduce, tables, data):
     (tables / "bad.csv").write_text("\n".join(lines))
     error = reduce("bad.csv", "background.csv", *KEPT, status=2)
     assert "bad.csv: 7 bad rows: line 4: 33 fields where the header has 32; line 11: " in error
-    assert "; and 2 more; correct them, or go on without them with --skip-bad-rows" in error
-    printed = reduce("bad.csv", "background.csv", *KEPT, "--skip-bad-rows")
-    assert "393 rows of bad.csv (7 bad rows skipped)" in printed
+    assert "; and 2 more; correct them, or leave them out with --skip-bad-rows" in error
+    arguments = ("bad.csv", "background.csv", *KEPT, "--skip-bad-rows")
+    assert "393 rows of bad.csv (7 bad rows left out)" in reduce(*arguments)
+    notes = reduce(*arguments, "--force", notes=True)
+    assert "note: bad.csv: 7 bad rows left out: line 4: 33 fields" in notes
     good = np.delete(data.target, [2, 9, 19, 29, 39, 49, 59], axis=0)
     expected = CPCAPlusPlus().fit(good, background=data.background)
     np.testing.assert_allclose(scores(), expected.transform(good), rtol=1e-8)
@@ -219,17 +205,27 @@ def test_bad_rows(reduce, tables, data):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("target.csv", "background.csv"), "column 'sample', 'group' is not numeric; keep it"),
-        (("target.csv",), "needs a BACKGROUND table, or --split"),
+        (("target.csv", "background.csv"), "column 'sample', 'group' is not numeric; copy it"),
+        (
+            ("target.csv",),
+            "cpca++ needs a background; give BACKGROUND, or --split and --background",
+        ),
         (("target.csv", "none.csv"), "there is no file none.csv"),
-        (("target.csv", "background.csv", "--id", "smaple"), "has no column 'smaple' (--id)"),
+        (("target.csv", "background.csv", "--id", "smaple"), "has no column 'smaple'"),
         (("target.csv", "b.csv", *KEPT), "b.csv has no column 'gene 2', 'gene 3'"),
         (("target.csv", "background.csv", *KEPT, "-k", "31"), "31"),
-        (("target.csv", "background.csv", *KEPT, "--alpha", "2"), "--alpha is for --method cpca"),
-        (("target.csv", "--split", "group"), "--split needs --background VALUE"),
+        (
+            ("target.csv", "background.csv", *KEPT, "--alpha", "2"),
+            "--alpha is for the method 'cpca' only",
+        ),
+        (("target.csv", "--split", "group"), "by no value; give --background"),
         (
             ("target.csv", "--split", "group", "--background", "x", "--id", "sample"),
-            "0 of 0 rows can be used as background",
+            "no row has 'x' in column 'group'; it has 4 values: 'group 3' (116 rows), ",
+        ),
+        (
+            ("target.csv", *MARKED, "--target", "group 1,x", "--background", "group 2"),
+            "no row has 'x' in column 'group'; it has 4 values: 'group 3' (116 rows), ",
         ),
         (("target.csv", "background.csv", *KEPT, "--plot", "p.bmp"), "must end in .png"),
         (("target.csv", "background.csv", *KEPT, "--columns", "gene 1,sample"), "at once"),
@@ -253,20 +249,20 @@ def test_nothing_is_replaced_unless_asked_to(reduce, tables):
     reduce("target.csv", "background.csv", *KEPT)
     before = (tables / "out/scores.csv").read_bytes()
     error = reduce("target.csv", "background.csv", *KEPT, "-k", "1", status=2)
-    assert "scores.csv is there already, with 4 more; --force to replace" in error
+    assert "scores.csv exists already, with 4 more; replace with --force" in error
     assert (tables / "out/scores.csv").read_bytes() == before
     reduce("target.csv", "background.csv", *KEPT, "-k", "1", "--force")
     assert (tables / "out/scores.csv").read_bytes() != before
-    assert "is there already" in reduce(
+    assert "exists already" in reduce(
         "target.csv", "background.csv", *KEPT, "--format", "parquet", status=2
     )
     error = reduce("out/scores.csv", "background.csv", "--force", status=2)
-    assert "is a table to read" in error
+    assert "is read by this run" in error
     reduce("target.csv", "background.csv", *KEPT, "--format", "parquet", "--force")
     assert scores("out/scores.parquet").shape == (400, 2)
     assert not (tables / "out/scores.csv").exists()
     error = reduce("out/scores.parquet", "background.csv", "--force", status=2)
-    assert "is a table to read" in error
+    assert "is read by this run" in error
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
@@ -278,44 +274,12 @@ def test_a_picture(reduce, tables, ending):
         assert imread(tables / "out/p.png")[..., :3].std() > 0.05
 
 
-def test_new_rows(reduce, apply, data, tables):
-    reduce("target.csv", "background.csv", *KEPT)
-    model, expected = "out/model.safetensors", scores()
-    table = pd.read_csv("target.csv")
-    table[table.columns[::-1]].to_parquet("turned.parquet")
-    printed = apply(model, "turned.parquet", "-o", "new.parquet", "--id", "sample")
-    assert printed == "400 rows -> new.parquet\n"
-    np.testing.assert_allclose(scores("new.parquet"), expected, atol=1e-12)
-    assert pd.read_parquet("new.parquet")["sample"][3] == "s3"
-    assert "is there already" in apply(model, "target.csv", "-o", "new.parquet", status=2)
-    table.drop(columns="gene 7").to_csv("less.csv", index=False)
-    assert "less.csv has no column 'gene 7'" in apply(model, "less.csv", status=2)
-    assert "is no model" in apply("target.csv", "target.csv", status=2)
-    (tables / "bad.csv").write_text((tables / "target.csv").read_text() + "x,y\n")
-    error = apply(model, "bad.csv", "-o", "bad-new.csv", status=2)
-    assert "1 bad row: line 402" in error
-    assert not (tables / "bad-new.csv").exists()
-
-
-def test_a_pipe_from_end_to_end(reduce, tables):
-    reduce("target.csv", "background.csv", *KEPT)
-    command = f"'{sys.executable}' -m cpcapp apply out/model.safetensors"
-    shell = {"shell": True, "capture_output": True, "text": True, "check": False}
-    done = subprocess.run(f"cat target.csv | {command} - --id sample", **shell)
-    assert done.stderr == ""
-    found = pd.read_csv(io.StringIO(done.stdout))
-    np.testing.assert_allclose(found.filter(like="component_"), scores(), atol=1e-12)
-    done = subprocess.run(f"{command} target.csv | head -n 2", **shell)
-    assert done.stdout.startswith("row,component_1,component_2\n1,")
-    assert done.stderr == ""
-
-
 def test_interrupting_leaves_no_half_of_a_file(reduce, tables):
     """Stopped while the scores are written."""
     code = (
         "import os, signal, sys\n"
-        "import cpcapp.tables.writing as writing\n"
-        "writing._lists = lambda *a: os.kill(os.getpid(), signal.SIGINT)\n"
+        "import cpcapp.tables.results.scores as writing\n"
+        "writing._column_lists = lambda *a: os.kill(os.getpid(), signal.SIGINT)\n"
         "from cpcapp.cli import main\n"
         "sys.exit(main(['reduce', 'target.csv', 'background.csv', '--id', 'sample', '--label', "
         "'group', '-o', 'out']))\n"
@@ -368,55 +332,105 @@ def test_a_pipe_can_not_be_read_twice(reduce):
         ["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 2
-    assert "is a pipe; tables are read twice: give a file" in done.stderr
+    assert "is a pipe, but tables are read twice; give a file" in done.stderr
 
 
-def test_labels_of_a_numeric_column_that_never_varies_in_the_background(reduce, tables):
+def test_a_label_that_is_constant_in_the_background(reduce, tables):
     table = pd.read_csv("target.csv")
     table["code"] = np.arange(len(table)) % 3
     table.to_csv("t.csv", index=False)
     pd.read_csv("background.csv").assign(code=1).to_csv("b.csv", index=False)
-    assert "note        'code' never varies in the background" in reduce("t.csv", "b.csv", *KEPT)
+    notes = reduce("t.csv", "b.csv", *KEPT, notes=True)
+    assert "note: 'code' is constant in the background\n" in notes
     summary = json.loads((tables / "out/summary.json").read_bytes())
     assert summary["constant_in_background"] == ["code"]
 
 
-def test_a_feature_that_never_varies_is_told(reduce, tables):
+def test_a_constant_feature(reduce, tables):
     for name in ("target", "background"):
         pd.read_csv(f"{name}.csv").assign(batch=3).to_csv(f"{name}.csv", index=False)
-    said = reduce("target.csv", "background.csv", *KEPT)
-    assert "note        'batch' never varies at all" in said
-    assert said.count("note  ") == 1
+    notes = reduce("target.csv", "background.csv", *KEPT, notes=True)
+    assert "note: 'batch' is constant in both sets\n" in notes
     assert json.loads((tables / "out/summary.json").read_bytes())["constant"] == ["batch"]
 
 
 class TestFeaturesThatLookLikeLabels:
-    """Nobody named them as features: they were left over."""
+    """Features that the user did not name."""
 
     @pytest.fixture
     def coded(self, tables):
         for name in ("target", "background"):
             table = pd.read_csv(tables / f"{name}.csv")
-            table["the code"] = np.arange(len(table)) // 150  # sorted: the first rows tell nothing
+            table["the code"] = np.arange(len(table)) // 150  # sorted: constant in the first rows
             table["no"] = np.arange(7, len(table) + 7)
             table.to_csv(tables / f"{name}.csv", index=False)
 
     @pytest.mark.usefixtures("coded")
-    def test_are_told(self, reduce, tables):
-        said = reduce("target.csv", "background.csv", *KEPT)
-        assert "'the code' is taken as a feature, but has only 3 values" in said
-        assert "--label 'the code'" in said
-        assert "'no' is taken as a feature, but counts the rows" in said
-        assert said.count("note  ") == 2
-        notes = json.loads((tables / "out/summary.json").read_bytes())["notes"]
-        assert len(notes) == 2
+    def test_are_named_on_standard_error(self, reduce, tables):
+        notes = reduce("target.csv", "background.csv", *KEPT, notes=True)
+        assert "note: 'the code' is used as a feature, but has only 3 values" in notes
+        assert "--label 'the code'" in notes
+        assert "note: 'no' is used as a feature, but counts the rows" in notes
+        assert notes.count("note: ") == 2
+        stored = json.loads((tables / "out/summary.json").read_bytes())["notes"]
+        assert len(stored) == 2
+        assert "--" not in "".join(stored)
 
     @pytest.mark.usefixtures("coded")
-    def test_are_not_told_once_named(self, reduce):
+    def test_are_fine_with_another_role(self, reduce):
         rest = [*KEPT, "--label", "the code", "--id", "no"]
-        assert "note  " not in reduce("target.csv", "background.csv", *rest)
+        assert reduce("target.csv", "background.csv", *rest, notes=True) == ""
 
     @pytest.mark.usefixtures("coded")
-    def test_are_not_told_where_somebody_chose_them(self, reduce):
+    def test_are_fine_if_the_user_named_them(self, reduce):
         chosen = ["--columns", "gene 0,gene 1,the code,no"]
-        assert "note  " not in reduce("target.csv", "background.csv", *KEPT, *chosen)
+        assert reduce("target.csv", "background.csv", *KEPT, *chosen, notes=True) == ""
+
+
+class TestFewBackgroundRows:
+    """The Tracy-Widom test needs more rows than features."""
+
+    @pytest.fixture
+    def few(self, tables):
+        pd.read_csv(tables / "background.csv")[:20].to_csv(tables / "few.csv", index=False)
+
+    @pytest.mark.usefixtures("few")
+    def test_nothing_is_permuted_unasked(self, reduce, tables, monkeypatch):
+        def fail(*arguments, **options):
+            raise AssertionError("permuted")
+
+        monkeypatch.setattr("cpcapp.estimators.cpca_plus_plus.permutation_threshold", fail)
+        notes = reduce("target.csv", "few.csv", *KEPT, "-k", "2", notes=True)
+        assert "the number of significant components was not tested: " in notes
+        assert "--permutation-test needs no such background" in notes
+        summary = json.loads((tables / "out/summary.json").read_bytes())
+        assert summary["components_that_stand_out"] is None
+
+    @pytest.mark.usefixtures("few")
+    @pytest.mark.parametrize("options", [("-k", "auto"), ("-k", "1", "--permutation-test")])
+    def test_permutations_on_demand(self, reduce, options):
+        printed = reduce("target.csv", "few.csv", *KEPT, *options)
+        assert "significant (permutation test)" in printed
+
+
+def test_problems_go_to_standard_error_in_one_line_of_options(reduce, tables):
+    (tables / "empty.csv").write_text("gene 0,gene 1\n")
+    error = reduce("empty.csv", "background.csv", status=2)
+    assert error == (
+        "cpcapp reduce: empty.csv: 0 of 0 rows can be used as target; at least 2 are needed\n"
+    )
+    assert not (tables / "out").exists()  # no empty folder after a mistake
+    error = reduce("target.csv", "background.csv", *KEPT, "-k", "31", status=2)
+    assert "30 features and 400 rows; -k must be at most 30" in error
+    (tables / "out").write_text("a file")
+    assert "out is not a folder; choose another -o" in reduce(
+        "target.csv", "background.csv", status=2
+    )
+
+
+@pytest.mark.parametrize("name", ["t.PARQUET", "t.Pq"])
+def test_scores_of_parquet_tables_are_parquet_in_upper_case_too(reduce, data, tables, name):
+    for path, values in ((name, data.target), ("b.parquet", data.background)):
+        pd.DataFrame(values, columns=[f"x{i}" for i in range(30)]).to_parquet(tables / path)
+    reduce(name, "b.parquet")
+    assert scores("out/scores.parquet").shape == (400, 2)

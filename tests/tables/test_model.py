@@ -27,7 +27,7 @@ def model(rng):
         fill=rng.normal(size=3),
         standardize="each",
         missing="mean",
-        facts={"rows": 9},
+        info={"rows": 9},
     )
 
 
@@ -39,7 +39,7 @@ def path(model, tmp_path):
 
 def test_what_is_saved_comes_back(model, path):
     found = load_model(path)
-    for name in ("features", "method", "standardize", "missing", "facts", "n_components"):
+    for name in ("features", "method", "standardize", "missing", "info", "n_components"):
         assert getattr(found, name) == getattr(model, name)
     for name in ("components", "atoms", "eigenvalues", "mean", "scale", "fill"):
         np.testing.assert_array_equal(getattr(found, name), getattr(model, name))
@@ -56,7 +56,7 @@ def test_scores_are_the_formula_dense_or_sparse(model, rng):
 def test_cut_off(path, share):
     data = path.read_bytes()
     path.write_bytes(data[: int(share * len(data))])
-    with pytest.raises(TableError, match="is no model of cpcapp reduce: ") as caught:
+    with pytest.raises(TableError, match="is not a model of cpcapp reduce: ") as caught:
         load_model(path)
     assert len(str(caught.value).splitlines()) == 1
 
@@ -71,7 +71,7 @@ def test_cut_off(path, share):
         ({"scale": np.zeros(3)}, "its scale must be above 0"),
         ({"mean": np.full(3, np.nan)}, "its mean must be finite"),
         ({"mean": np.zeros(3, dtype=np.float32)}, "its mean are float32"),
-        ({"facts": 3}, "not a JSON object"),
+        ({"info": 3}, "not a JSON object"),
     ],
 )
 def test_models_that_can_not_be(model, path, change, message):
@@ -101,7 +101,7 @@ def test_files_of_another_kind(path, tmp_path):
     with pytest.raises(TableError, match="no header of this package"):
         load_model(path)
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(TableError, match="is no model"):
+    with pytest.raises(TableError, match="is not a model"):
         load_model(path)
-    with pytest.raises(TableError, match="can't read the model"):
+    with pytest.raises(TableError, match="there is no model file"):
         load_model(tmp_path / "none")

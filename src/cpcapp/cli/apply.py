@@ -5,15 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cpcapp.cli._errors import UserError
 from cpcapp.cli._progress import ProgressLine
 from cpcapp.cli._results import printable
-from cpcapp.cli._tables import names_in, open_tables, user_errors
-
-if TYPE_CHECKING:
-    from cpcapp.tables import Table, TableModel
+from cpcapp.cli._tables import add_cleaning_options, print_notes, split_names, user_errors
 
 
 def add_parser(commands: Any) -> None:
@@ -21,12 +17,13 @@ def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "apply",
         help="components of new rows, by a model of cpcapp reduce",
-        description="Compute the components of the rows of TABLE with a model that cpcapp reduce "
-        "made. Columns are found by their names; missing values and scales are treated as they "
-        "were then. TABLE may be - for a CSV on standard input.",
+        description="Compute the components of the rows of TABLE with a model of cpcapp reduce. "
+        "Columns are found by their names. Rows are prepared as they were for the model.",
     )
     parser.add_argument("model", type=Path, metavar="MODEL", help="model.safetensors")
-    parser.add_argument("table", metavar="TABLE", help="as for cpcapp reduce, or -")
+    parser.add_argument(
+        "table", metavar="TABLE", help="as for cpcapp reduce, or - for a CSV on standard input"
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -35,11 +32,11 @@ def add_parser(commands: Any) -> None:
         help=".csv or .parquet; - for a CSV on standard output (default)",
     )
     parser.add_argument("--force", action="store_true", help="replace FILE")
-    several: Any = {"action": "append", "default": [], "metavar": "COL"}
-    parser.add_argument("--id", **several, help="names of rows, kept beside the scores")
-    parser.add_argument("--label", **several, help="further columns to keep")
-    parser.add_argument(
-        "--skip-bad-rows", action="store_true", help="leave out rows that can't be read"
+    names: Any = {"action": "extend", "type": split_names, "default": [], "metavar": "COL"}
+    parser.add_argument("--id", **names, help="columns with names of rows, copied to FILE")
+    parser.add_argument("--label", **names, help="further columns to copy")
+    add_cleaning_options(
+        parser, None, "what to do with missing values (default: as the model was made)"
     )
     parser.set_defaults(run=run)
 
@@ -47,59 +44,21 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     with user_errors():
-        output = _output(arguments)
-        (table,) = open_tables(arguments.table)
-        from cpcapp.tables import load_model
-        from cpcapp.tables.choosing import choose_columns
-        from cpcapp.tables.cleaning import Cleaner
-        from cpcapp.tables.writing import score_columns, scores_to
+        from cpcapp.tables import apply_model
 
-        model = load_model(arguments.model)
-        _require_features(table, model, arguments.model)
-        kept = choose_columns(
-            table,
-            columns=model.features,
-            ids=names_in(arguments.id),
-            labels=names_in(arguments.label),
-        ).kept
-        cleaner = Cleaner(model.missing, model.fill, skip_bad_rows=arguments.skip_bad_rows)
-        names = score_columns(kept, model.n_components)
-        with scores_to(output, names) as writer, ProgressLine("applying") as progress:
-            chunks = table.chunks(model.features, kept, progress)
-            for chunk in cleaner.clean(chunks, model.features):
-                if cleaner.may_go_on:
-                    writer.write(chunk, model.transform(chunk.values))
-            # Before the file takes its place.
-            cleaner.check(table.name, table.place)
-    tally = cleaner.tally
-    left_out = tally.n_rows - tally.n_used
-    where = "" if isinstance(output, Path) is False else f" -> {printable(output)}"
-    if where or left_out:
-        remark = f", {left_out:,} left out" if left_out else ""
-        print(f"{tally.n_used:,} rows{remark}{where}", file=sys.stdout if where else sys.stderr)
-    return 0
-
-
-def _output(arguments: argparse.Namespace) -> Any:
-    if arguments.output == "-":
-        return sys.stdout.buffer
-    output = Path(arguments.output)
-    if output.suffix.lower() not in (".csv", ".parquet", ".pq"):
-        raise UserError(f"-o {output} must end in .csv or .parquet, or be -")
-    if not output.parent.is_dir():
-        raise UserError(f"there is no folder {printable(output.parent)} to write to")
-    if output.resolve() in (Path(arguments.table).resolve(), arguments.model.resolve()):
-        raise UserError(f"{printable(output)} is a file to read; choose another -o")
-    if output.exists() and not arguments.force:
-        raise UserError(f"{printable(output)} is there already; --force to replace, or another -o")
-    return output
-
-
-def _require_features(table: Table, model: TableModel, path: Path) -> None:
-    from cpcapp.tables._table import listed
-
-    absent = [name for name in model.features if name not in table.columns]
-    if absent:
-        raise UserError(
-            f"{table.name} has no column {listed(absent)}, which {printable(path)} was made with"
+        to_stdout = arguments.output == "-"
+        applied = apply_model(
+            arguments.model,
+            arguments.table,
+            sys.stdout.buffer if to_stdout else arguments.output,
+            ids=arguments.id,
+            labels=arguments.label,
+            missing=arguments.missing,
+            skip_bad_rows=arguments.skip_bad_rows,
+            overwrite=arguments.force,
+            progress=ProgressLine,
         )
+    if not to_stdout:
+        print(f"{applied.counts.n_used:,} rows -> {printable(arguments.output)}")
+    print_notes(applied.notes())
+    return 0

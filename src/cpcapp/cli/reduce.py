@@ -4,213 +4,116 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cpcapp.cli._errors import UserError, require
+from cpcapp.cli import _tables as shared
+from cpcapp.cli._errors import UserError
 from cpcapp.cli._progress import ProgressLine
-from cpcapp.cli._tables import names_in, open_tables, user_errors
+from cpcapp.cli._results import printable
 
-if TYPE_CHECKING:
-    from cpcapp.tables import Table
-    from cpcapp.tables.choosing import Columns, Selection
-    from cpcapp.tables.reducing import Options
-
-_PICTURES = (".png", ".svg", ".pdf")
+_DESCRIPTION = """Find the directions along which the rows of TARGET vary most, relative to those of
+BACKGROUND. Tables are .csv, .tsv (.gz too), .parquet, .npy, .npz (FILE::ARRAY) or .h5ad
+(FILE::LAYER), of any size: they are read in chunks. Columns are matched by name. OUT gets scores
+(the rows with their components), loadings.csv (every feature), top_features.csv, model.safetensors
+(for cpcapp apply) and summary.json."""
+# Options that are parameters of reduce_tables by the same name.
+_PARAMETERS: tuple[str, ...] = (
+    "method",
+    "alpha",
+    "permutation_test",
+    "drop",
+    "ids",
+    "labels",
+    "split",
+)
+_PARAMETERS += ("target_values", "background_values", "standardize", "missing", "skip_bad_rows")
 
 
 def add_parser(commands: Any) -> None:
     """Add this command to ``cpcapp``."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "reduce",
-        help="what is special about one table against another",
-        description="Find the directions along which the rows of TARGET vary most relative to "
-        "those of BACKGROUND. Tables are .csv, .tsv (.gz too), .parquet, .npy, .npz (FILE::ARRAY) "
-        "or .h5ad (FILE::LAYER), of any size: they are read in chunks. Columns are matched by "
-        "name. OUT gets scores (the rows with their components), loadings.csv (every feature), "
-        "top_features.csv, model.safetensors (for cpcapp apply) and summary.json.",
+        "reduce", help="what is special about one table against another", description=_DESCRIPTION
     )
-    parser.add_argument("table", metavar="TARGET", help="the rows of interest")
-    parser.add_argument(
-        "other", nargs="?", metavar="BACKGROUND", help="rows to compare with; none with --split"
-    )
-    parser.add_argument(
-        "-k",
-        dest="n_components",
-        type=_count,
-        default=2,
-        metavar="K",
-        help="components, or 'auto' for those that stand out from noise (default: %(default)s)",
-    )
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="folder")
-    parser.add_argument("--force", action="store_true", help="replace the results in OUT")
-    parser.add_argument("--plot", type=Path, metavar="P", help="picture: .png, .svg or .pdf")
-    parser.add_argument("--method", choices=("cpca++", "cpca", "pca"), default="cpca++")
-    parser.add_argument(
-        "--alpha", type=float, metavar="A", help="contrast of --method cpca (default: it chooses)"
-    )
-    parser.add_argument(
-        "--format", choices=("csv", "parquet"), help="of the scores (default: as TARGET)"
-    )
-    parser.add_argument(
-        "--include-background",
-        action="store_true",
-        help="scores of the background too; a column 'set' tells them apart",
-    )
+    add: Any = parser.add_argument
+    add("table", metavar="TARGET", help="the rows of interest")
+    add("other", nargs="?", metavar="BACKGROUND", help="rows to compare with; none with --split")
+    k: Any = {"dest": "n_components", "metavar": "K", "type": shared.parse_n_components}
+    add("-k", **k, default=2, help="components; auto keeps the significant ones (default: 2)")
+    add("-o", "--output", type=Path, required=True, metavar="OUT", help="folder for the results")
+    add("--force", action="store_true", help="replace the results in OUT")
+    add("--plot", type=Path, metavar="P", help="also write a plot: .png, .svg or .pdf")
+    methods: Any = {"choices": ("cpca++", "cpca", "pca"), "default": "cpca++"}
+    add("--method", **methods, help="pca needs no BACKGROUND (default: cpca++)")
+    add("--alpha", type=float, metavar="A", help="contrast of --method cpca (default: automatic)")
+    slow = "count significant components by permutation (slow)"
+    add("--permutation-test", action="store_true", help=slow)
+    add("--format", choices=("csv", "parquet"), help="of the scores (default: as TARGET)")
+    both = "write scores of the background too, with a column 'set'"
+    add("--include-background", action="store_true", help=both)
     _add_columns(parser)
-    _add_cleaning(parser)
+    group = parser.add_argument_group("values")
+    scales: Any = {"choices": ("none", "each", "background"), "default": "none"}
+    scales_help = "divide features by their standard deviation, each set by its own or both by the "
+    group.add_argument("--standardize", **scales, help=scales_help + "background's (default: none)")
+    missing_help = "missing values are an error, become 0 or the mean of their column in their set,"
+    missing_help += " or their row is dropped (default: error)"
+    shared.add_cleaning_options(group, "error", missing_help)
     parser.set_defaults(run=run)
 
 
 def _add_columns(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("columns", "names with commas, or the option again")
-    several: Any = {"action": "append", "default": [], "metavar": "COL"}
-    group.add_argument("--columns", **several, help="the features (default: all that are left)")
-    group.add_argument("--columns-from", type=Path, metavar="FILE", help="the same, one a line")
-    group.add_argument("--drop", **several, help="left out")
-    group.add_argument("--id", **several, help="names of rows, kept beside the scores")
-    group.add_argument("--label", **several, help="kept beside the scores; the first gives colours")
-    group = parser.add_argument_group("one table with both sets")
-    group.add_argument("--split", metavar="COL", help="column that tells the sets apart")
-    group.add_argument(
-        "--target",
-        action="append",
-        default=[],
-        metavar="VALUE",
-        help="of the target (default: all but those of the background)",
-    )
-    group.add_argument("--background", action="append", default=[], metavar="VALUE")
-
-
-def _add_cleaning(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("values")
-    group.add_argument(
-        "--standardize",
-        choices=("none", "each", "background"),
-        default="none",
-        help="divide features by their standard deviation: each set by its own, as for the "
-        "mice of the paper, or both by the background's (default: %(default)s)",
-    )
-    group.add_argument(
-        "--missing",
-        choices=("error", "zero", "mean", "drop"),
-        default="error",
-        help="missing values become 0 or the mean of their column in their set, or their row is "
-        "left out (default: %(default)s)",
-    )
-    group.add_argument(
-        "--skip-bad-rows",
-        action="store_true",
-        help="leave out rows that can't be read (wrong number of fields, text, infinity)",
-    )
-
-
-def _count(text: str) -> int | str:
-    if text == "auto":
-        return text
-    try:
-        count = int(text)
-    except ValueError:
-        count = 0
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"{text} must be a whole number above 0, or 'auto'")
-    return count
+    text = "names separated by commas; options can be repeated"
+    add: Any = parser.add_argument_group("columns", text).add_argument
+    names: Any = {"action": "extend", "type": shared.split_names, "metavar": "COL"}
+    add("--columns", **names, help="the features (default: all that are left)")
+    add("--columns-from", type=Path, metavar="FILE", help="names of the features, one per line")
+    add("--drop", **names, help="columns that are not used")
+    add("--id", dest="ids", **names, help="names of rows, copied to the scores")
+    labels_help = "also copied to the scores; the first gives the colours"
+    add("--label", dest="labels", **names, help=labels_help)
+    genes = "genes of .h5ad: a column of var, or all (default: highly_variable if there is one)"
+    add("--mask-var", default="auto", metavar="COL", help=genes)
+    add = parser.add_argument_group("one table with both sets").add_argument
+    names["metavar"] = "VALUE"
+    add("--split", metavar="COL", help="column that says to which set a row belongs")
+    rest = "values of the target (default: all but the background's)"
+    add("--target", dest="target_values", **names, help=rest)
+    add("--background", dest="background_values", **names, help="values of the background")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    if arguments.plot is not None:
-        if arguments.plot.suffix.lower() not in _PICTURES:
-            raise UserError(f"--plot {arguments.plot} must end in {', '.join(_PICTURES)}")
-        require("matplotlib", "plot")
-    _check_combinations(arguments)
-    with user_errors():
-        paths = [path for path in (arguments.table, arguments.other) if path is not None]
-        tables = open_tables(*paths)
-        from cpcapp.cli._reduction import Outputs
-        from cpcapp.tables.reducing import reduce_tables
-
-        outputs = Outputs.of(arguments)
-        outputs.check(paths, force=arguments.force)
-        for table in tables:
-            if not table.again:
-                raise UserError(f"{table.name} is a pipe; tables are read twice: give a file")
-        columns, target, background = _choose(tables, arguments)
-        found = reduce_tables(
-            target, background, columns.features, _options(arguments), progress=ProgressLine
-        )
-        outputs.write(found, columns, include_background=arguments.include_background)
-    return 0
-
-
-def _check_combinations(arguments: argparse.Namespace) -> None:
-    split = arguments.split is not None
-    if not split and (arguments.target or arguments.background):
-        raise UserError("--target and --background are values of the column named by --split")
-    if split and arguments.other is not None:
-        raise UserError("give either BACKGROUND or --split, not both")
-    if arguments.method != "pca" and not split and arguments.other is None:
-        raise UserError(
-            "needs a BACKGROUND table, or --split COL --background VALUE to find it in TARGET; "
-            "--method pca goes without"
-        )
-    if split and not (arguments.target or arguments.background):
-        raise UserError("--split needs --background VALUE, --target VALUE or both")
-    if split and arguments.method != "pca" and not arguments.background:
-        raise UserError("--split needs --background VALUE")
-    if arguments.alpha is not None and arguments.method != "cpca":
-        raise UserError("--alpha is for --method cpca only")
     if arguments.include_background and arguments.method == "pca":
         raise UserError("--method pca has no background to include")
+    given = {name: value for name, value in vars(arguments).items() if value is not None}
+    with shared.user_errors():
+        from cpcapp.tables import reduce_tables, write_results
+        from cpcapp.tables.results.writing import plan_files
 
-
-def _choose(
-    tables: list[Table], arguments: argparse.Namespace
-) -> tuple[Columns, Selection, Selection | None]:
-    from cpcapp.tables.choosing import Selection, choose_columns, match_columns
-
-    split = arguments.split
-    columns = choose_columns(
-        tables[0],
-        columns=_wanted(arguments),
-        drop=names_in(arguments.drop),
-        ids=names_in(arguments.id),
-        labels=names_in(arguments.label),
-        # The split is kept where it is a label, too.
-        others=[] if split is None or split in names_in(arguments.label) else [split],
-    )
-    if split is None:
-        if len(tables) == 1:
-            return columns, Selection(tables[0]), None
-        match_columns(tables[1], columns.features, tables[0])
-        return columns, Selection(tables[0]), Selection(tables[1], "background")
-    inside = frozenset(names_in(arguments.target)) or None
-    outside = frozenset(names_in(arguments.background))
-    if inside is not None and inside & outside:
-        both = sorted(inside & outside)
-        raise UserError(f"{both[0]!r} can't be target and background at once")
-    target = Selection(tables[0], "target", split, inside, outside)
-    background = Selection(tables[0], "background", split, outside) if outside else None
-    return columns, target, background
-
-
-def _wanted(arguments: argparse.Namespace) -> list[str] | None:
-    names = names_in(arguments.columns)
-    if arguments.columns_from is not None:
-        lines = arguments.columns_from.read_text(encoding="utf-8-sig").splitlines()
-        names += [line.strip() for line in lines if line.strip()]
-        if not names:
-            raise UserError(f"--columns-from {arguments.columns_from} names no column")
-    return names or None
-
-
-def _options(arguments: argparse.Namespace) -> Options:
-    from cpcapp.tables.reducing import Options
-
-    return Options(
-        n_components=arguments.n_components,
-        method=arguments.method,
-        alpha="auto" if arguments.alpha is None else arguments.alpha,
-        standardize=arguments.standardize,
-        missing=arguments.missing,
-        skip_bad_rows=arguments.skip_bad_rows,
-    )
+        output = {"scores_format": arguments.format, "plot": arguments.plot}
+        inputs = [path for path in (arguments.table, arguments.other) if path is not None]
+        # Before the tables are read, which may take long.
+        files = plan_files(arguments.output, arguments.table, **output)
+        files.check(inputs, overwrite=arguments.force)
+        found = reduce_tables(
+            arguments.table,
+            arguments.other,
+            arguments.n_components,
+            columns=shared.read_columns(arguments.columns, arguments.columns_from),
+            mask_var=None if arguments.mask_var == "all" else arguments.mask_var,
+            progress=ProgressLine,
+            **{name: given[name] for name in _PARAMETERS if name in given},
+        )
+        results = write_results(
+            found,
+            arguments.output,
+            include_background=arguments.include_background,
+            overwrite=arguments.force,
+            progress=ProgressLine,
+            **output,
+        )
+    for line in results.summary.lines():
+        print(printable(line))
+    print(f"-> {', '.join(printable(path) for path in results.files.all)}")
+    shared.print_notes(results.summary.notes())
+    return 0

@@ -1,4 +1,4 @@
-"""What becomes of rows that can't be used, and of values that are missing."""
+"""Leave out rows that can't be used, and fill in missing values."""
 
 from __future__ import annotations
 
@@ -10,16 +10,29 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from cpcapp.tables._table import Chunk, TableError
-from cpcapp.tables.choosing import taken
+from cpcapp.tables.messages import TableError, check_choice, count_of
+from cpcapp.tables.reading.table import Chunk, Table
 
 MISSING_RULES = ("error", "zero", "mean", "drop")
-_SHOWN = 5
+# Problems that a message lists.
+_MAX_LISTED = 5
 
 
 @dataclass
-class Tally:
-    """How many rows were read, used and left out, and the first of those that are trouble."""
+class RowCounts:
+    """How many rows were read, used and left out, and where the first problems are.
+
+    Attributes
+    ----------
+    n_rows, n_used : int
+        Rows read and rows used.
+    n_bad : int
+        Rows with the wrong number of fields, text in place of a number, or infinity.
+    n_incomplete, n_missing, n_filled : int
+        Rows with missing values, the missing values in them, and those that were filled in.
+    bad, incomplete : list of (int, str)
+        Position and reason of the first few.
+    """
 
     n_rows: int = 0
     n_used: int = 0
@@ -43,109 +56,126 @@ class Tally:
 
 
 class Cleaner:
-    """Takes chunks, gives back those rows of them that can be used, and keeps count.
+    """Selects the rows that can be used, fills in missing values, and counts both.
 
     Parameters
     ----------
     missing : {"error", "zero", "mean", "drop"}
-        What to do about missing values.
+        Stop, fill with 0, fill with `fill`, or leave out the row.
     fill : ndarray of shape (n_features,), optional
-        What to put in their place with ``missing="mean"``.
+        Values for ``missing="mean"``.
     skip_bad_rows : bool
+        Whether bad rows are left out; otherwise they are errors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([1, 2])
+    >>> chunk = Chunk(rows, rows, np.array([[1.0], [np.nan]]), {})
+    >>> cleaner = Cleaner("zero")
+    >>> [cleaned.values.tolist() for cleaned in cleaner.clean(iter([chunk]), ["weight"])]
+    [[[1.0], [0.0]]]
+    >>> cleaner.counts.n_filled
+    1
     """
 
     def __init__(
         self, missing: str, fill: NDArray[np.float64] | None = None, *, skip_bad_rows: bool = False
     ) -> None:
-        if missing not in MISSING_RULES:
-            raise ValueError(f"missing={missing!r} must be one of {', '.join(MISSING_RULES)}")
+        check_choice("missing", missing, MISSING_RULES)
         self.missing, self.fill, self.skip_bad_rows = missing, fill, skip_bad_rows
-        self.tally = Tally()
+        self.counts = RowCounts()
 
     def clean(self, chunks: Iterator[Chunk], features: Sequence[str]) -> Iterator[Chunk]:
-        """Yield chunks of finite numbers."""
+        """Yield the usable rows; all their values are finite."""
         for chunk in chunks:
             found = self._clean_one(chunk, features)
             if len(found.rows):
                 yield found
 
     def _clean_one(self, chunk: Chunk, features: Sequence[str]) -> Chunk:
-        tally, values = self.tally, chunk.values
-        tally.n_rows += len(chunk.rows) + len(chunk.broken)
+        counts, values = self.counts, chunk.values
+        counts.n_rows += len(chunk.rows) + len(chunk.unreadable)
         held = values.data if sp.issparse(values) else values
-        if not chunk.bad and not chunk.broken and np.isfinite(held).all():
-            tally.n_used += len(chunk.rows)
+        if not chunk.bad and not chunk.unreadable and np.isfinite(held).all():
+            counts.n_used += len(chunk.rows)
             return chunk
-        # A few chunks at most; and zeros may have to be filled in.
+        # Few chunks come here, so a dense copy is no burden.
         values = values.toarray() if sp.issparse(values) else values
-        usable = self._without_bad(chunk, values, features)
+        usable = self._find_usable(chunk, values, features)
         missing = np.isnan(values) & usable[:, None]
         incomplete = missing.any(axis=1)
-        tally.n_missing += int(missing.sum())
-        tally.n_incomplete += int(incomplete.sum())
-        for row in np.flatnonzero(incomplete)[: _SHOWN - len(tally.incomplete)]:
+        counts.n_missing += int(missing.sum())
+        counts.n_incomplete += int(incomplete.sum())
+        for row in np.flatnonzero(incomplete)[: _MAX_LISTED - len(counts.incomplete)]:
             name = features[int(missing[row].argmax())]
-            tally.incomplete.append((int(chunk.places[row]), f"column {name!r}"))
+            counts.incomplete.append((int(chunk.positions[row]), f"column {name!r}"))
         if self.missing in ("error", "drop"):
             usable &= ~incomplete
         else:
             fill: Any = 0.0 if self.missing == "zero" else self.fill
             values = np.where(missing, fill, values)
-            tally.n_filled += int(missing.sum())
-        tally.n_used += int(usable.sum())
-        whole = Chunk(chunk.rows, chunk.places, values, chunk.kept)
-        return taken(whole, usable, list(chunk.kept))
+            counts.n_filled += int(missing.sum())
+        counts.n_used += int(usable.sum())
+        return Chunk(chunk.rows, chunk.positions, values, chunk.kept).select_rows(usable)
 
-    def _without_bad(
+    def _find_usable(
         self, chunk: Chunk, values: NDArray[np.float64], features: Sequence[str]
     ) -> NDArray[np.bool_]:
-        """Return which rows can be used, and count the others."""
+        """Return which rows are not bad, and count those that are."""
         found = dict(chunk.bad)
         for row, column in np.argwhere(np.isinf(values)):
             reason = f"column {features[column]!r} is infinite"
             found.setdefault(int(row), reason)
-        places = [(int(chunk.places[row]), reason) for row, reason in found.items()]
-        self.tally.n_bad += len(found) + len(chunk.broken)
-        room = _SHOWN - len(self.tally.bad)
-        self.tally.bad += sorted(places + chunk.broken)[:room]
+        listed = [(int(chunk.positions[row]), reason) for row, reason in found.items()]
+        self.counts.n_bad += len(found) + len(chunk.unreadable)
+        room = _MAX_LISTED - len(self.counts.bad)
+        self.counts.bad += sorted(listed + chunk.unreadable)[:room]
         usable = np.ones(len(chunk.rows), dtype=bool)
         usable[list(found)] = False
         return usable
 
     @property
-    def may_go_on(self) -> bool:
-        """Whether nothing has come up so far that `check` would raise."""
-        bad = self.tally.n_bad and not self.skip_bad_rows
-        return not bad and not (self.tally.n_incomplete and self.missing == "error")
+    def has_errors(self) -> bool:
+        """Whether `raise_errors` would raise now."""
+        return self._has_bad_rows or self._has_missing_values
 
-    def check(self, name: str, place: str) -> None:
-        """Raise `TableError` if there was something that may not be passed over.
+    @property
+    def _has_bad_rows(self) -> bool:
+        return self.counts.n_bad > 0 and not self.skip_bad_rows
 
-        Parameters
-        ----------
-        name : str
-            Of the table.
-        place : {"line", "row"}
-        """
-        tally = self.tally
-        if tally.n_bad and not self.skip_bad_rows:
+    @property
+    def _has_missing_values(self) -> bool:
+        return self.counts.n_incomplete > 0 and self.missing == "error"
+
+    def raise_errors(self, table: Table) -> None:
+        """Raise `TableError` if there were bad rows or missing values that are not allowed."""
+        counts = self.counts
+        if self._has_bad_rows:
+            bad = _list_problems(counts.bad, table.unit, counts.n_bad)
             raise TableError(
-                f"{name}: {_count(tally.n_bad, 'bad row')}: {_shown(tally.bad, place, tally.n_bad)}"
-                "; correct them, or go on without them with --skip-bad-rows"
+                f"{table.name}: {count_of(counts.n_bad, 'bad row')}: {bad}",
+                "correct them, or leave them out with {skip_bad_rows}",
+                skip_bad_rows=True,
             )
-        if tally.n_incomplete and self.missing == "error":
-            where = _shown(tally.incomplete, place, tally.n_incomplete)
+        if self._has_missing_values:
+            where = _list_problems(counts.incomplete, table.unit, counts.n_incomplete)
             raise TableError(
-                f"{name}: {_count(tally.n_missing, 'missing value')} in "
-                f"{_count(tally.n_incomplete, 'row')}: {where}; choose --missing zero, mean or "
-                "drop (the row)"
+                f"{table.name}: {count_of(counts.n_missing, 'missing value')} in "
+                f"{count_of(counts.n_incomplete, 'row')}: {where}",
+                "fill them in with {missing}, or use 'mean', or 'drop' to leave out the rows",
+                missing="zero",
             )
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def describe_skipped(counts: RowCounts, table: Table) -> str:
+    """Return in one line which bad rows were left out; nothing if there were none."""
+    if not counts.n_bad:
+        return ""
+    bad = _list_problems(counts.bad, table.unit, counts.n_bad)
+    return f"{table.name}: {count_of(counts.n_bad, 'bad row')} left out: {bad}"
 
 
-def _shown(found: Sequence[tuple[int, str]], place: str, total: int) -> str:
+def _list_problems(found: Sequence[tuple[int, str]], unit: str, total: int) -> str:
     more = f"; and {total - len(found):,} more" if total > len(found) else ""
-    return "; ".join(f"{place} {number}: {reason}" for number, reason in found) + more
+    return "; ".join(f"{unit} {position}: {reason}" for position, reason in found) + more

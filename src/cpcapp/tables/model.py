@@ -1,4 +1,4 @@
-"""What was learned from two tables, and the file it is kept in."""
+"""The fitted model of two tables, and its file."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from cpcapp._tensor_files import read_tensors, write_tensors
-from cpcapp.tables._table import TableError
 from cpcapp.tables.cleaning import MISSING_RULES
+from cpcapp.tables.messages import TableError, require_package
 
 _FORMAT = "cpcapp-table-model"
 _FORMAT_VERSION = 1
@@ -23,7 +23,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class TableModel:
-    """Filters with the names of their features and all that new rows have to go through.
+    """Filters with the names of their features, and the preparation of new rows.
 
     Attributes
     ----------
@@ -35,14 +35,14 @@ class TableModel:
     mean : ndarray of shape (n_features,)
         Of the target, subtracted from every row.
     scale : ndarray of shape (n_features,)
-        What every feature is divided by; 1 unless standardized.
+        Every feature is divided by it; 1 unless standardized.
     fill : ndarray of shape (n_features,)
-        What takes the place of missing values with ``missing="mean"``.
+        Replaces missing values with ``missing="mean"``.
     method : {"cpca++", "cpca", "pca"}
     standardize : {"none", "each", "background"}
     missing : {"error", "zero", "mean", "drop"}
-    facts : dict
-        How it was made; for people.
+    info : dict
+        Number of rows and version it was made with; not used in computations.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class TableModel:
     method: str = "cpca++"
     standardize: str = "none"
     missing: str = "error"
-    facts: dict[str, Any] = field(default_factory=dict)
+    info: dict[str, Any] = field(default_factory=dict)
 
     @property
     def n_components(self) -> int:
@@ -81,16 +81,22 @@ class TableModel:
         -------
         ndarray of shape (n, n_components)
         """
-        return scores_of(values, self.components, self.mean, self.scale)
+        return compute_scores(values, self.components, self.mean, self.scale)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a safetensors file; `load_model` reads it."""
+        """Write a safetensors file, which `load_model` reads.
+
+        Parameters
+        ----------
+        path : path-like
+        """
+        require_package("safetensors", "tables")
         header = {
             "method": self.method,
             "standardize": self.standardize,
             "missing": self.missing,
             "features": self.features,
-            "facts": self.facts,
+            "facts": self.info,
         }
         tensors = {
             "components": self.components,
@@ -103,7 +109,7 @@ class TableModel:
         write_tensors(path, tensors, header, _FORMAT, _FORMAT_VERSION)
 
 
-def scores_of(
+def compute_scores(
     values: Any, components: FloatArray, mean: FloatArray, scale: FloatArray
 ) -> FloatArray:
     """Return ``Fᵀ((x - mean) / scale)`` for rows, dense or sparse."""
@@ -114,7 +120,7 @@ def scores_of(
 
 
 def load_model(path: str | os.PathLike[str]) -> TableModel:
-    """Read a model of ``cpcapp reduce``, checking all of it.
+    """Read and check a model file, as `write_results` and ``cpcapp reduce`` write it.
 
     Parameters
     ----------
@@ -127,7 +133,7 @@ def load_model(path: str | os.PathLike[str]) -> TableModel:
     Raises
     ------
     TableError
-        If the file is damaged, or something else.
+        If the file is damaged or of another kind.
 
     Examples
     --------
@@ -139,6 +145,7 @@ def load_model(path: str | os.PathLike[str]) -> TableModel:
     >>> load_model(path).features
     ['a', 'b']
     """
+    require_package("safetensors", "tables")
     try:
         header, tensors = read_tensors(path, _FORMAT, _FORMAT_VERSION, max_bytes=_MAX_BYTES)
         model = TableModel(
@@ -147,17 +154,19 @@ def load_model(path: str | os.PathLike[str]) -> TableModel:
             method=str(header["method"]),
             standardize=str(header["standardize"]),
             missing=header["missing"],
-            facts=header["facts"],
+            info=header["facts"],
         )
         _check(model)
         return model
+    except FileNotFoundError as error:
+        raise TableError(f"there is no model file {path}") from error
     except OSError as error:
         raise TableError(f"can't read the model {path}: {error.strerror or error}") from error
     except KeyError as error:
-        raise TableError(f"{path} is no model of cpcapp reduce: it has no {error}") from error
+        raise TableError(f"{path} is not a model of cpcapp reduce: it has no {error}") from error
     except (ValueError, TypeError) as error:
         reason = " ".join(str(error).split())
-        raise TableError(f"{path} is no model of cpcapp reduce: {reason}") from error
+        raise TableError(f"{path} is not a model of cpcapp reduce: {reason}") from error
 
 
 _SHAPES = {
@@ -178,7 +187,7 @@ def _check(model: TableModel) -> None:
         raise ValueError("two of its features have the same name")
     if model.missing not in MISSING_RULES:
         raise ValueError(f"missing={model.missing!r} must be one of {', '.join(MISSING_RULES)}")
-    if not isinstance(model.facts, dict):
+    if not isinstance(model.info, dict):
         raise ValueError("its facts are not a JSON object")
     sizes = {"k": len(model.eigenvalues), "p": len(names)}
     for name, letters in _SHAPES.items():

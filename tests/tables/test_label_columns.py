@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from cpcapp.tables.label_like import LabelLike
+from cpcapp.tables.label_columns import LabelColumnFinder
 
 
 def seen(table, step=None):
-    found = LabelLike([f"x{i}" for i in range(table.shape[1])])
+    found = LabelColumnFinder([f"x{i}" for i in range(table.shape[1])])
     for start in range(0, len(table), step or len(table)):
         found.update(table[start : start + (step or len(table))])
     return found
@@ -54,6 +54,6 @@ def test_more_than_ten_values_are_a_measurement(rng):
 
 
 def test_sparse_rows(rng):
-    found = LabelLike(["a", "b"])
+    found = LabelColumnFinder(["a", "b"])
     found.update(sp.csr_array(rng.integers(0, 2, size=(20, 2)).astype(float)))
     assert (found.labels, found.row_numbers) == ({}, [])

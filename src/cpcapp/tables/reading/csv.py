@@ -1,4 +1,4 @@
-"""Delimited text: fast where all is well, and exact about what is not."""
+"""Delimited text: a fast parser, and an exact one for blocks with problems."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from typing import IO, Any, ClassVar
 
 import numpy as np
 
-from cpcapp.tables._records import Block, blocks
-from cpcapp.tables._table import Chunk, Progress, Table, TableError, require_unique
+from cpcapp.tables.messages import TableError
+from cpcapp.tables.reading.records import Block, read_blocks
+from cpcapp.tables.reading.table import Chunk, Progress, Table, require_unique
 
-# Written by hand, by R, by pandas and by spreadsheets for "no value".
+# What people, R, pandas and spreadsheets write for a missing value.
 MISSING = frozenset(
     "NA N/A n/a #N/A #NA <NA> NaN nan NAN -nan NULL null None".split()  # noqa: SIM905
 ) | {""}
@@ -31,38 +32,38 @@ _DECIMAL_COMMA = r"-?\d+,\d+([eE][-+]?\d+)?"
 
 
 class CsvTable(Table):
-    """A CSV or TSV file, compressed by gzip or not; or a stream, which is read once.
+    """A CSV or TSV file, with gzip or without; or a stream, which can be read once.
 
     Parameters
     ----------
     source : Path or binary file
     name : str
-        For messages; its ending says which delimiter to expect.
+        For messages; its ending suggests the delimiter.
     """
 
-    place: ClassVar[str] = "line"
+    unit: ClassVar[str] = "line"
 
     def __init__(self, source: Path | IO[bytes], name: str) -> None:
         self.source, self.name = source, name
-        self.again = isinstance(source, Path) and source.is_file()
-        self._ahead: tuple[IO[bytes], bytes] | None = None
-        with self._opened(keep=not self.again) as (stream, _):
-            start = _read_start(stream, name)
-            if not self.again:
-                self._ahead = stream, start
-        self.delimiter = _delimiter(start, name)
+        self.rereadable = isinstance(source, Path) and source.is_file()
+        self._pushed_back: tuple[IO[bytes], bytes] | None = None
+        with self._open(keep=not self.rereadable) as (stream, _):
+            start = _read_head(stream, name)
+            if not self.rereadable:
+                self._pushed_back = stream, start
+        self.delimiter = _find_delimiter(start, name)
         self.columns, self._sample = self._read_header(start)
-        self.decimal = _decimal(self._sample, self.delimiter)
+        self.decimal = _find_decimal_mark(self._sample, self.delimiter)
         require_unique(self.columns, name)
         if self.columns and self.columns[0] == "":
-            # R and pandas write the names of rows under an empty name.
-            self.row_names = self.columns[0] = _free_name("row_name", self.columns)
+            # R and pandas leave the column of row names without a name.
+            self.row_names = self.columns[0] = _unused_name("row_name", self.columns)
         if "" in self.columns:
             number = self.columns.index("") + 1
             raise TableError(f"{name}: column {number} has no name in the first line; give it one")
 
     def _read_header(self, start: bytes) -> tuple[list[str], list[list[str]]]:
-        text = _decoded(start[: start.rfind(b"\n") + 1] or start, self.name, 1)
+        text = _decode(start[: start.rfind(b"\n") + 1] or start, self.name, 1)
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter)
         try:
             records = list(islice((record for record in reader if record), _SNIFFED_ROWS + 1))
@@ -72,17 +73,18 @@ class CsvTable(Table):
             raise TableError(f"{self.name} is empty")
         header, sample = [name.strip() for name in records[0]], records[1:]
         if sample and len(sample[0]) == len(header) + 1:
-            header.insert(0, "")  # R's write.table names all columns but that of the row names
+            header.insert(0, "")  # R's write.table gives the row names no name
         return header, sample
 
     def text_columns(self, names: Sequence[str]) -> list[str]:
-        """Return the columns of which no value in the first rows is a number."""
+        """Return the columns that have no number in the first rows."""
         found = []
+        complete = [record for record in self._sample if len(record) == len(self.columns)]
         for name in names:
-            place = self.columns.index(name)
-            values = [r[place].strip() for r in self._sample if len(r) == len(self.columns)]
+            index = self.column_index[name]
+            values = [record[index].strip() for record in complete]
             values = [value for value in values if value not in MISSING]
-            if values and all(self._number(value) is None for value in values):
+            if values and all(self._to_number(value) is None for value in values):
                 found.append(name)
         return found
 
@@ -91,16 +93,16 @@ class CsvTable(Table):
     ) -> Iterator[Chunk]:
         """Yield all rows; see `Table.chunks`."""
         done, header = 0, True
-        with self._opened() as (stream, position):
+        with self._open() as (stream, position):
             try:
-                for block in blocks(stream, self.delimiter, self.name):
+                for block in read_blocks(stream, self.delimiter, self.name):
                     if header:
-                        header, block = False, self._without_header(block)
+                        header, block = False, self._drop_header(block)
                         if not len(block.lines):
                             continue
-                    chunk = self._fast(block, features, kept, done)
+                    chunk = self._parse_fast(block, features, kept, done)
                     if chunk is None:
-                        chunk = self._exact(block, features, kept, done)
+                        chunk = self._parse_exact(block, features, kept, done)
                     done += len(block.lines)
                     yield chunk
                     if progress is not None:
@@ -108,19 +110,19 @@ class CsvTable(Table):
             except (EOFError, gzip.BadGzipFile, zlib.error, csv.Error) as error:
                 raise TableError(f"{self.name} is damaged: {error}") from error
 
-    # -- two ways to read a block --------------------------------------------------------------
+    # -- two parsers ---------------------------------------------------------------------------
 
-    def _fast(
+    def _parse_fast(
         self, block: Block, features: Sequence[str], kept: Sequence[str], done: int
     ) -> Chunk | None:
-        """Return the rows of a block; None if anything about it is unusual."""
+        """Return the rows of a block, or None if anything in it is unusual."""
         import pyarrow as pa
         import pyarrow.csv
 
         types = {**dict.fromkeys(kept, pa.string()), **dict.fromkeys(features, pa.float64())}
         try:
             table = pa.csv.read_csv(
-                pa.BufferReader(_outside_python(block.data)),
+                pa.BufferReader(_copy_to_arrow(block.data)),
                 pa.csv.ReadOptions(
                     column_names=self.columns, block_size=max(1 << 20, 2 * block.longest)
                 ),
@@ -136,43 +138,46 @@ class CsvTable(Table):
             return None
         if table.num_rows != len(block.lines):
             return None
+        # A look-up by name costs Arrow more than the values of a short block.
+        found = dict(zip(types, table.itercolumns(), strict=True))
         values = np.empty((table.num_rows, len(features)))
-        for place, name in enumerate(features):
+        for column, name in enumerate(features):
             # to_numpy gives NaN for what is missing.
-            values[:, place] = table[name].to_numpy()
-        columns = {name: table[name].combine_chunks() for name in kept}
+            values[:, column] = found[name].to_numpy()
+        columns = {name: found[name].combine_chunks() for name in kept}
         return Chunk(done + 1 + np.arange(table.num_rows), block.lines, values, columns)
 
-    def _exact(
+    def _parse_exact(
         self, block: Block, features: Sequence[str], kept: Sequence[str], done: int
     ) -> Chunk:
-        """Return the rows of a block that can be used, and what is wrong with the others."""
+        """Return the rows of a block that can be used, and the problems of the others."""
         import pyarrow as pa
 
-        text = _decoded(block.data, self.name, int(block.lines[0]))
+        text = _decode(block.data, self.name, int(block.lines[0]))
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter)
-        where = [self.columns.index(name) for name in features]
+        feature_indices = [self.column_index[name] for name in features]
+        kept_indices = {name: self.column_index[name] for name in kept}
         whole: list[int] = []
         numbers: list[list[float]] = []
         columns: dict[str, list[str]] = {name: [] for name in kept}
         bad: dict[int, str] = {}
-        broken: list[tuple[int, str]] = []
+        unreadable: list[tuple[int, str]] = []
         try:
             for number, record in enumerate(record for record in reader if record):
                 if len(record) != len(self.columns):
                     fields = f"{len(record)} field{'s' if len(record) > 1 else ''}"
                     reason = f"{fields} where the header has {len(self.columns)}"
-                    broken.append((int(block.lines[number]), reason))
+                    unreadable.append((int(block.lines[number]), reason))
                     continue
-                row = [self._number(record[place]) for place in where]
-                for place, value in zip(where, row, strict=True):
+                row = [self._to_number(record[index]) for index in feature_indices]
+                for index, value in zip(feature_indices, row, strict=True):
                     if value is None:
-                        reason = _not_a_number(self.columns[place], record[place])
+                        reason = _describe_non_number(self.columns[index], record[index])
                         bad.setdefault(len(whole), reason)
                 whole.append(number)
                 numbers.append([float("nan") if value is None else value for value in row])
-                for name in kept:
-                    columns[name].append(record[self.columns.index(name)])
+                for name, index in kept_indices.items():
+                    columns[name].append(record[index])
         except csv.Error as error:
             line = int(block.lines[0]) + reader.line_num - 1
             raise TableError(f"{self.name}: line {line}: {error}") from error
@@ -183,10 +188,10 @@ class CsvTable(Table):
             np.array(numbers, dtype=np.float64).reshape(len(whole), len(features)),
             {name: pa.array(values, pa.string()) for name, values in columns.items()},
             bad,
-            broken,
+            unreadable,
         )
 
-    def _number(self, text: str) -> float | None:
+    def _to_number(self, text: str) -> float | None:
         """Return a number, NaN for a missing value, None for anything else."""
         text = text.strip()
         if text in MISSING:
@@ -196,7 +201,7 @@ class CsvTable(Table):
         except ValueError:
             return None
 
-    def _without_header(self, block: Block) -> Block:
+    def _drop_header(self, block: Block) -> Block:
         if len(block.lines) == 1:
             return Block(b"", block.lines[:0], 0)
         text = block.data.decode("latin-1")
@@ -208,11 +213,11 @@ class CsvTable(Table):
     # -- files ---------------------------------------------------------------------------------
 
     @contextmanager
-    def _opened(self, *, keep: bool = False) -> Iterator[tuple[Any, Any]]:
-        """Open the text from its start; also give a function that tells the share read."""
-        if self._ahead is not None:
-            stream, start = self._ahead
-            yield _Chained(start, stream), lambda: 0.0
+    def _open(self, *, keep: bool = False) -> Iterator[tuple[Any, Any]]:
+        """Open the text at its start; also give a function that returns the share read."""
+        if self._pushed_back is not None:
+            stream, start = self._pushed_back
+            yield _PrefixedStream(start, stream), lambda: 0.0
             return
         if not isinstance(self.source, Path):
             yield self.source, lambda: 0.0
@@ -220,9 +225,9 @@ class CsvTable(Table):
         file = self.source.open("rb")
         try:
             size = max(self.source.stat().st_size, 1)
-            compressed = self.again and file.peek(2)[:2] == b"\x1f\x8b"
+            compressed = self.rereadable and file.peek(2)[:2] == b"\x1f\x8b"
             text: Any = gzip.GzipFile(fileobj=file) if compressed else file
-            if self.again and text.peek(3)[:3] == _UTF8_MARK:
+            if self.rereadable and text.peek(3)[:3] == _UTF8_MARK:
                 text.read(3)
             yield text, lambda: min(1.0, file.tell() / size)
         finally:
@@ -230,11 +235,11 @@ class CsvTable(Table):
                 file.close()
 
 
-def _outside_python(data: bytes) -> Any:
-    """Return a copy in memory of Arrow's own.
+def _copy_to_arrow(data: bytes) -> Any:
+    """Return a copy in Arrow's own memory.
 
-    Its threads drop their hold on the input when they like. If that is a Python object and the
-    interpreter is about to end, the process aborts (apache/arrow#36389, #39862).
+    Arrow's threads may release their input late. If it is a Python object and the interpreter is
+    ending, the process aborts (apache/arrow#36389, #39862).
     """
     import pyarrow as pa
 
@@ -243,8 +248,8 @@ def _outside_python(data: bytes) -> Any:
     return copy
 
 
-class _Chained(io.RawIOBase):
-    """A stream from which something was read already."""
+class _PrefixedStream(io.RawIOBase):
+    """A stream, with bytes before it that were read already."""
 
     def __init__(self, start: bytes, stream: IO[bytes]) -> None:
         self.start, self.stream = start, stream
@@ -254,8 +259,8 @@ class _Chained(io.RawIOBase):
         return start + self.stream.read(size)
 
 
-def _read_start(stream: IO[bytes], name: str) -> bytes:
-    """Return the first lines, for the names of the columns and the kinds of values."""
+def _read_head(stream: IO[bytes], name: str) -> bytes:
+    """Return the first lines: column names and a sample of the values."""
     start, wanted = b"", 1 << 20
     try:
         while True:
@@ -267,15 +272,15 @@ def _read_start(stream: IO[bytes], name: str) -> bytes:
         raise TableError(f"{name} is damaged: {error}") from error
 
 
-def _delimiter(start: bytes, name: str) -> str:
+def _find_delimiter(start: bytes, name: str) -> str:
     if start[:2] in _UTF16_MARKS:
         raise TableError(f"{name} is UTF-16; save it as UTF-8")
     if b"\0" in start[:4096]:
-        raise TableError(f"{name} is no text; give it the ending of what it is")
+        raise TableError(f"{name} is not text; give it the ending of its format")
     if b"\r" in start and b"\n" not in start:
-        raise TableError(f"{name} has the line ends of old Macs (CR); save it with LF or CRLF")
+        raise TableError(f"{name} has old Mac line ends (CR); save it with LF or CRLF")
     header = start.split(b"\n", 1)[0].decode("latin-1")
-    stem = name.removesuffix(".gz").lower()
+    stem = name.lower().removesuffix(".gz")
     expected = "\t" if stem.endswith((".tsv", ".tab", ".txt")) else ","
     if expected in header:
         return expected
@@ -283,19 +288,19 @@ def _delimiter(start: bytes, name: str) -> str:
     return found if found in header else expected
 
 
-def _decoded(data: bytes, name: str, line: int) -> str:
+def _decode(data: bytes, name: str, line: int) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        place = line + data.count(b"\n", 0, error.start)
+        bad_line = line + data.count(b"\n", 0, error.start)
         raise TableError(
-            f"{name}: line {place} is not UTF-8; save the file as UTF-8 (for example with iconv "
+            f"{name}: line {bad_line} is not UTF-8; save the file as UTF-8 (for example with iconv "
             "-f latin1 -t utf-8)"
         ) from error
 
 
-def _decimal(sample: Sequence[Sequence[str]], delimiter: str) -> str:
-    """Return the decimal mark: a comma where spreadsheets of many countries write one."""
+def _find_decimal_mark(sample: Sequence[Sequence[str]], delimiter: str) -> str:
+    """Return the decimal mark: a point, or a comma as spreadsheets of many countries write."""
     if delimiter == ",":
         return "."
     values = [value.strip() for record in sample for value in record]
@@ -304,13 +309,13 @@ def _decimal(sample: Sequence[Sequence[str]], delimiter: str) -> str:
     return "," if commas > points else "."
 
 
-def _not_a_number(column: str, text: str) -> str:
+def _describe_non_number(column: str, text: str) -> str:
     shown = text if len(text) <= 30 else text[:27] + "..."
     hint = " (a decimal comma? write 1.5)" if re.fullmatch(_DECIMAL_COMMA, text.strip()) else ""
     return f"column {column!r} is {shown!r}, not a number{hint}"
 
 
-def _free_name(name: str, taken: Sequence[str]) -> str:
+def _unused_name(name: str, taken: Sequence[str]) -> str:
     while name in taken:
         name += "_"
     return name

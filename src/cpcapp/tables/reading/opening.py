@@ -1,28 +1,34 @@
-"""From a path to a table."""
+"""Open a table by its path."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
-from cpcapp.tables._binary import ParquetTable, h5ad_table, npy_table, npz_table
-from cpcapp.tables._csv import CsvTable
-from cpcapp.tables._table import Table, TableError
+from cpcapp.tables.messages import TableError, require_package
+from cpcapp.tables.reading.arrays import ParquetTable, h5ad_table, npy_table, npz_table
+from cpcapp.tables.reading.csv import CsvTable
+from cpcapp.tables.reading.table import Table
 
 _TEXT = (".csv", ".tsv", ".tab", ".txt", ".csv.gz", ".tsv.gz", ".tab.gz", ".txt.gz")
 _PARQUET = (".parquet", ".pq")
 
 
-def open_table(path: str) -> Table:
-    r"""Open a table by the ending of its name.
+def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -> Table:
+    r"""Open a table; the ending of its name says the format, in upper or lower case.
 
     Parameters
     ----------
-    path : str
+    path : str or path-like
         ``.csv``, ``.tsv`` (also with ``.gz``), ``.parquet``, ``.npy``, ``.npz`` or ``.h5ad``.
         ``FILE.npz::NAME`` is one array of an archive, ``FILE.h5ad::NAME`` a layer. ``-`` is a
         CSV on standard input. A name with another ending that is not a plain file (a pipe) is
         read as CSV.
+    mask_var : str or None, default="auto"
+        For ``.h5ad``: the column of ``var`` that marks the genes to use; None for all.
+        ``"auto"`` uses ``highly_variable`` if there is such a column, as scanpy and
+        :func:`cpcapp.anndata.contrast` do.
 
     Returns
     -------
@@ -31,20 +37,22 @@ def open_table(path: str) -> Table:
     Raises
     ------
     TableError
-        If it can't be read as what its name says.
+        If the file can't be read in the format of its name.
 
     Examples
     --------
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "mice.csv"
     >>> _ = path.write_text("mouse,weight,length\na,21.5,9\nb,19,8.5\n")
-    >>> table = open_table(str(path))
+    >>> table = open_table(path)
     >>> table.columns, table.text_columns(table.columns)
     (['mouse', 'weight', 'length'], ['mouse'])
     >>> next(table.chunks(["length", "weight"], ["mouse"])).values
     array([[ 9. , 21.5],
            [ 8.5, 19. ]])
     """
+    require_package("pyarrow", "tables")
+    path = os.fspath(path)
     if path == "-":
         return CsvTable(sys.stdin.buffer, "standard input")
     plain, _, part = path.partition("::")
@@ -57,6 +65,8 @@ def open_table(path: str) -> Table:
         raise TableError(f"there is no file {plain}")
     if part and not ending.endswith((".npz", ".h5ad")):
         raise TableError(f"{path}: '::' chooses an array of .npz or a layer of .h5ad files only")
+    if mask_var not in (None, "auto") and not ending.endswith(".h5ad"):
+        raise TableError(f"{path} has no genes to choose", "{mask_var} is for .h5ad files only")
     try:
         if ending.endswith(_PARQUET):
             return ParquetTable(file, path)
@@ -65,7 +75,7 @@ def open_table(path: str) -> Table:
         if ending.endswith(".npz"):
             return npz_table(file, path, part or None)
         if ending.endswith(".h5ad"):
-            return h5ad_table(file, path, part or None)
+            return h5ad_table(file, path, part or None, mask_var)
         if ending.endswith(_TEXT) or not file.is_file():
             return CsvTable(file, path)
     except OSError as error:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpcapp.tables import TableError
-from cpcapp.tables._records import blocks
+from cpcapp.tables.reading.records import read_blocks
 
 FIELD = st.text(alphabet='ab1"\n,; ', max_size=6)
 
@@ -28,7 +28,7 @@ def lines_by_the_csv_module(text):
 
 
 def lines_by_blocks(text, size):
-    return [int(i) for b in blocks(io.BytesIO(text.encode()), ",", "t", size) for i in b.lines]
+    return [int(i) for b in read_blocks(io.BytesIO(text.encode()), ",", "t", size) for i in b.lines]
 
 
 @given(
@@ -53,16 +53,16 @@ def test_blank_lines_and_quotes_within_words(size):
 def test_blocks_hold_the_whole_text():
     text = b'a,b\n1,"x\n\n"\n2,3\n'
     for size in range(1, 20):
-        assert b"".join(b.data for b in blocks(io.BytesIO(text), ",", "t", size)) == text
+        assert b"".join(b.data for b in read_blocks(io.BytesIO(text), ",", "t", size)) == text
 
 
 def test_a_quote_that_is_not_closed():
     with pytest.raises(TableError, match="the record that begins in line 3 does not end"):
-        list(blocks(io.BytesIO(b'a,b\n1,2\n3,"4\n5,6\n'), ",", "t"))
+        list(read_blocks(io.BytesIO(b'a,b\n1,2\n3,"4\n5,6\n'), ",", "t"))
 
 
 def test_a_record_much_longer_than_a_block():
     text = ",".join(["1.5"] * 10_000) + "\n"
-    found = list(blocks(io.BytesIO((text * 3).encode()), ",", "t", 100))
+    found = list(read_blocks(io.BytesIO((text * 3).encode()), ",", "t", 100))
     assert np.concatenate([b.lines for b in found]).tolist() == [1, 2, 3]
     assert max(b.longest for b in found) == len(text) - 1

@@ -1,4 +1,4 @@
-"""Cutting a delimited text into blocks of whole records, with the number of each one's line."""
+"""Split delimited text into blocks of whole records, with the line number of each."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.tables._table import TableError
+from cpcapp.tables.messages import TableError
 
-_BLOCK = 16 << 20
+# Chosen by eye: large enough for the speed of Arrow, small beside the memory of any machine.
+_BLOCK_BYTES = 16 << 20
 # A quote that is never closed makes one record of all that follows.
-_LONGEST_RECORD = 256 << 20
+_MAX_RECORD_BYTES = 256 << 20
 _NEWLINE, _RETURN, _QUOTE = 10, 13, 34
 
 
 @dataclass(frozen=True)
 class Block:
-    """Whole records: their bytes, the lines they begin in, and the length of the longest."""
+    """Whole records: their bytes, the line where each begins, and the length of the longest."""
 
     data: bytes
     lines: NDArray[np.int64]
@@ -33,8 +34,10 @@ class Block:
         return b'"' in self.data
 
 
-def blocks(stream: IO[bytes], delimiter: str, name: str, size: int = _BLOCK) -> Iterator[Block]:
-    """Yield a text in blocks of about ``size`` bytes; blank lines are no records."""
+def read_blocks(
+    stream: IO[bytes], delimiter: str, name: str, size: int = _BLOCK_BYTES
+) -> Iterator[Block]:
+    """Yield text in blocks of about ``size`` bytes; blank lines are not records."""
     rest, line, wanted, done = b"", 1, size, False
     while not done:
         more = stream.read(wanted)
@@ -44,13 +47,13 @@ def blocks(stream: IO[bytes], delimiter: str, name: str, size: int = _BLOCK) -> 
             data += b"\n"
         ends, newlines = _record_ends(data, delimiter, complete=done)
         if not len(ends):
-            if len(data) > _LONGEST_RECORD or (done and data):
-                raise _endless(name, line)
-            # Twice as much each time: else a long record would be searched again and again.
+            if len(data) > _MAX_RECORD_BYTES or (done and data):
+                raise _unclosed_error(name, line)
+            # Read twice as much each time, so that a long record is searched only a few times.
             rest, wanted = data, max(size, len(data))
             continue
         end = int(ends[-1]) + 1
-        # Of each record: the line ends before it. Those within quotes are line ends too.
+        # For each record count the line ends before it, those within quotes too.
         before = np.searchsorted(newlines, ends[:-1], side="right")
         lines = line + np.concatenate([[0], before]).astype(np.int64)
         starts = np.concatenate([[0], ends[:-1] + 1])
@@ -62,10 +65,10 @@ def blocks(stream: IO[bytes], delimiter: str, name: str, size: int = _BLOCK) -> 
         if not blank.all():
             yield Block(data[:end], lines[~blank], int(lengths.max()))
         if done and rest:
-            raise _endless(name, line)
+            raise _unclosed_error(name, line)
 
 
-def _endless(name: str, line: int) -> TableError:
+def _unclosed_error(name: str, line: int) -> TableError:
     return TableError(
         f"{name}: the record that begins in line {line} does not end; is there a quote that is "
         "not closed?"
@@ -75,26 +78,26 @@ def _endless(name: str, line: int) -> TableError:
 def _record_ends(
     data: bytes, delimiter: str, *, complete: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where records end and where lines end, as offsets of newlines."""
+    """Return the offsets of the newlines that end records, and of all newlines."""
     text = np.frombuffer(data, np.uint8)
     newlines = np.flatnonzero(text == _NEWLINE)
     if b'"' not in data:
         return newlines, newlines
     quotes = np.flatnonzero(text == _QUOTE)
-    # Every other quote opens a field. One that does not stand at the start of a field is a
-    # letter like any other (5" pipe), and then counting is not enough.
+    # Every other quote opens a field. A quote that is not at the start of a field is an ordinary
+    # character (5" pipe). Then counting is not enough.
     opening = quotes[::2]
     before = text[opening[opening > 0] - 1]
     if not np.isin(before, (ord(delimiter), _NEWLINE, _RETURN, _QUOTE)).all():
-        return _ends_by_parsing(data, newlines, delimiter, complete), newlines
+        return _parse_record_ends(data, newlines, delimiter, complete), newlines
     inside = np.searchsorted(quotes, newlines) % 2 == 1
     return newlines[~inside], newlines
 
 
-def _ends_by_parsing(
+def _parse_record_ends(
     data: bytes, newlines: NDArray[np.int64], delimiter: str, complete: bool
 ) -> NDArray[np.int64]:
-    # Latin-1 keeps any bytes apart; a delimiter or a quote means the same in it as in UTF-8.
+    # Latin-1 decodes any bytes, with delimiters and quotes as in UTF-8.
     reader = csv.reader(io.StringIO(data.decode("latin-1"), newline="\n"), delimiter=delimiter)
     counts = [reader.line_num for _ in reader]
     if counts and (not complete or counts[-1] > len(newlines)):

@@ -1,0 +1,155 @@
+"""Compute the components of new rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from cpcapp.tables.cleaning import Cleaner, RowCounts, describe_skipped
+from cpcapp.tables.columns import as_names, choose_columns
+from cpcapp.tables.messages import Message, TableError, count_of, quote_names
+from cpcapp.tables.model import TableModel, load_model
+from cpcapp.tables.reading.opening import open_table
+from cpcapp.tables.reading.table import ProgressReport, Table, report_nothing
+from cpcapp.tables.results.files import check_not_input, is_parquet
+from cpcapp.tables.results.scores import name_score_columns, open_scores
+
+
+@dataclass(frozen=True)
+class AppliedRows:
+    """What :func:`apply_model` did.
+
+    Attributes
+    ----------
+    table : Table
+    counts : RowCounts
+        Rows read, used and left out.
+    """
+
+    table: Table
+    counts: RowCounts
+
+    def notes(self) -> list[Message]:
+        """Return which rows were left out."""
+        notes = []
+        if self.counts.n_bad:
+            notes.append(Message(describe_skipped(self.counts, self.table)))
+        dropped = self.counts.n_rows - self.counts.n_used - self.counts.n_bad
+        if dropped:
+            notes.append(
+                Message(
+                    f"{self.table.name}: {count_of(dropped, 'row')} with missing values left out"
+                )
+            )
+        return notes
+
+
+def apply_model(
+    model: TableModel | str | os.PathLike[str],
+    table: Table | str | os.PathLike[str],
+    output: str | os.PathLike[str] | IO[bytes],
+    *,
+    ids: Iterable[str] | str = (),
+    labels: Iterable[str] | str = (),
+    missing: str | None = None,
+    skip_bad_rows: bool = False,
+    overwrite: bool = False,
+    progress: ProgressReport | None = None,
+) -> AppliedRows:
+    r"""Write the components of the rows of a table.
+
+    Parameters
+    ----------
+    model : TableModel or path-like
+        Of :func:`reduce_tables`, or a file of it.
+    table : Table, str or path-like
+        Columns are found by their names. It is read once, in chunks.
+    output : path-like or binary file
+        ``.csv`` or ``.parquet``: a file that is written whole or not at all. Or an open stream,
+        which gets CSV while the table is read; nothing is written to it before the first chunk
+        has been read without an error.
+    ids, labels : str or sequence of str
+        Columns that are copied to the output.
+    missing : {"error", "zero", "mean", "drop"}, optional
+        As for :func:`reduce_tables`; by default the rule that the model was made with. Means
+        are those of the target.
+    skip_bad_rows : bool, default=False
+        Leave out rows that can't be read; otherwise they are an error.
+    overwrite : bool, default=False
+        Whether the output may be replaced.
+    progress : callable of a title, optional
+        As for :func:`reduce_tables`.
+
+    Returns
+    -------
+    AppliedRows
+
+    Raises
+    ------
+    TableError
+        If the model, the table or the output can't be used.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> from cpcapp.tables import TableModel, apply_model
+    >>> one, axis = np.ones(2), np.eye(2)[:1]
+    >>> model = TableModel(["a", "b"], axis, axis, one[:1], 0 * one, one, one)
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "new.csv").write_text("mouse,b,a\nm1,5,7\n")
+    >>> apply_model(model, folder / "new.csv", folder / "scores.csv", ids="mouse").counts.n_used
+    1
+    >>> print((folder / "scores.csv").read_text().strip())
+    mouse,component_1
+    m1,7.0
+    """
+    source = "the model" if isinstance(model, TableModel) else os.fspath(model)
+    destination = _check_output(output, model, table, overwrite=overwrite)
+    new_rows = table if isinstance(table, Table) else open_table(table, mask_var=None)
+    found = model if isinstance(model, TableModel) else load_model(model)
+    absent = new_rows.find_absent(found.features)
+    if absent:
+        raise TableError(
+            f"{new_rows.name} has no column {quote_names(absent)}, which {source} needs"
+        )
+    kept = choose_columns(
+        new_rows, columns=found.features, ids=as_names(ids), labels=as_names(labels)
+    ).kept
+    names = name_score_columns(kept, found.n_components)
+    cleaner = Cleaner(missing or found.missing, found.fill, skip_bad_rows=skip_bad_rows)
+    report = report_nothing if progress is None else progress
+    with open_scores(destination, names) as writer, report("applying") as share:
+        chunks = new_rows.chunks(found.features, kept, share)
+        for chunk in cleaner.clean(chunks, found.features):
+            # After an error the rest is read only to count all problems.
+            if not cleaner.has_errors:
+                writer.write(chunk, found.transform(chunk.values))
+        # Within the block: the file must not take its name if this raises.
+        cleaner.raise_errors(new_rows)
+    return AppliedRows(new_rows, cleaner.counts)
+
+
+def _check_output(
+    output: str | os.PathLike[str] | IO[bytes], model: object, table: object, *, overwrite: bool
+) -> Path | IO[bytes]:
+    if not isinstance(output, str | os.PathLike):
+        return output
+    path = Path(output)
+    if path.suffix.lower() != ".csv" and not is_parquet(path):
+        raise TableError(f"scores can't be written as {path.name!r}; use .csv or .parquet")
+    if not path.parent.is_dir():
+        raise TableError(f"there is no folder {path.parent}", "make it, or choose another {output}")
+    inputs = [os.fspath(read) for read in (model, table) if isinstance(read, str | os.PathLike)]
+    inputs += [table.name] if isinstance(table, Table) else []
+    check_not_input([path], inputs)
+    if path.exists() and not overwrite:
+        raise TableError(
+            f"{path} exists already",
+            "replace it with {overwrite}, or choose another {output}",
+            overwrite=True,
+        )
+    return path

@@ -1,0 +1,242 @@
+"""Tables that are not text: Parquet, NumPy arrays and AnnData files."""
+
+from __future__ import annotations
+
+import warnings
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cpcapp._genes import select_genes
+from cpcapp.tables.messages import TableError, quote_names, require_package
+from cpcapp.tables.reading.table import (
+    CHUNK_VALUES,
+    Chunk,
+    Progress,
+    Table,
+    number_rows,
+    require_unique,
+    row_slices,
+)
+
+
+class ParquetTable(Table):
+    """A Parquet file, read a batch at a time."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        self.path, self.name = path, name
+        try:
+            with pa.parquet.ParquetFile(path) as file:
+                self._schema, self._n_rows = file.schema_arrow, file.metadata.num_rows
+        except pa.ArrowException as error:
+            raise TableError(
+                f"{name} is not a Parquet file: {' '.join(str(error).split())}"
+            ) from None
+        self.columns = list(self._schema.names)
+        require_unique(self.columns, name)
+        # The name that pandas gives to an index without one.
+        self.row_names = next((c for c in self.columns if c.startswith("__index_level_")), None)
+
+    def text_columns(self, names: Sequence[str]) -> list[str]:
+        """Return the columns whose type is not numeric."""
+        import pyarrow as pa
+
+        types = pa.types
+        numeric = [types.is_integer, types.is_floating, types.is_boolean, types.is_decimal]
+        numeric.append(types.is_null)  # a column without any value
+        kinds = self._schema.types
+        return [
+            name
+            for name in names
+            if not any(is_kind(kinds[self.column_index[name]]) for is_kind in numeric)
+        ]
+
+    def chunks(
+        self, features: Sequence[str], kept: Sequence[str], progress: Progress | None = None
+    ) -> Iterator[Chunk]:
+        """Yield all rows; see `Table.chunks`."""
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        names = list(dict.fromkeys([*features, *kept]))
+        size, done = max(1, CHUNK_VALUES // max(len(names), 1)), 0
+        try:
+            with pa.parquet.ParquetFile(self.path) as file:
+                for batch in file.iter_batches(size, columns=names):
+                    values = np.empty((batch.num_rows, len(features)))
+                    found = dict(zip(batch.schema.names, batch.columns, strict=True))
+                    for column, name in enumerate(features):
+                        numbers = found[name].cast(pa.float64(), safe=False)
+                        values[:, column] = numbers.to_numpy(zero_copy_only=False)
+                    rows = number_rows(slice(done, done + batch.num_rows))
+                    done += batch.num_rows
+                    yield Chunk(rows, rows, values, {name: found[name] for name in kept})
+                    if progress is not None:
+                        progress(done / max(self._n_rows, 1))
+        except (pa.ArrowException, OSError) as error:
+            raise TableError(f"{self.name} is damaged: {' '.join(str(error).split())}") from error
+
+
+class ArrayTable(Table):
+    """A matrix, and vectors of the same length that annotate its rows.
+
+    Parameters
+    ----------
+    name : str
+    matrix : array or sparse matrix of shape (n, p), in memory or on disk
+    features : sequence of str of length p
+    annotations : dict of str to array of length n
+    default_features : sequence of str, optional
+        Features unless the user chooses others; all of them by default.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        matrix: Any,
+        features: Sequence[str],
+        annotations: dict[str, Any],
+        *,
+        default_features: Sequence[str] | None = None,
+    ) -> None:
+        self.name, self.matrix, self.annotations = name, matrix, annotations
+        self._matrix_index = {feature: index for index, feature in enumerate(features)}
+        self._default_features = list(features if default_features is None else default_features)
+        self.columns = [*annotations, *features]
+        require_unique(self.columns, name)
+
+    @property
+    def default_features(self) -> list[str]:
+        """Columns of the matrix; in an AnnData file those of the chosen genes."""
+        return self._default_features
+
+    def text_columns(self, names: Sequence[str]) -> list[str]:
+        """Return the columns that are not part of the matrix."""
+        return [name for name in names if name not in self._matrix_index]
+
+    def chunks(
+        self, features: Sequence[str], kept: Sequence[str], progress: Progress | None = None
+    ) -> Iterator[Chunk]:
+        """Yield all rows; see `Table.chunks`."""
+        import pyarrow as pa
+        import scipy.sparse as sp
+
+        chosen = np.array([self._matrix_index[name] for name in features], dtype=np.intp)
+        whole = np.array_equal(chosen, np.arange(self.matrix.shape[1]))
+        n_rows = self.matrix.shape[0]
+        for part in row_slices(n_rows, self.matrix.shape[1]):
+            block = self.matrix[part]
+            if sp.issparse(block):
+                block = sp.csr_array(block).astype(np.float64)
+            else:
+                block = np.asarray(block, dtype=np.float64)
+            columns = {
+                name: pa.array(self.annotations[name][part])
+                if name in self.annotations
+                else pa.array(np.asarray(self.matrix[part][:, [self._matrix_index[name]]]).ravel())
+                for name in kept
+            }
+            rows = number_rows(part)
+            yield Chunk(rows, rows, block if whole else block[:, chosen], columns)
+            if progress is not None:
+                progress(part.stop / n_rows)
+
+
+def npy_table(path: Path, name: str) -> ArrayTable:
+    """Open a ``.npy`` file without reading it; its columns are ``x0``, ``x1`` and so on."""
+    try:
+        matrix = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise TableError(f"{name} is not a .npy file of numbers: {error}") from error
+    return _check_numbers(name, matrix, {})
+
+
+def npz_table(path: Path, name: str, array: str | None) -> ArrayTable:
+    """Open one matrix of a ``.npz`` archive; vectors of the same length annotate its rows."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            held = {key: archive[key] for key in archive.files}
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+        raise TableError(f"{name} is not a .npz archive of numbers: {error}") from error
+    matrices = [key for key, value in held.items() if value.ndim == 2]
+    if array is None and len(matrices) != 1:
+        raise TableError(
+            f"{name} holds {len(matrices)} matrices ({quote_names(matrices)}); choose one with "
+            f"{path.name}::NAME"
+        )
+    key = matrices[0] if array is None else array
+    if key not in held:
+        raise TableError(f"{name}: there is no array {key!r}; there are {quote_names(list(held))}")
+    matrix = held[key]
+    annotations = {k: v for k, v in held.items() if v.ndim == 1 and len(v) == len(matrix)}
+    return _check_numbers(name, matrix, annotations)
+
+
+def _check_numbers(name: str, matrix: Any, annotations: dict[str, Any]) -> ArrayTable:
+    if matrix.ndim != 2:
+        raise TableError(f"{name} has shape {matrix.shape}; it must have rows and columns")
+    if matrix.dtype.kind not in "biuf":
+        raise TableError(f"{name} has dtype {matrix.dtype}; it must be real numbers")
+    return ArrayTable(name, matrix, [f"x{i}" for i in range(matrix.shape[1])], annotations)
+
+
+def h5ad_table(
+    path: Path, name: str, layer: str | None, mask_var: str | None = "auto"
+) -> ArrayTable:
+    """Open an AnnData file: genes are features, `obs` annotates the cells, X stays on disk.
+
+    Parameters
+    ----------
+    path : Path
+    name : str
+        For messages.
+    layer : str, optional
+        Layer to read instead of X.
+    mask_var : str or None, default="auto"
+        Genes that are features by default; see `cpcapp._genes.select_genes`.
+    """
+    require_package("anndata", "tables")
+    adata = _read_backed(path, name)
+    if layer is not None and layer not in adata.layers:
+        layers = quote_names(list(adata.layers)) or "none"
+        raise TableError(f"{name}: there is no layer {layer!r}; there are: {layers}")
+    matrix = adata.X if layer is None else adata.layers[layer]
+    if matrix is None:
+        raise TableError(f"{name} has no X; choose a layer with {path.name}::LAYER")
+    cells = str(adata.obs_names.name or "cell")
+    annotations: dict[str, Any] = {cells: adata.obs_names.astype(str).to_numpy(dtype=object)}
+    for column in adata.obs.columns:
+        values = adata.obs[column]
+        numeric = values.dtype.kind in "biuf"
+        annotations[str(column)] = (
+            values.to_numpy() if numeric else values.astype(str).to_numpy(dtype=object)
+        )
+    genes = [str(gene) for gene in adata.var_names]
+    try:
+        used, column = select_genes(adata.var, mask_var)
+    except ValueError as error:
+        raise TableError(f"{name}: {error}", "choose the genes with {mask_var}") from error
+    chosen = [genes[index] for index in np.flatnonzero(used)]
+    table = ArrayTable(name, matrix, genes, annotations, default_features=chosen)
+    table.row_names, table.mask_column = cells, column
+    return table
+
+
+def _read_backed(path: Path, name: str) -> Any:
+    import anndata
+
+    try:
+        with warnings.catch_warnings():
+            # Files of older versions can be read.
+            warnings.simplefilter("ignore", anndata.OldFormatWarning)
+            warnings.filterwarnings("ignore", "Moving element", FutureWarning)
+            return anndata.read_h5ad(path, backed="r")
+    except Exception as error:  # h5py and anndata raise all kinds of errors on damaged files
+        reason = " ".join(str(error).split())[:200]
+        raise TableError(f"{name} is not a readable AnnData file: {reason}") from error

@@ -1,0 +1,1 @@
+"""Write what was found: scores, loadings, top features, model, summary and plot."""

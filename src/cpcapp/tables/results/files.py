@@ -1,0 +1,135 @@
+"""The files of a result: their names, and checks before anything is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cpcapp.tables.messages import TableError, require_package
+
+SCORES_FORMATS = ("csv", "parquet")
+PARQUET_ENDINGS = (".parquet", ".pq")
+_PLOT_ENDINGS = (".png", ".svg", ".pdf")
+
+
+def is_parquet(path: str | os.PathLike[str]) -> bool:
+    """Return whether the ending of a name says Parquet, in upper or lower case.
+
+    Examples
+    --------
+    >>> is_parquet("new.PARQUET"), is_parquet("new.csv")
+    (True, False)
+    """
+    return os.fspath(path).lower().endswith(PARQUET_ENDINGS)
+
+
+@dataclass(frozen=True)
+class ResultFiles:
+    """The files that :func:`write_results` writes.
+
+    Attributes
+    ----------
+    folder : Path
+    scores_format : {"csv", "parquet"}
+    plot : Path or None
+    """
+
+    folder: Path
+    scores_format: str = "csv"
+    plot: Path | None = None
+
+    @property
+    def scores(self) -> Path:
+        """The rows with their components."""
+        return self.folder / f"scores.{self.scores_format}"
+
+    @property
+    def loadings(self) -> Path:
+        """Filter, atom and weight of every feature."""
+        return self.folder / "loadings.csv"
+
+    @property
+    def top_features(self) -> Path:
+        """The features of largest weight of each component."""
+        return self.folder / "top_features.csv"
+
+    @property
+    def model(self) -> Path:
+        """The model, for new rows."""
+        return self.folder / "model.safetensors"
+
+    @property
+    def summary(self) -> Path:
+        """The summary. It is written last: where it is, the other files are complete."""
+        return self.folder / "summary.json"
+
+    @property
+    def all(self) -> list[Path]:
+        """All of them."""
+        files = [self.scores, self.loadings, self.top_features, self.model, self.summary]
+        return files if self.plot is None else [*files, self.plot]
+
+    @property
+    def outdated_scores(self) -> Path:
+        """Scores of an earlier run in the other format, which would not fit the rest."""
+        other = "csv" if self.scores_format == "parquet" else "parquet"
+        return self.folder / f"scores.{other}"
+
+    def check(self, inputs: Sequence[str] = (), *, overwrite: bool = False) -> None:
+        """Raise `TableError` if the files can't be written, or would replace others.
+
+        Parameters
+        ----------
+        inputs : sequence of str
+            Tables that are read, and so must not be replaced.
+        overwrite : bool
+            Whether an earlier result may be replaced.
+        """
+        if self.scores_format not in SCORES_FORMATS:
+            raise TableError(
+                f"scores can't be written as {self.scores_format!r}",
+                "{scores_format} must be 'csv' or 'parquet'",
+            )
+        if self.plot is not None:
+            _check_plot(self.plot, self.folder)
+        existing = [path for path in [*self.all, self.outdated_scores] if path.exists()]
+        check_not_input(existing, inputs)
+        if existing and not overwrite:
+            more = f", with {len(existing) - 1} more" if len(existing) > 1 else ""
+            raise TableError(
+                f"{existing[0]} exists already{more}",
+                "replace with {overwrite}, or choose another {folder}",
+                overwrite=True,
+            )
+        _check_folder(self.folder)
+
+
+def check_not_input(outputs: Sequence[Path], inputs: Sequence[str]) -> None:
+    """Raise `TableError` if a file that is to be written is also read."""
+    read = {Path(path.partition("::")[0]).resolve() for path in inputs}
+    for path in outputs:
+        if path.resolve() in read:
+            raise TableError(f"{path} is read by this run; write to another file")
+
+
+def _check_plot(plot: Path, folder: Path) -> None:
+    if plot.suffix.lower() not in _PLOT_ENDINGS:
+        raise TableError(
+            f"a plot can't be written as {plot.name!r}",
+            "{plot} must end in " + ", ".join(_PLOT_ENDINGS),
+        )
+    require_package("matplotlib", "plot")
+    parent = plot.parent
+    if parent.resolve() != folder.resolve() and not parent.is_dir():
+        raise TableError(f"there is no folder {parent}", "make it, or choose another {plot}")
+
+
+def _check_folder(folder: Path) -> None:
+    """See that a folder can be made, without making it."""
+    nearest = next(path for path in [folder, *folder.absolute().parents] if path.exists())
+    if not nearest.is_dir():
+        raise TableError(f"{nearest} is not a folder", "choose another {folder}")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise TableError(f"the folder {nearest} can't be written to", "choose another {folder}")

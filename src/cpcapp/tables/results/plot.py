@@ -1,0 +1,70 @@
+"""The plot of a reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from cpcapp._files import atomic_write
+from cpcapp.tables.model import FloatArray
+from cpcapp.tables.reading.table import Chunk
+from cpcapp.tables.reduce import Reduction
+
+# Chosen by eye: more points than this hide each other.
+_MAX_POINTS = 20_000
+
+
+class RowSample:
+    """A random sample of the rows that are added to it, with their first label.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        Columns; the first one is used.
+    """
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self.label = labels[0] if labels else None
+        self.rng = np.random.default_rng(0)
+        # Rows with the smallest random keys are kept: a sample without replacement.
+        self.keys = np.empty(0)
+        self.scores: FloatArray | None = None
+        self.labels: list[str] = []
+        self.n_rows = 0
+
+    def add(self, chunk: Chunk, scores: FloatArray) -> None:
+        """Add rows and their scores."""
+        found = [None] * len(scores) if self.label is None else chunk.kept[self.label].to_pylist()
+        self.labels += ["" if value is None else str(value) for value in found]
+        self.keys = np.concatenate([self.keys, self.rng.random(len(scores))])
+        self.scores = scores if self.scores is None else np.concatenate([self.scores, scores])
+        self.n_rows += len(scores)
+        if len(self.keys) > _MAX_POINTS:
+            chosen = np.sort(np.argpartition(self.keys, _MAX_POINTS)[:_MAX_POINTS])
+            self.keys, self.scores = self.keys[chosen], self.scores[chosen]
+            self.labels = [self.labels[i] for i in chosen]
+
+
+def write_plot(path: Path, reduction: Reduction, sample: RowSample) -> None:
+    """Write a scatter plot of a sample, and beside it the top features."""
+    # Matplotlib is optional.
+    from cpcapp.plotting import contrast_figure
+
+    model = reduction.model
+    assert sample.scores is not None
+    title = f"{model.method}, {sample.n_rows:,} rows"
+    if sample.n_rows > len(sample.scores):
+        title += f" ({len(sample.scores):,} shown)"
+    figure = contrast_figure(
+        sample.scores,
+        sample.labels if sample.label is not None else None,
+        weights=reduction.weights,
+        feature_names=model.features,
+        eigenvalues=model.eigenvalues,
+        title=title,
+        label_title=sample.label or "",
+    )
+    with atomic_write(path) as file:
+        figure.savefig(file, format=path.suffix[1:].lower(), dpi=150)

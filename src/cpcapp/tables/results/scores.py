@@ -1,0 +1,152 @@
+"""Write scores chunk by chunk, and small tables at once."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from cpcapp._files import atomic_write
+from cpcapp.tables.messages import TableError
+from cpcapp.tables.model import FloatArray
+from cpcapp.tables.reading.table import Chunk
+from cpcapp.tables.results.files import is_parquet
+
+
+def name_score_columns(
+    kept: Sequence[str], n_components: int, *, with_set: bool = False
+) -> list[str]:
+    """Return the names of the columns of a table of scores.
+
+    Without ids and labels, rows are identified by their number in the table.
+
+    Examples
+    --------
+    >>> name_score_columns([], 2), name_score_columns(["mouse"], 1, with_set=True)
+    (['row', 'component_1', 'component_2'], ['mouse', 'set', 'component_1'])
+    """
+    components = [f"component_{i + 1}" for i in range(n_components)]
+    names = [*(kept or ["row"]), *(["set"] if with_set else []), *components]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise TableError(
+            f"column {twice!r} can't be kept: the scores have a column of that name; rename it"
+        )
+    return names
+
+
+class CsvWriter:
+    """Writes scores as CSV; the header comes with the first rows.
+
+    So nothing is written if the first rows have problems.
+    """
+
+    def __init__(self, file: IO[bytes], names: Sequence[str]) -> None:
+        self.text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+        self.table = csv.writer(self.text, lineterminator="\n")
+        self.header: list[str] | None = list(names)
+
+    def write(self, chunk: Chunk, scores: FloatArray, role: str | None = None) -> None:
+        """Add the rows of a chunk."""
+        self._write_header()
+        self.table.writerows(zip(*_column_lists(chunk, scores, role), strict=True))
+
+    def close(self) -> None:
+        """Complete the table."""
+        self._write_header()
+
+    def _write_header(self) -> None:
+        if self.header is not None:
+            self.table.writerow(self.header)
+            self.header = None
+
+
+class ParquetWriter:
+    """Writes scores as Parquet."""
+
+    def __init__(self, file: IO[bytes], names: Sequence[str]) -> None:
+        self.file, self.names = file, list(names)
+        self.writer: Any = None
+
+    def write(self, chunk: Chunk, scores: FloatArray, role: str | None = None) -> None:
+        """Add the rows of a chunk."""
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        columns: list[Any] = list(chunk.kept.values()) or [pa.array(chunk.rows)]
+        if role is not None:
+            columns.append(pa.array([role] * len(chunk.rows)))
+        columns += [pa.array(column) for column in scores.T]
+        table = pa.table(dict(zip(self.names, columns, strict=True)))
+        if self.writer is None:
+            self.writer = pa.parquet.ParquetWriter(self.file, table.schema)
+        self.writer.write_table(table.cast(self.writer.schema))
+
+    def close(self) -> None:
+        """Complete the table."""
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        if self.writer is None:
+            empty = pa.table({name: pa.array([], pa.float64()) for name in self.names})
+            pa.parquet.write_table(empty, self.file)
+        else:
+            self.writer.close()
+
+
+@contextmanager
+def open_scores(
+    output: Path | IO[bytes], names: Sequence[str]
+) -> Iterator[CsvWriter | ParquetWriter]:
+    """Open a file for scores, which is written whole or not at all; or a stream, for CSV.
+
+    Parameters
+    ----------
+    output : Path or binary file
+        A path that ends in ``.parquet`` or ``.pq`` gives Parquet, any other CSV.
+    names : sequence of str
+        Names of the columns.
+    """
+    if isinstance(output, Path):
+        with atomic_write(output) as file:
+            if is_parquet(output):
+                parquet = ParquetWriter(file, names)
+                yield parquet
+                parquet.close()
+            else:
+                with _open_csv(file, names) as writer:
+                    yield writer
+    else:
+        with _open_csv(output, names) as writer:
+            yield writer
+
+
+@contextmanager
+def _open_csv(file: IO[bytes], names: Sequence[str]) -> Iterator[CsvWriter]:
+    writer = CsvWriter(file, names)
+    try:
+        yield writer
+        writer.close()
+    finally:
+        # Else the file would be closed with the wrapper.
+        writer.text.detach()
+
+
+def write_rows(path: Path, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a CSV file of a few rows."""
+    with atomic_write(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(names)
+        table.writerows(rows)
+        text.detach()
+
+
+def _column_lists(chunk: Chunk, scores: FloatArray, role: str | None) -> list[list[Any]]:
+    columns = [column.to_pylist() for column in chunk.kept.values()] or [chunk.rows.tolist()]
+    if role is not None:
+        columns.append([role] * len(chunk.rows))
+    return [*columns, *scores.T.tolist()]

@@ -1,0 +1,190 @@
+"""Write all files of a result."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cpcapp._files import atomic_write
+from cpcapp.tables.messages import TableError
+from cpcapp.tables.model import FloatArray
+from cpcapp.tables.reading.table import Chunk, ProgressReport, report_nothing
+from cpcapp.tables.reduce import Reduction
+from cpcapp.tables.results.files import ResultFiles, is_parquet
+from cpcapp.tables.results.plot import RowSample, write_plot
+from cpcapp.tables.results.scores import name_score_columns, open_scores, write_rows
+from cpcapp.tables.results.summary import Summary
+from cpcapp.tables.sample_sets import SampleSet
+
+_TOP_WRITTEN = 20
+
+
+@dataclass(frozen=True)
+class Results:
+    """The files that were written, and the summary.
+
+    Attributes
+    ----------
+    files : ResultFiles
+        ``scores``, ``loadings``, ``top_features``, ``model``, ``summary`` and ``plot`` are
+        paths; ``all`` is the list of them.
+    summary : Summary
+        Print it, or use its ``to_dict``.
+    """
+
+    files: ResultFiles
+    summary: Summary
+
+
+def write_results(
+    reduction: Reduction,
+    folder: str | os.PathLike[str],
+    *,
+    scores_format: str | None = None,
+    plot: str | os.PathLike[str] | None = None,
+    include_background: bool = False,
+    overwrite: bool = False,
+    progress: ProgressReport | None = None,
+) -> Results:
+    """Write scores, loadings, top features, model and summary into a folder.
+
+    The target is read once more for its scores. Every file is written whole or not at all, and
+    ``summary.json`` last.
+
+    Parameters
+    ----------
+    reduction : Reduction
+        Of :func:`reduce_tables`.
+    folder : path-like
+        It is made if it does not exist.
+    scores_format : {"csv", "parquet"}, optional
+        By default as the target table: Parquet for Parquet, CSV for all others.
+    plot : path-like, optional
+        Also write a plot: ``.png``, ``.svg`` or ``.pdf``.
+    include_background : bool, default=False
+        Also write the scores of the background; a column ``set`` says which is which.
+    overwrite : bool, default=False
+        Whether an earlier result may be replaced.
+    progress : callable of a title, optional
+        As for :func:`reduce_tables`.
+
+    Returns
+    -------
+    Results
+
+    Raises
+    ------
+    TableError
+        If files can't be written or would be replaced.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> from cpcapp.tables import reduce_tables, write_results
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> rng = np.random.default_rng(0)
+    >>> np.save(folder / "treated.npy", rng.normal(size=(200, 4)) * [1, 1, 3, 1])
+    >>> np.save(folder / "control.npy", rng.normal(size=(200, 4)))
+    >>> found = reduce_tables(folder / "treated.npy", folder / "control.npy", 1)
+    >>> results = write_results(found, folder / "result")
+    >>> [path.name for path in results.files.all]
+    ['scores.csv', 'loadings.csv', 'top_features.csv', 'model.safetensors', 'summary.json']
+    >>> print(str(results.summary).splitlines()[-1])
+    1 component is significant (Tracy-Widom test)
+    """
+    if include_background and reduction.background is None:
+        raise TableError("PCA has no background", "leave out {include_background}")
+    names = [one.selection.table.name for one in (reduction.target, reduction.background) if one]
+    files = plan_files(folder, names[0], scores_format=scores_format, plot=plot)
+    files.check(names, overwrite=overwrite)
+    files.folder.mkdir(parents=True, exist_ok=True)
+    files.summary.unlink(missing_ok=True)
+    files.outdated_scores.unlink(missing_ok=True)
+    background = reduction.background if include_background else None
+    report = report_nothing if progress is None else progress
+    sample = _write_scores(files.scores, reduction, background, report)
+    _write_loadings(files.loadings, reduction)
+    _write_top_features(files.top_features, reduction)
+    reduction.model.save(files.model)
+    if files.plot is not None:
+        write_plot(files.plot, reduction, sample)
+    summary = Summary(reduction)
+    with atomic_write(files.summary) as file:
+        file.write(json.dumps(summary.to_dict(), indent=1).encode())
+    return Results(files, summary)
+
+
+def plan_files(
+    folder: str | os.PathLike[str],
+    target: str,
+    *,
+    scores_format: str | None = None,
+    plot: str | os.PathLike[str] | None = None,
+) -> ResultFiles:
+    """Return the files that a result will have; `ResultFiles.check` checks them beforehand.
+
+    Parameters
+    ----------
+    folder, scores_format, plot
+        As for `write_results`.
+    target : str
+        Name of the target table.
+    """
+    default = "parquet" if is_parquet(target) else "csv"
+    path = None if plot is None else Path(plot)
+    return ResultFiles(Path(folder), scores_format or default, path)
+
+
+def _write_scores(
+    path: Path, reduction: Reduction, background: SampleSet | None, progress: ProgressReport
+) -> RowSample:
+    kept, n_components = reduction.columns.kept, reduction.model.n_components
+    names = name_score_columns(kept, n_components, with_set=background is not None)
+    sample = RowSample(reduction.columns.labels)
+    with open_scores(path, names) as writer:
+        for chunk, scores in _read_scores(reduction, reduction.target, kept, progress):
+            writer.write(chunk, scores, None if background is None else "target")
+            sample.add(chunk, scores)
+        if background is not None:
+            for chunk, scores in _read_scores(reduction, background, kept, progress):
+                writer.write(chunk, scores, "background")
+    return sample
+
+
+def _read_scores(
+    reduction: Reduction, sample_set: SampleSet, kept: Sequence[str], progress: ProgressReport
+) -> Iterator[tuple[Chunk, FloatArray]]:
+    """Yield rows and scores; kept columns that the background lacks are empty there."""
+    import pyarrow as pa
+
+    selection = sample_set.selection
+    present = [name for name in kept if name in selection.table.column_index]
+    with progress(f"writing {selection.role}") as share:
+        for chunk, scores in reduction.scores(sample_set, present, share):
+            empty = pa.nulls(len(chunk.rows), pa.string())
+            columns = {name: chunk.kept.get(name, empty) for name in kept}
+            yield Chunk(chunk.rows, chunk.positions, None, columns), scores
+
+
+def _write_loadings(path: Path, reduction: Reduction) -> None:
+    model = reduction.model
+    matrices = {"filter": model.components, "atom": model.atoms, "weight": reduction.weights}
+    names = [f"{name}_{i + 1}" for name in matrices for i in range(model.n_components)]
+    values = np.concatenate(list(matrices.values())).T.tolist()
+    rows = ([name, *row] for name, row in zip(model.features, values, strict=True))
+    write_rows(path, ["feature", *names], rows)
+
+
+def _write_top_features(path: Path, reduction: Reduction) -> None:
+    rows = [
+        (component + 1, rank + 1, name, weight)
+        for component, top in enumerate(reduction.top_features(_TOP_WRITTEN))
+        for rank, (name, weight) in enumerate(top)
+    ]
+    write_rows(path, ["component", "rank", "feature", "weight"], rows)

@@ -1,0 +1,164 @@
+"""Read a set of rows into moments, and bring sets to one scale."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cpcapp.moments import Moments
+from cpcapp.tables.cleaning import Cleaner, RowCounts
+from cpcapp.tables.columns import Selection
+from cpcapp.tables.label_columns import LabelColumnFinder
+from cpcapp.tables.messages import TableError, quote_names
+from cpcapp.tables.model import FloatArray
+from cpcapp.tables.reading.table import Chunk, Progress, ProgressReport
+
+STANDARDIZATIONS = ("none", "each", "background")
+
+
+@dataclass(frozen=True)
+class SampleSet:
+    """Target or background after one pass: its moments, and how its rows are prepared.
+
+    Attributes
+    ----------
+    selection : Selection
+    features : list of str
+    missing : str
+        Rule for missing values.
+    moments : Moments
+        In the units of the table.
+    fill : ndarray of shape (n_features,)
+        Replaces missing values with ``missing="mean"``.
+    scale : ndarray of shape (n_features,)
+        Features are divided by it.
+    counts : RowCounts
+    label_columns : LabelColumnFinder
+    """
+
+    selection: Selection
+    features: list[str]
+    missing: str
+    moments: Moments
+    fill: FloatArray
+    scale: FloatArray
+    counts: RowCounts
+    label_columns: LabelColumnFinder
+
+    @property
+    def mean(self) -> FloatArray:
+        """Mean of each feature, in the units of the table."""
+        assert self.moments.mean is not None
+        return self.moments.mean
+
+    def standardized_moments(self) -> Moments:
+        """Return the moments of the features divided by their scale."""
+        return self.moments if (self.scale == 1.0).all() else self.moments.rescaled(self.scale)
+
+    def clean_rows(self, kept: Sequence[str], progress: Progress | None = None) -> Iterator[Chunk]:
+        """Yield the rows once more, as they were used in the first pass."""
+        cleaner = Cleaner(self.missing, self.fill, skip_bad_rows=True)
+        chunks = self.selection.chunks(self.features, kept, progress)
+        return cleaner.clean(chunks, self.features)
+
+
+def read_set(
+    selection: Selection,
+    features: Sequence[str],
+    progress: ProgressReport,
+    *,
+    missing: str = "error",
+    skip_bad_rows: bool = False,
+) -> SampleSet:
+    """Read a set in one pass; with ``missing="mean"`` in two.
+
+    Parameters
+    ----------
+    selection : Selection
+    features : sequence of str
+    progress : callable of a title
+    missing : {"error", "zero", "mean", "drop"}
+    skip_bad_rows : bool
+
+    Raises
+    ------
+    TableError
+        If fewer than two rows can be used, or there are problems that are not allowed.
+    """
+    table, value_counts = selection.table, Counter[str]()
+    fill = None
+    if missing == "mean":
+        cleaner = Cleaner("mean", np.full(len(features), np.nan), skip_bad_rows=skip_bad_rows)
+        with progress(f"averaging {selection.role}") as share:
+            fill = _average(cleaner, selection, features, share)
+    cleaner = Cleaner(missing, fill, skip_bad_rows=skip_bad_rows)
+    moments, label_columns = Moments(), LabelColumnFinder(features)
+    with progress(f"reading {selection.role}") as share:
+        chunks = selection.chunks(features, [], share, value_counts)
+        for chunk in cleaner.clean(chunks, features):
+            moments.update(chunk.values)
+            label_columns.update(chunk.values)
+    cleaner.raise_errors(table)
+    if selection.column is not None:
+        selection.check_values(value_counts)
+    counts = cleaner.counts
+    if moments.n_samples < 2:
+        raise TableError(
+            f"{table.name}: {counts.n_used} of {counts.n_rows} rows can be used as "
+            f"{selection.role}; at least 2 are needed"
+        )
+    assert moments.mean is not None
+    fill = moments.mean if fill is None else fill
+    scale = np.ones(len(features))
+    return SampleSet(
+        selection, list(features), missing, moments, fill, scale, counts, label_columns
+    )
+
+
+def _average(
+    cleaner: Cleaner, selection: Selection, features: Sequence[str], progress: Progress
+) -> FloatArray:
+    """Return the mean of the values that each column has."""
+    total, count = np.zeros(len(features)), np.zeros(len(features))
+    for chunk in cleaner.clean(selection.chunks(features, [], progress), features):
+        if isinstance(chunk.values, np.ndarray):
+            present = ~np.isnan(chunk.values)
+            total += np.where(present, chunk.values, 0.0).sum(axis=0)
+            count += present.sum(axis=0)
+        else:
+            total += np.asarray(chunk.values.sum(axis=0)).ravel()
+            count += chunk.values.shape[0]
+    cleaner.raise_errors(selection.table)
+    empty = [name for name, number in zip(features, count, strict=True) if not number]
+    if empty and cleaner.counts.n_used:
+        raise TableError(
+            f"{selection.table.name}: column {quote_names(empty)} has no value at all in the "
+            f"{selection.role}",
+            "leave it out with {drop}",
+        )
+    return np.asarray(total / np.maximum(count, 1))
+
+
+def standardize_sets(sets: list[SampleSet], rule: str) -> list[SampleSet]:
+    """Return target and background with a scale: the standard deviation of each feature.
+
+    Parameters
+    ----------
+    sets : list of SampleSet
+        The target, and the background if there is one.
+    rule : {"none", "each", "background"}
+        Each set by its own deviation, or all by the background's.
+    """
+    if rule == "none":
+        return sets
+    scales = []
+    for sample_set in sets:
+        scale = np.sqrt(sample_set.moments.variance())
+        scale[sample_set.moments.constant_features()] = 1.0
+        scales.append(scale)
+    if rule == "background":
+        scales = [scales[-1]] * len(sets)
+    return [replace(one, scale=scale) for one, scale in zip(sets, scales, strict=True)]

@@ -1,0 +1,145 @@
+"""``cpcapp apply``, run as a user runs it."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cpcapp.cli import main
+from cpcapp.tables import TableModel
+
+NAMES = [f"gene {i}" for i in range(4)]
+
+
+@pytest.fixture
+def model(rng):
+    components = rng.normal(size=(2, 4))
+    one = np.ones(4)
+    return TableModel(NAMES, components, components, one[:2], one, 2 * one, 5 * one)
+
+
+@pytest.fixture
+def table(rng):
+    found = pd.DataFrame(rng.normal(size=(50, 4)), columns=NAMES)
+    found.insert(0, "sample", [f"s{i}" for i in range(50)])
+    return found
+
+
+@pytest.fixture
+def expected(model, table):
+    return model.transform(table[NAMES].to_numpy())
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch, model, table):
+    monkeypatch.chdir(tmp_path)
+    model.save("model.safetensors")
+    table.to_csv("table.csv", index=False)
+    return tmp_path
+
+
+@pytest.fixture
+def apply(capfdbinary):
+    """Run the command; return standard output and standard error."""
+
+    def call(*arguments, status=0):
+        found = main(["apply", "model.safetensors", *map(str, arguments)])
+        out, err = (stream.decode() for stream in capfdbinary.readouterr())
+        assert found == status, err
+        if status:
+            assert len(err.splitlines()) == 1
+        return out, err
+
+    return call
+
+
+def scores(path):
+    table = pd.read_parquet(path) if str(path).lower().endswith("parquet") else pd.read_csv(path)
+    return table.filter(like="component_").to_numpy()
+
+
+@pytest.mark.parametrize("output", ["new.csv", "new.CSV", "new.parquet", "new.PARQUET", "new.Pq"])
+def test_new_rows_in_the_format_of_the_name(apply, table, expected, folder, output):
+    table[table.columns[::-1]].to_parquet("turned.parquet")
+    out, err = apply("turned.parquet", "-o", output, "--id", "sample")
+    assert (out, err) == (f"50 rows -> {output}\n", "")
+    read = pd.read_csv if output.lower().endswith("csv") else pd.read_parquet
+    found = read(folder / output)
+    np.testing.assert_allclose(found.filter(like="component_"), expected, atol=1e-12)
+    assert found["sample"][3] == "s3"
+
+
+def test_mistakes(apply, table, folder):
+    (folder / "new.csv").write_text("mine")
+    assert (
+        "new.csv exists already; replace it with --force"
+        in apply("table.csv", "-o", "new.csv", status=2)[1]
+    )
+    assert (folder / "new.csv").read_text() == "mine"
+    table.drop(columns="gene 2").to_csv("less.csv", index=False)
+    _, error = apply("less.csv", status=2)
+    assert "less.csv has no column 'gene 2', which model.safetensors needs" in error
+    assert "is read by this run" in apply("table.csv", "-o", "table.csv", "--force", status=2)[1]
+    assert "use .csv or .parquet" in apply("table.csv", "-o", "new.xlsx", status=2)[1]
+    assert "there is no folder none" in apply("table.csv", "-o", "none/new.csv", status=2)[1]
+    (folder / "model.safetensors").write_text("a,b\n")
+    assert "is not a model" in apply("table.csv", status=2)[1]
+
+
+@pytest.mark.parametrize("output", ["-", "new.csv", "new.parquet"])
+@pytest.mark.parametrize("problem", ["bad", "missing"])
+def test_a_problem_leaves_no_output(apply, folder, output, problem):
+    row = "x,y\n" if problem == "bad" else "s50,1,2,,4\n"
+    (folder / "t.csv").write_text((folder / "table.csv").read_text() + row)
+    out, error = apply("t.csv", "-o", output, status=2)
+    assert out == ""
+    assert "t.csv: 1 " in error
+    assert "line 52" in error
+    option = "--skip-bad-rows" if problem == "bad" else "--missing zero"
+    assert option in error
+    assert not list(folder.glob("new*"))
+
+
+@pytest.mark.parametrize("rule", ["zero", "mean", "drop"])
+def test_the_advice_on_missing_values_can_be_followed(apply, model, table, folder, rule):
+    table.loc[[5, 9], "gene 1"] = np.nan
+    table.to_csv("holes.csv", index=False)
+    out, err = apply("holes.csv", "--missing", rule)
+    values = table[NAMES]
+    filled = {"zero": values.fillna(0.0), "mean": values.fillna(5.0)}.get(rule, values.dropna())
+    expected = model.transform(filled.to_numpy())
+    np.testing.assert_allclose(scores(io.StringIO(out)), expected, atol=1e-12)
+    note = "note: holes.csv: 2 rows with missing values left out\n"
+    assert err == (note if rule == "drop" else "")
+
+
+def test_rows_left_out_are_named_on_standard_error(apply, expected, folder):
+    (folder / "t.csv").write_text((folder / "table.csv").read_text() + "x,y\n")
+    out, err = apply("t.csv", "-o", "new.csv", "--skip-bad-rows")
+    assert out == "50 rows -> new.csv\n"
+    assert err == "note: t.csv: 1 bad row left out: line 52: 2 fields where the header has 5\n"
+    out, err = apply("t.csv", "--skip-bad-rows")
+    assert "1 bad row left out" in err
+    np.testing.assert_allclose(scores(io.StringIO(out)), expected, atol=1e-12)
+
+
+def test_a_table_without_rows_gives_a_header(apply, folder):
+    (folder / "t.csv").write_text(",".join(NAMES) + "\n")
+    assert apply("t.csv") == ("row,component_1,component_2\n", "")
+
+
+def test_a_pipe_from_end_to_end(expected):
+    command = f"'{sys.executable}' -m cpcapp apply model.safetensors"
+    shell = {"shell": True, "capture_output": True, "text": True, "check": False}
+    done = subprocess.run(f"cat table.csv | {command} - --id sample", **shell)
+    assert done.stderr == ""
+    found = pd.read_csv(io.StringIO(done.stdout))
+    np.testing.assert_allclose(found.filter(like="component_"), expected, atol=1e-12)
+    done = subprocess.run(f"{command} table.csv | head -n 2", **shell)
+    assert done.stdout.startswith("row,component_1,component_2\n1,")
+    assert done.stderr == ""

@@ -1,0 +1,84 @@
+"""Results written from Python: the files, and the summary in words and in JSON."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.image import imread
+
+from cpcapp.tables import TableError, load_model, reduce_tables, write_results
+from cpcapp.tables.results.files import ResultFiles
+
+
+@pytest.fixture
+def found(rng, tmp_path):
+    for name, scale in (("target", 3.0), ("background", 1.0)):
+        table = pd.DataFrame(rng.normal(size=(100, 4)) * [1, scale, 1, 1], columns=list("abcd"))
+        table.insert(0, "who", [f"{name} {i}" for i in range(100)])
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    return reduce_tables(tmp_path / "target.csv", tmp_path / "background.csv", ids="who")
+
+
+@pytest.mark.parametrize("kind", [None, "parquet"])
+def test_files_and_summary(found, tmp_path, kind):
+    results = write_results(
+        found,
+        tmp_path / "new" / "folder",
+        scores_format=kind,
+        plot=tmp_path / "new" / "folder" / "p.PNG",
+        include_background=True,
+    )
+    files = results.files
+    assert sorted(tmp_path.glob("new/folder/*")) == sorted(files.all)
+    read = pd.read_csv if kind is None else pd.read_parquet
+    scores = read(files.scores)
+    assert scores["set"].tolist() == ["target"] * 100 + ["background"] * 100
+    assert scores["who"][150] == "background 50"
+    assert imread(files.plot)[..., :3].std() > 0.05
+    np.testing.assert_array_equal(load_model(files.model).components, found.model.components)
+    stored = json.loads(files.summary.read_bytes())
+    assert stored == results.summary.to_dict()
+    assert stored["components_that_stand_out"] == found.n_significant == 1
+    assert stored["components_that_stand_out_by"] == "Tracy-Widom test"
+    assert pd.read_csv(files.top_features)["feature"][0] == "b"
+    assert "1 component is significant (Tracy-Widom test)" in str(results.summary)
+
+
+def test_nothing_is_replaced_unless_asked_to(found, tmp_path):
+    write_results(found, tmp_path / "out")
+    with pytest.raises(TableError, match=r"exists already, with 4 more; .* overwrite=True"):
+        write_results(found, tmp_path / "out")
+    with pytest.raises(TableError, match="exists already"):
+        write_results(found, tmp_path / "out", scores_format="parquet")
+    write_results(found, tmp_path / "out", scores_format="parquet", overwrite=True)
+    assert not (tmp_path / "out" / "scores.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scores_format": "xlsx"}, "scores_format must be 'csv' or 'parquet'"),
+        ({"plot": "p.bmp"}, r"plot must end in \.png"),
+        ({"plot": "none/p.png"}, "there is no folder none"),
+    ],
+)
+def test_mistakes(found, tmp_path, options, message):
+    with pytest.raises(TableError, match=message):
+        write_results(found, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_in_place_of_a_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TableError, match="file is not a folder; choose another folder"):
+        ResultFiles(tmp_path / "file" / "out").check()
+
+
+def test_pca_has_no_background_to_write(found, tmp_path):
+    pca = reduce_tables(tmp_path / "target.csv", method="pca", ids="who")
+    with pytest.raises(TableError, match="leave out include_background"):
+        write_results(pca, tmp_path / "out", include_background=True)
+    assert "not tested" not in str(write_results(pca, tmp_path / "out").summary)

@@ -1,0 +1,56 @@
+"""A table goes one way through the modules, also in imports within functions."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import cpcapp.tables
+
+ORDER = [
+    *("messages", "reading.table", "reading.records", "reading.csv", "reading.arrays"),
+    *("reading.opening", "reading", "columns", "cleaning", "label_columns", "model"),
+    *("sample_sets", "significance", "reduce", "results.files", "results.scores"),
+    *("results.summary", "results.plot", "results.writing", "results", "apply"),
+]
+ROOT = Path(cpcapp.tables.__file__).parent
+
+
+def modules():
+    for path in sorted(ROOT.rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        name = name.removesuffix("__init__").removesuffix(".")
+        if name:
+            yield name, path.read_text()
+
+
+def test_every_module_has_a_place_in_the_order():
+    assert {name for name, _ in modules()} == set(ORDER)
+
+
+def test_no_import_points_backwards():
+    for name, text in modules():
+        found = re.findall(r"^\s*from cpcapp\.tables\.(\S+) import", text, re.MULTILINE)
+        found += re.findall(r"^\s*import cpcapp\.tables\.(\S+)", text, re.MULTILINE)
+        for other in found:
+            assert ORDER.index(other) < ORDER.index(name), f"{name} imports {other}"
+
+
+def test_public_names():
+    assert cpcapp.tables.__all__ == [
+        "AppliedRows",
+        "Chunk",
+        "Reduction",
+        "Results",
+        "Table",
+        "TableError",
+        "TableModel",
+        "apply_model",
+        "load_model",
+        "open_table",
+        "reduce_tables",
+        "write_results",
+    ]
+    for name in cpcapp.tables.__all__:
+        assert getattr(cpcapp.tables, name).__doc__
+    assert set(cpcapp.tables.__all__) <= set(dir(cpcapp.tables))
