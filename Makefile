@@ -48,8 +48,10 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 # Small matrices gain nothing by threads, and lose much when two processes share two cores.
+# Without CPCAPP_DATA tests on real data are skipped, and less is covered.
+COVERAGE ?= 90
 test: lint
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest --cov --cov-report=term --cov-fail-under=$(COVERAGE)
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/estimators.py

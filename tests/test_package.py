@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
-import pkgutil
+import re
 import subprocess
 import sys
 import tomllib
@@ -91,26 +92,84 @@ def test_unknown_names_are_an_attribute_error():
     assert set(cpcapp.__all__) <= set(dir(cpcapp))
 
 
-def test_dependencies_point_one_way():
-    """moments ← loading ← contrast ← detection ← estimators ← tables, splicing ← ... ← cli."""
-    order = [
-        *("plotting", "moments", "loading", "contrast", "detection", "estimators", "tables"),
-        *("anndata", "splicing", "datasets", "experiments", "cli"),
-    ]
-    for module in pkgutil.walk_packages(cpcapp.__path__, "cpcapp."):
-        room = module.name.split(".")[1]
-        if room not in order:
+# Rooms may import those before them. The private modules beside them (`_files`, `_parallel`, ...)
+# are for everybody and import nothing but each other.
+ROOMS = [
+    *("moments", "loading", "contrast", "detection", "estimators"),
+    *("plotting", "tables", "anndata", "splicing", "datasets", "experiments", "cli"),
+]
+SPLICING_ROOMS = [
+    *("photos", "datasets", "making", "traces", "boundary", "regions", "verdicts", "presets"),
+    *("localizer", "model_file", "examples", "pictures", "results", "evaluation", "training"),
+]
+SOURCE = Path(cpcapp.__file__).parent
+
+
+def imports_of_the_package():
+    """Yield each module and what it imports, at the top or inside a function."""
+    for path in SOURCE.rglob("*.py"):
+        module = (path.relative_to(SOURCE.parent).with_suffix("")).parts
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{path} has a relative import"
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            else:
+                continue
+            for name in names:
+                if name.split(".")[0] == "cpcapp":
+                    yield module, tuple(name.split("."))
+
+
+@pytest.mark.parametrize(
+    ("above", "rooms"), [(("cpcapp",), ROOMS), (("cpcapp", "splicing"), SPLICING_ROOMS)]
+)
+def test_dependencies_point_one_way(above, rooms):
+    """Imports inside functions count too: a cycle that is hidden is still a cycle."""
+    at = len(above)
+    for module, imported in imports_of_the_package():
+        if module[:at] != above or imported[:at] != above or len(imported) <= at:
             continue
-        source = inspect.getsource(importlib.import_module(module.name))
-        imports = [line for line in source.splitlines() if line.startswith(("from ", "import "))]
-        for later in order[order.index(room) + 1 :]:
-            assert not [line for line in imports if f"cpcapp.{later}" in line], module.name
+        here, there = module[at], imported[at]
+        if here not in rooms or there not in rooms:
+            continue
+        wrong = rooms.index(there) > rooms.index(here)
+        assert not wrong, f"{'.'.join(module)} imports {'.'.join(imported)}"
+
+
+def test_every_room_has_its_place():
+    for above, rooms in ((SOURCE, ROOMS), (SOURCE / "splicing", SPLICING_ROOMS)):
+        names = {path.stem for path in above.iterdir() if path.suffix == ".py" or path.is_dir()}
+        public = {name for name in names if not name.startswith("_")}
+        assert public - {"py", "models"} <= set(rooms), public - set(rooms)
+
+
+def test_private_modules_need_no_room():
+    for module, imported in imports_of_the_package():
+        if len(module) == 2 and module[1].startswith("_") and not module[1].startswith("__"):
+            assert imported[1].startswith("_"), f"{module} imports {imported}"
 
 
 def test_the_wheel_is_typed_and_licensed():
     assert (Path(cpcapp.__file__).parent / "py.typed").exists()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["license"] == "BSD-3-Clause"
-    wanted = {"splicing", "datasets", "web", "plot", "dask", "torch", "all", "test", "dev"}
-    assert wanted <= set(project["optional-dependencies"])
-    assert "torch" not in project["optional-dependencies"]["all"][0]
+    extras = project["optional-dependencies"]
+    assert {"splicing", "datasets", "plot", "tables", "all", "test", "dev"} <= set(extras)
+    assert "torch" not in str(extras["all"])  # gigabytes: always a choice of its own
+
+
+def test_extras_install_only_what_is_used():
+    names = {"opencv-contrib-python-headless": "cv2", "pillow": "PIL", "urllib3": "requests"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    source = "\n".join(path.read_text() for path in SOURCE.rglob("*.py"))
+    for extra, requirements in project["optional-dependencies"].items():
+        if extra in ("test", "dev", "bench"):
+            continue
+        for requirement in requirements:
+            name = re.split(r"[<>=\[]", requirement)[0]
+            module = names.get(name, name)
+            used = re.search(rf"^\s*(import|from) {module}\b", source, re.MULTILINE)
+            by_name = f'"{module}"' in source  # import_module, require
+            assert name == "cpcapp" or used or by_name, f"{extra} installs {name}"

@@ -42,7 +42,7 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     require("cv2", "splicing")
-    require("numba", "splicing")
+    require("numba", "edges")
     from cpcapp.splicing.datasets.bsds import bsds_photos
     from cpcapp.splicing.traces.edges.features import EdgeOptions
     from cpcapp.splicing.traces.edges.trainer import TrainingOptions, train_forest
