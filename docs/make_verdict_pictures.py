@@ -19,16 +19,14 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from cpcapp._files import atomic_write
-from cpcapp.cli.localize import lightest_of
 from cpcapp.splicing import Localization, SpliceLocalizer, load_model
 from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.photos.samples import Sample
-from cpcapp.splicing.pictures.overlays import overlay
-from cpcapp.splicing.pictures.panels import PINK
+from cpcapp.splicing.pictures.overlays import choose_overlay_white, draw_overlay, draw_part
 
 PANEL, GAP, TEXT = 270, 6, 15
 TITLES = ("the photo", "what was pasted", "boundary map", "region")
-# Few colours keep the pictures small; the rare ones (of the map, and pink) are to stay.
+# Few colours keep the files small. Chosen by eye: the rare colours (of the map, and pink) stay.
 COLOURS = 256
 
 
@@ -39,28 +37,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.output.mkdir(parents=True, exist_ok=True)
     model = load_model()
     for photo in example_photos():
-        data = png(picture(photo, model))
+        data = encode_png(draw_verdict(photo, model))
         with atomic_write(arguments.output / f"verdict-{Path(photo.name).stem}.png") as file:
             file.write(data)
     return 0
 
 
-def picture(photo: Sample, model: SpliceLocalizer) -> Image.Image:
+def draw_verdict(photo: Sample, model: SpliceLocalizer) -> Image.Image:
     pixels = photo.image
     found = model.localize(pixels)
-    white = lightest_of(found.boundary, model.threshold)
+    white = choose_overlay_white(found.boundary, model.threshold)
     region = found.mask if found.mask is not None else np.zeros(pixels.shape[:2], dtype=bool)
     panels = (
         pixels,
-        painted(pixels, photo.mask),
-        overlay(pixels, found.boundary, white=white),
-        painted(pixels, region),
+        draw_part(pixels, photo.mask),
+        draw_overlay(pixels, found.boundary, white=white),
+        draw_part(pixels, region),
     )
     height = round(PANEL * pixels.shape[0] / pixels.shape[1])
     top = 3 * TEXT + GAP
     canvas = Image.new("RGB", (len(panels) * (PANEL + GAP) - GAP, top + height), "white")
     draw, font = ImageDraw.Draw(canvas), ImageFont.load_default(TEXT)
-    draw.text((0, 0), caption(photo, found), fill="black", font=font)
+    draw.text((0, 0), build_caption(photo, found), fill="black", font=font)
     for number, (panel, title) in enumerate(zip(panels, TITLES, strict=True)):
         left = number * (PANEL + GAP)
         small = cv2.resize(panel, (PANEL, height), interpolation=cv2.INTER_AREA)
@@ -71,21 +69,14 @@ def picture(photo: Sample, model: SpliceLocalizer) -> Image.Image:
     return canvas
 
 
-def painted(pixels: np.ndarray, part: np.ndarray) -> np.ndarray:
-    """Return the photo, nearly grey, with a part of it in pink."""
-    out = overlay(pixels, np.zeros(pixels.shape[:2]))
-    out[part] = np.rint(0.4 * out[part] + 0.6 * np.array(PINK))
-    return out
-
-
-def caption(photo: Sample, found: Localization) -> str:
+def build_caption(photo: Sample, found: Localization) -> str:
     truth = "authentic" if photo.authentic else "spliced"
-    odds = "" if found.p_value is None else f", p = {found.p_value:.2g}"
-    places = "" if found.hot_spots is None or not found.hot_spots.any() else "; places stand out"
-    return f"{photo.name} (in truth {truth}). The model says: {found.verdict}{odds}{places}"
+    p_value = "" if found.p_value is None else f", p = {found.p_value:.2g}"
+    spots = "" if found.hot_spots is None or not found.hot_spots.any() else "; there are hot spots"
+    return f"{photo.name} (in truth {truth}). The model says: {found.verdict}{p_value}{spots}"
 
 
-def png(image: Image.Image) -> bytes:
+def encode_png(image: Image.Image) -> bytes:
     data = io.BytesIO()
     palette = image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE)
     image.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG).save(

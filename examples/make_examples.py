@@ -1,4 +1,4 @@
-"""Make the example photos that come with the package again.
+"""Make the example photos that come with the package.
 
 They are made of pictures in scikit-image, which nothing else here needs::
 
@@ -45,16 +45,16 @@ HELMET = [
 SPOON = [(395, 75), (400, 67), (414, 67), (424, 76), (420, 95), (416, 118), (400, 130)]
 
 
-def outlined(corners: list[tuple[int, int]], shape: tuple[int, ...]) -> NDArray[np.int32]:
+def label_outline(corners: list[tuple[int, int]], shape: tuple[int, ...]) -> NDArray[np.int32]:
     """Return a segmentation: 1 in the outline, 0 outside."""
     labels = np.zeros(shape[:2], dtype=np.int32)
     cv2.fillPoly(labels, [np.array(corners, dtype=np.int32)], 1)
     return labels
 
 
-def cup(shape: tuple[int, ...]) -> NDArray[np.int32]:
+def label_cup(shape: tuple[int, ...]) -> NDArray[np.int32]:
     """Return the segmentation of the cup with its saucer and spoon."""
-    labels = outlined(SPOON, shape)
+    labels = label_outline(SPOON, shape)
     cv2.ellipse(labels, (278, 219), (199, 166), 0, 0, 360, 1, -1)
     cv2.ellipse(labels, (292, 113), (118, 94), 0, 0, 360, 1, -1)
     return labels
@@ -79,21 +79,21 @@ RECIPES = {
     "cup-in-the-sky": Recipe(
         data.rocket,
         data.coffee,
-        cup,
+        label_cup,
         replace(PLAIN, camera_share=1.0, untouched_share=0.0, scale=(0.4, 0.4), rotate=5.0),
         4,
     ),
     "cat-with-helmet": Recipe(
         data.chelsea,
         data.astronaut,
-        lambda shape: outlined(HELMET, shape),
+        lambda shape: label_outline(HELMET, shape),
         replace(PLAIN, camera_share=1.0, border_share=1.0),
         4,
     ),
     "shuttle-on-table": Recipe(
         data.coffee,
         data.astronaut,
-        lambda shape: outlined(SHUTTLE, shape),
+        lambda shape: label_outline(SHUTTLE, shape),
         replace(PLAIN, jpeg_share=1.0, jpeg=(95, 95)),
         10,
     ),
@@ -117,19 +117,19 @@ def main() -> None:
             segments=[recipe.thing(donor.shape)],
         )
         photo = f"{name}.jpg" if splice.jpeg else f"{name}.png"
-        write(folder / photo, splice.jpeg or png(splice.image[..., ::-1]))
-        write(folder / "masks" / f"{name}.png", png(splice.mask.astype(np.uint8) * 255))
+        write_file(folder / photo, splice.jpeg or encode_png(splice.image[..., ::-1]))
+        write_file(folder / "masks" / f"{name}.png", encode_png(splice.mask.astype(np.uint8) * 255))
         made[photo] = {"seed": recipe.seed, **splice.recipe}
-    write(folder / "astronaut.jpg", encode_jpeg(data.astronaut(), 95))
-    write(folder / "recipes.json", (json.dumps(made, indent=1) + "\n").encode())
+    write_file(folder / "astronaut.jpg", encode_jpeg(data.astronaut(), 95))
+    write_file(folder / "recipes.json", (json.dumps(made, indent=1) + "\n").encode())
 
 
-def png(picture: Pixels) -> bytes:
+def encode_png(picture: Pixels) -> bytes:
     """Return a picture as a PNG file, as small as it gets."""
     return bytes(cv2.imencode(".png", picture, [cv2.IMWRITE_PNG_COMPRESSION, 9])[1])
 
 
-def write(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes) -> None:
     """Write a file."""
     with atomic_write(path) as file:
         file.write(content)

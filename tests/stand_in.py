@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 
-import cpcapp.splicing
+from cpcapp.splicing import Localization, model_file
 from cpcapp.splicing.photos.images import ReadImage, read_image
 
 
@@ -30,17 +29,7 @@ class StandIn:
         edges = np.hypot(*np.gradient(light)).astype(np.float32)
         boundary = edges / max(edges.max(), 1e-6)
         notes = read.notes if boundary.any() else (*read.notes, "flat")
-        return SimpleNamespace(
-            boundary=boundary,
-            edges=np.clip(edges, 0, 1),
-            region=None,
-            mask=None,
-            hot_spots=None,
-            score=None,
-            p_value=None,
-            notes=notes,
-            seconds=0.25,
-        )
+        return Localization(boundary, np.clip(edges, 0, 1), notes=notes, seconds=0.25)
 
 
 def load_model(path=None):
@@ -50,4 +39,4 @@ def load_model(path=None):
 
 
 def install():
-    cpcapp.splicing.load_model = load_model
+    model_file.load_model = load_model

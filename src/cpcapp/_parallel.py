@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
@@ -19,7 +19,8 @@ def map_threads(
     *,
     jobs: int = 1,
     progress: Callable[[float], None] | None = None,
-) -> Iterator[_Result]:
+    on_stop: Callable[[], None] | None = None,
+) -> Generator[_Result]:
     """Yield the results for some items in their order, computed by several threads.
 
     At most ``2 * jobs + 1`` items are under way at a time. If the caller stops early, or a result
@@ -34,6 +35,8 @@ def map_threads(
         Threads.
     progress : callable, optional
         Called with the share done, from 0 to 1; ``items`` must have a length then.
+    on_stop : callable, optional
+        Called without arguments if work ends early, before items under way are waited for.
 
     Yields
     ------
@@ -64,6 +67,10 @@ def map_threads(
                 if progress is not None and total:
                     progress(done / total)
                 yield result
+        except BaseException:
+            if on_stop is not None:
+                on_stop()
+            raise
         finally:
             pool.shutdown(cancel_futures=True)
 

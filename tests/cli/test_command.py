@@ -99,8 +99,8 @@ def test_a_closed_pipe_is_not_an_error_message(tmp_path):
 def test_interrupting_leaves_one_line(tmp_path):
     code = (
         "import os, signal, sys\n"
-        "import cpcapp.cli.demo as demo\n"
-        "demo._views = lambda data: os.kill(os.getpid(), signal.SIGINT)\n"
+        "from cpcapp.experiments import demo\n"
+        "demo.compare_methods = lambda data: os.kill(os.getpid(), signal.SIGINT)\n"
         "from cpcapp.cli import main; sys.exit(main(['demo', '--contrast']))\n"
     )
     result = subprocess.run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from matplotlib.image import imread
 
 import stand_in
 from cpcapp.cli import main
+from cpcapp.splicing import model_file
 from cpcapp.splicing.evaluation.truth import boundary_band
 from cpcapp.splicing.examples import example_photos
 
@@ -32,14 +33,13 @@ class Oracle(stand_in.StandIn):
         if not self.blind:
             boundary[0, 0] = 0.9 if self.wrong or photo.authentic else 0.0
             boundary[boundary_band(photo.mask, 1)] = 0.7
-        found = {**vars(super().localize(image)), "boundary": boundary}
-        return SimpleNamespace(**found)
+        return replace(super().localize(image), boundary=boundary)
 
 
 @pytest.fixture
 def run(capsys, monkeypatch):
     def run(model, *arguments):
-        monkeypatch.setattr("cpcapp.splicing.load_model", lambda path=None: model, raising=False)
+        monkeypatch.setattr(model_file, "load_model", lambda: model)
         returncode = main(["demo", *map(str, arguments)])
         captured = capsys.readouterr()
         return subprocess.CompletedProcess(arguments, returncode, captured.out, captured.err)
@@ -136,7 +136,7 @@ def test_a_full_disk(run, tmp_path, monkeypatch):
     def full(path, picture):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("cpcapp.cli.localize.write_png", full)
+    monkeypatch.setattr("cpcapp.splicing.results.entries.write_png", full)
     result = run(Oracle(), "-o", tmp_path)
     assert result.returncode == 2
     assert result.stderr == f"cpcapp demo: can't write to {tmp_path}: No space left on device\n"

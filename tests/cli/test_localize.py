@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -19,12 +20,18 @@ from PIL import Image
 import stand_in
 from cpcapp import __version__
 from cpcapp.cli import main
-from cpcapp.cli.localize import lightest_of, write_png
-from cpcapp.splicing import load_model
+from cpcapp.splicing import load_model, model_file
 from cpcapp.splicing.making.cameras import Camera
 from cpcapp.splicing.photos.images import read_image
-from cpcapp.splicing.pictures.overlays import boundary_picture, overlay
+from cpcapp.splicing.pictures.overlays import (
+    choose_overlay_white,
+    draw_boundary,
+    draw_overlay,
+)
+from cpcapp.splicing.pictures.png import write_png
 
+# Of the small photos here.
+VERDICT = ": can't tell (too small)"
 CODE = (
     "import sys, stand_in; stand_in.install()\n"
     "from cpcapp.cli import main; sys.exit(main(sys.argv[1:]))\n"
@@ -34,7 +41,7 @@ CODE = (
 @pytest.fixture
 def run(capsys, monkeypatch):
     """Run the command in this process, which is as good and starts at once."""
-    monkeypatch.setattr("cpcapp.splicing.load_model", stand_in.load_model, raising=False)
+    monkeypatch.setattr(model_file, "load_model", stand_in.load_model)
 
     def run(*arguments):
         try:
@@ -49,9 +56,10 @@ def run(capsys, monkeypatch):
 
 def command(*arguments, seconds="0"):
     """Return what starts the command in a process of its own."""
+    places = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     environment = {
         **os.environ,
-        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "PYTHONPATH": os.pathsep.join(filter(None, places)),
         "STAND_IN_SECONDS": seconds,
     }
     call = [sys.executable, "-c", CODE, "localize", *map(str, arguments)]
@@ -116,11 +124,11 @@ class TestResults:
         found = stand_in.StandIn().localize(picture(1))
         np.testing.assert_array_equal(
             pixels(out / "1.overlay.png"),
-            overlay(picture(1), found.boundary, 0.5, white=lightest_of(found.boundary, 0.5)),
+            draw_overlay(
+                picture(1), found.boundary, 0.5, white=choose_overlay_white(found.boundary, 0.5)
+            ),
         )
-        np.testing.assert_array_equal(
-            pixels(out / "1.boundary.png"), boundary_picture(found.boundary)
-        )
+        np.testing.assert_array_equal(pixels(out / "1.boundary.png"), draw_boundary(found.boundary))
         told = entry(out / "1.json")
         assert told["file"] == str(photos / "1.png")
         assert told["sha256"] == hashlib.sha256((photos / "1.png").read_bytes()).hexdigest()
@@ -146,7 +154,7 @@ class TestResults:
 
     def test_what_a_model_that_judges_adds(self, run, tmp_path, out, monkeypatch):
         """With the model that is shipped: a square of another camera on noise."""
-        monkeypatch.setattr("cpcapp.splicing.load_model", load_model)
+        monkeypatch.setattr(model_file, "load_model", load_model)
         rng = np.random.default_rng(0)
         ours, theirs = (
             Camera(phase, shot_noise=3e-4).shoot(picture(0, (200, 300)), rng)
@@ -175,7 +183,7 @@ class TestResults:
         result = run(photos, "-o", out)
         lines = result.stdout.splitlines()
         assert lines[:3] == [
-            f"{photos}/{name}.png -> {out}/{name}.overlay.png" for name in (1, 2, 10)
+            f"{photos}/{name}.png -> {out}/{name}.overlay.png{VERDICT}" for name in (1, 2, 10)
         ]
         assert lines[3].startswith("3 of 3 photos in ")
         assert lines[3].endswith(f"-> {out}/summary.csv")
@@ -232,7 +240,7 @@ class TestResults:
         boundary = stand_in.StandIn().localize(shown).boundary
         np.testing.assert_array_equal(
             pixels(out / "turned.overlay.png"),
-            overlay(shown, boundary, 0.5, white=lightest_of(boundary, 0.5)),
+            draw_overlay(shown, boundary, 0.5, white=choose_overlay_white(boundary, 0.5)),
         )
         with Image.open(out / "turned.overlay.png") as file:
             assert 274 not in file.getexif()
@@ -256,8 +264,7 @@ class TestResults:
 
         def localize(self, image):
             found = whole(self, image)
-            found.boundary *= np.float32(0.02)
-            return found
+            return replace(found, boundary=found.boundary * np.float32(0.02))
 
         monkeypatch.setattr(stand_in.StandIn, "localize", localize)
         for threshold, white in ((0.01, 0.02), (0.04, 0.04)):
@@ -331,7 +338,7 @@ class TestNames:
         assert content(photos) == before
         result = run(photos / "1.overlay.png", "-o", photos)
         assert result.returncode == 2
-        assert "1.overlay.png was made by this command; give photos" in result.stderr
+        assert "1.overlay.png is a picture of an earlier result; give photos" in result.stderr
 
 
 class TestEarlierResults:
@@ -373,9 +380,9 @@ class TestEarlierResults:
         result = run(photos, "-o", out, "--resume")
         assert result.returncode == 0, result.stderr
         assert result.stdout.splitlines()[:3] == [
-            f"{photos}/1.png -> {out}/1.overlay.png (was there)",
-            f"{photos}/2.png -> {out}/2.overlay.png (made again: was not complete)",
-            f"{photos}/10.png -> {out}/10.overlay.png",
+            f"{photos}/1.png -> {out}/1.overlay.png{VERDICT} (was there)",
+            f"{photos}/2.png -> {out}/2.overlay.png{VERDICT} (made again: was not complete)",
+            f"{photos}/10.png -> {out}/10.overlay.png{VERDICT}",
         ]
         assert entry(out / "1.json") == marked
         assert [row["seconds"] for row in summary(out)] == ["77", "0.25", "0.25"]
@@ -402,7 +409,7 @@ class TestEarlierResults:
         write_photo(photos / "2.png", 99)
         result = run(photos, "-o", out, "--resume")
         assert result.returncode == 0
-        remarks = [line.partition(" (")[2] for line in result.stdout.splitlines()[:3]]
+        remarks = [line.rpartition(" (")[2] for line in result.stdout.splitlines()[:3]]
         assert remarks == ["was there)", "made again: the photo has changed)", "was there)"]
         digest = hashlib.sha256((photos / "2.png").read_bytes()).hexdigest()
         assert entry(out / "2.json")["sha256"] == digest
@@ -411,12 +418,12 @@ class TestEarlierResults:
         run(photos / "1.png", "-o", out)
         call = [photos / "1.png", "-o", out, "--resume", "--model", tmp_path / "model"]
         (tmp_path / "model").write_text("better")
-        assert "made again: by another model before" in run(*call).stdout
+        assert "made again: with another model" in run(*call).stdout
         assert entry(out / "1.json")["model"]["name"] == "better"
         assert "(was there)" in run(*call).stdout
         # Trained once more, under the same name.
         (tmp_path / "model").write_text("better\n")
-        assert "made again: by another model before" in run(*call).stdout
+        assert "made again: with another model" in run(*call).stdout
 
     def test_going_on_does_not_replace_the_result_of_another_photo(self, run, tmp_path, out):
         one = write_photo(tmp_path / "a" / "x.png", 1)
@@ -427,7 +434,7 @@ class TestEarlierResults:
         assert result.returncode == 1
         assert result.stderr == (
             f"cpcapp localize: {other}: {out}/x.json is of another photo, {one}; choose another "
-            "-o, or --force to replace it\n"
+            "folder for the results, or force to replace it\n"
         )
         assert {**content(out), "summary.csv": b""} == {**before, "summary.csv": b""}
         # A copy of the same photo is the same photo.
@@ -440,7 +447,9 @@ class TestEarlierResults:
         (out / "settings.json").write_text('{"mine": true}')
         result = run(photos, "-o", out)
         assert result.returncode == 2
-        assert "summary.csv is not of this command" in result.stderr
+        assert (
+            "summary.csv is not a table of results; choose another -o, or --force" in result.stderr
+        )
         (out / "summary.csv").unlink()
         assert run(photos, "-o", out).returncode == 0
         assert len(summary(out)) == 3
@@ -500,7 +509,7 @@ class TestProblems:
         def full(path, picture):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("cpcapp.cli.localize.write_png", full)
+        monkeypatch.setattr("cpcapp.splicing.results.entries.write_png", full)
         result = run(photos / "1.png", "-o", out)
         assert result.returncode == 1
         assert result.stderr == (
@@ -521,7 +530,7 @@ class TestProblems:
             write(path, picture)
 
         with monkeypatch.context() as patch:
-            patch.setattr("cpcapp.cli.localize.write_png", full)
+            patch.setattr("cpcapp.splicing.results.entries.write_png", full)
             assert run(photos / "1.png", "-o", out, "--force").returncode == 1
         result = run(photos / "1.png", "-o", out, "--resume")
         assert result.returncode == 0
@@ -534,7 +543,7 @@ class TestProblems:
             (["*.nothing"], "no image matches *.nothing"),
             (["."], "folder . holds no image"),
             (["photos", "--jobs", "0"], "--jobs 0 must be at least 1"),
-            (["photos", "--model", "none"], "can't use the model: "),
+            (["photos", "--model", "none"], "can't use the model none: "),
             (["photos", "-o", "photos/1.png"], "can't make the folder photos/1.png: File exists"),
             (["photos", "--force", "--resume"], "not allowed with"),
             ([], "PHOTO"),
@@ -570,7 +579,7 @@ class TestOtherProcesses:
                 process.kill()
         assert process.returncode == 128 + signal.SIGINT
         assert errors == "cpcapp localize: stopped\n"
-        assert first.endswith("0.overlay.png\n")
+        assert first.endswith(f"0.overlay.png{VERDICT}\n")
         done = {path.name.partition(".")[0] for path in out.glob("*.json")}
         assert "0" in done
         assert len(done) < 30
@@ -589,7 +598,7 @@ class TestOtherProcesses:
             stderr=subprocess.PIPE,
             text=True,
         )
-        assert process.stdout.readline().endswith("1.overlay.png\n")
+        assert process.stdout.readline().endswith(f"1.overlay.png{VERDICT}\n")
         process.stdout.close()
         errors = process.stderr.read()
         process.stderr.close()
@@ -615,7 +624,7 @@ class TestOtherProcesses:
         # What stays on a line is what was written after the last return to its beginning.
         stays = [line.rpartition("\r")[2] for line in text.split("\n")]
         for name in (1, 2, 10):
-            assert f"{photos}/{name}.png -> {out}/{name}.overlay.png" in stays
+            assert f"{photos}/{name}.png -> {out}/{name}.overlay.png{VERDICT}" in stays
         assert "100 %" in text
 
 

@@ -36,6 +36,18 @@ class ProgressLine:
         self.stream.write(f"\r{self.title} [{bar:<30}] {100 * share:3.0f} %  {left:12}")
         self.stream.flush()
 
+    def clear(self) -> None:
+        """Remove the line where standard output shares the terminal, so that text can go there."""
+        if self.shown and sys.stdout.isatty():
+            self.stream.write("\r" + " " * 79 + "\r")
+            self.stream.flush()
+
+    def note(self, text: str) -> None:
+        """Write a line below, if the progress is shown at all."""
+        if self.shown:
+            self.stream.write(f"\n{text}\n")
+            self.stream.flush()
+
     def __enter__(self) -> Self:
         return self
 

@@ -1,52 +1,21 @@
-"""What ``cpcapp reduce`` and ``cpcapp apply`` share: lists of names, errors and notes."""
+"""What ``cpcapp reduce`` and ``cpcapp apply`` share: lists of names, and notes."""
 
 from __future__ import annotations
 
 import argparse
 import csv
-import shlex
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cpcapp.cli._errors import UserError
-from cpcapp.cli._results import printable
+from cpcapp._text import printable
+from cpcapp.cli._errors import UserError, spell_as_option
 
 if TYPE_CHECKING:
-    from cpcapp.tables.messages import Message
+    from cpcapp._messages import Message
 
-# Parameters whose option has another name.
-_OPTIONS = {
-    "background": "BACKGROUND",
-    "background_values": "--background",
-    "folder": "-o",
-    "ids": "--id",
-    "labels": "--label",
-    "n_components": "-k",
-    "output": "-o",
-    "overwrite": "--force",
-    "scores_format": "--format",
-    "target_values": "--target",
-}
 MISSING_RULES = ("error", "zero", "mean", "drop")
-
-
-def spell_as_option(name: str, value: Any) -> str:
-    """Return a parameter of the library as an option of the command.
-
-    Examples
-    --------
-    >>> spell_as_option("skip_bad_rows", True), spell_as_option("labels", ["my group"])
-    ('--skip-bad-rows', "--label 'my group'")
-    """
-    option = _OPTIONS.get(name, "--" + name.replace("_", "-"))
-    if value is None or value is True:
-        return option
-    names = [value] if not isinstance(value, list) else value
-    text = ",".join(f'"{part}"' if "," in str(part) else str(part) for part in names)
-    return f"{option} {shlex.quote(text)}"
 
 
 def split_names(text: str) -> list[str]:
@@ -97,26 +66,6 @@ def parse_n_components(text: str) -> int | str:
     if count < 1:
         raise argparse.ArgumentTypeError(f"{text} must be a whole number above 0, or 'auto'")
     return count
-
-
-@contextmanager
-def user_errors() -> Iterator[None]:
-    """Turn errors of the library and of files into one line with options."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        raise UserError(f"{error.strerror or error}{where}") from error
-    except (ValueError, ImportError) as error:
-        raise UserError(_spell_error(error)) from error
-
-
-def _spell_error(error: Exception) -> str:
-    message = getattr(error, "message", None)
-    text = str(error) if message is None else message.text(spell_as_option)
-    return " ".join(text.split())
 
 
 def print_notes(notes: Iterable[Message]) -> None:

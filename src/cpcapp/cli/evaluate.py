@@ -23,10 +23,10 @@ from urllib.parse import quote
 
 from cpcapp import __version__
 from cpcapp._files import atomic_write
-from cpcapp.cli._cores import shared_cores
+from cpcapp._parallel import shared_cores
+from cpcapp._text import printable
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._progress import ProgressLine
-from cpcapp.cli._results import printable
 from cpcapp.cli.localize import open_model
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from cpcapp._text import printable
 from cpcapp.cli import _tables as shared
-from cpcapp.cli._errors import UserError
+from cpcapp.cli._errors import UserError, user_errors
 from cpcapp.cli._progress import ProgressLine
-from cpcapp.cli._results import printable
 
 _DESCRIPTION = """Find the directions along which the rows of TARGET vary most, relative to those of
 BACKGROUND. Tables are .csv, .tsv (.gz too), .parquet, .npy, .npz (FILE::ARRAY) or .h5ad
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.include_background and arguments.method == "pca":
         raise UserError("--method pca has no background to include")
     given = {name: value for name, value in vars(arguments).items() if value is not None}
-    with shared.user_errors():
+    with user_errors():
         from cpcapp.tables import reduce_tables, write_results
         from cpcapp.tables.results.writing import plan_files
 

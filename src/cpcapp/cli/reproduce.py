@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from cpcapp._text import printable
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._progress import ProgressLine
-from cpcapp.cli._results import printable
 from cpcapp.experiments import NAMES
 
 

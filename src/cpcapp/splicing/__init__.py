@@ -9,6 +9,9 @@ from cpcapp.splicing.localizer import Localization, SpliceLocalizer
 from cpcapp.splicing.model_file import ModelError, load_model, save_model
 from cpcapp.splicing.photos.images import ImageError, read_image
 from cpcapp.splicing.presets import PRESETS, PatchRules, Preset
+from cpcapp.splicing.results.batch import localize_files
+from cpcapp.splicing.results.folder import ResultsError
+from cpcapp.splicing.results.photo_result import PhotoResult
 
 if TYPE_CHECKING:
     from cpcapp.splicing.training.train import train_localizer
@@ -21,9 +24,12 @@ __all__ = [
     "Localization",
     "ModelError",
     "PatchRules",
+    "PhotoResult",
     "Preset",
+    "ResultsError",
     "SpliceLocalizer",
     "load_model",
+    "localize_files",
     "read_image",
     "save_model",
     "train_localizer",

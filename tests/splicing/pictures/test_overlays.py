@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from cpcapp.splicing.pictures.overlays import LINE_COLOUR, boundary_picture, overlay
+from cpcapp.splicing.pictures.overlays import LINE_COLOUR, draw_boundary, draw_overlay
 from helpers import peak_bytes
 
 # G. Machado, M. Oliveira, L. Fernandes, "A physiologically-based model for simulation of color
@@ -45,7 +45,7 @@ def photo(height, width, dtype=np.uint8):
 def colours_of(values):
     """Return the colours that a map gives over black."""
     values = np.asarray(values, dtype=np.float32)[None]
-    return overlay(np.zeros((*values.shape, 3), dtype=np.uint8), values)[0]
+    return draw_overlay(np.zeros((*values.shape, 3), dtype=np.uint8), values)[0]
 
 
 @pytest.mark.parametrize("vision", COLOUR_VISION)
@@ -58,14 +58,14 @@ class TestColours:
     def test_the_line_is_of_a_colour_that_nothing_else_has(self, vision):
         pixels = photo(1, 4000)
         levels = np.linspace(0, 1, 4000, dtype=np.float32)[None]
-        used = lab(overlay(pixels, levels)[0], vision)
+        used = lab(draw_overlay(pixels, levels)[0], vision)
         line = lab([LINE_COLOUR], vision)[0]
         assert np.linalg.norm(used - line, axis=1).min() > 20
 
 
 def test_where_there_is_no_seam_the_photo_is_dimmed_and_greyer():
     pixels = photo(30, 40)
-    picture = overlay(pixels, np.zeros((30, 40)))
+    picture = draw_overlay(pixels, np.zeros((30, 40)))
     assert picture.shape == pixels.shape
     assert picture.dtype == np.uint8
     assert picture.max() < 0.75 * 255
@@ -78,14 +78,14 @@ def test_where_there_is_no_seam_the_photo_is_dimmed_and_greyer():
 
 def test_where_the_seam_is_certain_the_photo_is_covered():
     full = np.ones((20, 30), dtype=np.float32)
-    one, other = overlay(photo(20, 30), full), overlay(255 - photo(20, 30), full)
+    one, other = draw_overlay(photo(20, 30), full), draw_overlay(255 - photo(20, 30), full)
     np.testing.assert_array_equal(one, other)
     assert len(np.unique(one.reshape(-1, 3), axis=0)) == 1
 
 
 def test_a_weak_seam_shows_through_and_a_stronger_one_more():
     grey = np.full((1, 5, 3), 128, dtype=np.uint8)
-    picture = overlay(grey, [[0.0, 0.1, 0.3, 0.6, 1.0]])[0].astype(float)
+    picture = draw_overlay(grey, [[0.0, 0.1, 0.3, 0.6, 1.0]])[0].astype(float)
     change = np.linalg.norm(picture - picture[0], axis=1)
     assert change[1] > 15
     assert (np.diff(change) > 10).all()
@@ -95,20 +95,20 @@ def test_lines_go_around_what_reaches_the_threshold():
     boundary = np.zeros((40, 60), dtype=np.float32)
     boundary[10:20, 30:50] = 0.5
     boundary[30, 5] = 0.4
-    plain = overlay(photo(40, 60), boundary)
-    lined = overlay(photo(40, 60), boundary, threshold=0.5)
+    plain = draw_overlay(photo(40, 60), boundary)
+    lined = draw_overlay(photo(40, 60), boundary, threshold=0.5)
     wanted = np.zeros((40, 60), dtype=bool)
     wanted[9:21, 29:51] = True
     wanted[10:20, 30:50] = False
     np.testing.assert_array_equal((lined != plain).any(axis=2), wanted)
     assert (lined[wanted] == LINE_COLOUR).all()
-    np.testing.assert_array_equal(overlay(photo(40, 60), boundary, threshold=0.51), plain)
+    np.testing.assert_array_equal(draw_overlay(photo(40, 60), boundary, threshold=0.51), plain)
 
 
 def test_lines_in_a_wide_photo_are_wide_enough_to_see():
     boundary = np.zeros((9, 8000), dtype=np.float32)
     boundary[4, 4000] = 1.0
-    picture = overlay(np.zeros((9, 8000, 3), dtype=np.uint8), boundary, threshold=0.5)
+    picture = draw_overlay(np.zeros((9, 8000, 3), dtype=np.uint8), boundary, threshold=0.5)
     assert (picture == LINE_COLOUR).all(axis=2).sum() == 9 * 9 - 1
 
 
@@ -116,8 +116,8 @@ def test_lines_in_a_wide_photo_are_wide_enough_to_see():
 def test_small_and_thin_photos(shape):
     boundary = np.random.default_rng(0).random(shape, dtype=np.float32)
     for threshold in (None, 0.0, 0.5, 1.0):
-        assert overlay(photo(*shape), boundary, threshold).shape == (*shape, 3)
-    assert boundary_picture(boundary).shape == shape
+        assert draw_overlay(photo(*shape), boundary, threshold).shape == (*shape, 3)
+    assert draw_boundary(boundary).shape == shape
 
 
 def test_large_photos_are_drawn_as_small_ones_are_in_little_memory():
@@ -125,12 +125,12 @@ def test_large_photos_are_drawn_as_small_ones_are_in_little_memory():
     pixels = photo(height, width)
     boundary = np.random.default_rng(1).random((height, width), dtype=np.float32)
     boundary[boundary < 0.999] /= 2
-    picture = overlay(pixels, boundary, threshold=0.9)
+    picture = draw_overlay(pixels, boundary, threshold=0.9)
     for rows in (slice(0, 130), slice(660, 790), slice(height - 130, height)):
         # A small photo has the same line, but does not know the rows above and below.
-        part = overlay(pixels[rows, :300], boundary[rows, :300], threshold=0.9)
+        part = draw_overlay(pixels[rows, :300], boundary[rows, :300], threshold=0.9)
         np.testing.assert_array_equal(picture[rows, :300][1:-1, :-1], part[1:-1, :-1])
-    needed = peak_bytes(lambda: overlay(pixels, boundary, threshold=0.9))
+    needed = peak_bytes(lambda: draw_overlay(pixels, boundary, threshold=0.9))
     assert needed < pixels.nbytes + (32 << 20)
 
 
@@ -138,45 +138,45 @@ def test_sixteen_bits_look_as_eight_do():
     eight = photo(30, 40)
     boundary = np.random.default_rng(2).random((30, 40))
     sixteen = eight.astype(np.uint16) * 257
-    np.testing.assert_array_equal(overlay(sixteen, boundary), overlay(eight, boundary))
+    np.testing.assert_array_equal(draw_overlay(sixteen, boundary), draw_overlay(eight, boundary))
 
 
 def test_nothing_that_was_given_changes():
     pixels, boundary = photo(30, 40), np.random.default_rng(3).random((30, 40))
     before = pixels.copy(), boundary.copy()
-    overlay(pixels, boundary, threshold=0.5)
-    boundary_picture(boundary)
+    draw_overlay(pixels, boundary, threshold=0.5)
+    draw_boundary(boundary)
     np.testing.assert_array_equal(pixels, before[0])
     np.testing.assert_array_equal(boundary, before[1])
 
 
 def test_the_grey_picture_can_be_read_back():
     boundary = np.random.default_rng(4).random((700, 500), dtype=np.float32)
-    picture = boundary_picture(boundary)
+    picture = draw_boundary(boundary)
     assert picture.dtype == np.uint8
     assert np.abs(picture / 255 - boundary).max() <= 0.5 / 255 + 1e-6
-    assert boundary_picture(np.ones((2, 2))).tolist() == [[255, 255], [255, 255]]
+    assert draw_boundary(np.ones((2, 2))).tolist() == [[255, 255], [255, 255]]
 
 
 def test_a_map_that_stays_low_is_shown_as_well_as_any():
     pixels, boundary = photo(60, 80), np.random.default_rng(5).random((60, 80), dtype=np.float32)
     low = boundary * np.float32(1 / 16)
     np.testing.assert_array_equal(
-        overlay(pixels, low, 0.5 / 16, white=1 / 16), overlay(pixels, boundary, 0.5)
+        draw_overlay(pixels, low, 0.5 / 16, white=1 / 16), draw_overlay(pixels, boundary, 0.5)
     )
-    picture = boundary_picture(low, white=1 / 16)
-    np.testing.assert_array_equal(picture, boundary_picture(boundary))
+    picture = draw_boundary(low, white=1 / 16)
+    np.testing.assert_array_equal(picture, draw_boundary(boundary))
     # What is above is white, and does not begin anew with black.
-    assert boundary_picture([[0.1, 0.2, 1.0]], white=0.1).tolist() == [[255, 255, 255]]
-    assert overlay(pixels, np.zeros((60, 80)), white=1e-30).max() < 0.75 * 255
+    assert draw_boundary([[0.1, 0.2, 1.0]], white=0.1).tolist() == [[255, 255, 255]]
+    assert draw_overlay(pixels, np.zeros((60, 80)), white=1e-30).max() < 0.75 * 255
 
 
 @pytest.mark.parametrize("white", [0.0, -1.0, 1.5, np.nan])
 def test_a_white_that_is_none(white):
     with pytest.raises(ValueError, match=r"white=.* must be from 1e-30 to 1"):
-        overlay(photo(4, 5), np.zeros((4, 5)), white=white)
+        draw_overlay(photo(4, 5), np.zeros((4, 5)), white=white)
     with pytest.raises(ValueError, match=r"white=.* must be from 1e-30 to 1"):
-        boundary_picture(np.zeros((4, 5)), white=white)
+        draw_boundary(np.zeros((4, 5)), white=white)
 
 
 @pytest.mark.parametrize(
@@ -194,10 +194,10 @@ def test_a_white_that_is_none(white):
 )
 def test_what_is_no_photo_or_no_map(image, boundary, message):
     with pytest.raises(ValueError, match=message):
-        overlay(image, boundary)
+        draw_overlay(image, boundary)
 
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.1, np.nan])
 def test_a_threshold_that_no_map_can_have(threshold):
     with pytest.raises(ValueError, match="must be from 0 to 1, or None"):
-        overlay(photo(4, 5), np.zeros((4, 5)), threshold)
+        draw_overlay(photo(4, 5), np.zeros((4, 5)), threshold)

@@ -6,11 +6,10 @@ The size is checked before a pixel is decoded, and an image is read whole or not
 from __future__ import annotations
 
 import os
-import re
 import stat
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Real
@@ -22,11 +21,12 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFile
 
 from cpcapp.splicing.photos.containers import CUT_OFF, DAMAGED, UnreadableError, inspect_container
+from cpcapp.splicing.photos.file_search import SUFFIXES as SUFFIXES
+from cpcapp.splicing.photos.file_search import image_files as image_files
 from cpcapp.splicing.photos.jpeg import file_quality
 
 MAX_PIXELS = 120_000_000
 MAX_BYTES = 1 << 30
-SUFFIXES = (".bmp", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
 _TOO_LONG = f"has more than {MAX_BYTES >> 20} MiB; save it smaller"
 
@@ -130,74 +130,6 @@ def read_image(source: Any, *, max_pixels: int = MAX_PIXELS) -> ReadImage:
     # Not every reader of arrays takes one that can't be written to.
     pixels = np.require(pixels, requirements=["C", "W"])
     return ReadImage(pixels, form, Path(path).name, tuple(dict.fromkeys(notes)), quality)
-
-
-def image_files(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, recursive: bool = False
-) -> list[Path]:
-    """Return the image files that paths, folders and patterns stand for.
-
-    Parameters
-    ----------
-    paths : path or iterable of paths
-        A file is taken whatever its name ends in. A folder or a pattern (``"in/*.jpg"``, for
-        shells that don't expand it) gives the files with the suffix of an image.
-    recursive : bool, default=False
-        Whether to take the folders in a folder too.
-
-    Returns
-    -------
-    list of Path
-        Each file once, in the order in which people count: ``2.jpg`` before ``10.jpg``.
-
-    Raises
-    ------
-    FileNotFoundError
-        If one of the paths does not exist or gives no image.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> for name in ("10.jpg", "2.jpg", "notes.txt"):
-    ...     (folder / name).touch()
-    >>> [path.name for path in image_files([folder, folder / "1*.jpg"])]
-    ['2.jpg', '10.jpg']
-    """
-    if isinstance(paths, str | os.PathLike):
-        paths = [paths]
-    found: dict[Path, Path] = {}
-    for path in map(Path, paths):
-        for file in _expand(path, recursive):
-            found.setdefault(file.resolve(), file)
-    return sorted(found.values(), key=_natural_order)
-
-
-def _expand(path: Path, recursive: bool) -> list[Path]:
-    if path.is_dir():
-        candidates = path.rglob("*") if recursive else path.glob("*")
-        problem = f"folder {path} holds no image ({', '.join(SUFFIXES)})"
-    elif path.exists():
-        return [path]
-    elif any(sign in str(path) for sign in "*?["):
-        candidates = Path(path.anchor).glob(str(path.relative_to(path.anchor)))
-        problem = f"no image matches {path}"
-    else:
-        raise FileNotFoundError(f"{path} does not exist; give a file, a folder or a pattern")
-    # Names with a leading dot are not photos but what systems keep beside them.
-    files = [
-        file
-        for file in candidates
-        if file.suffix.lower() in SUFFIXES and file.name[0] != "." and file.is_file()
-    ]
-    if not files:
-        raise FileNotFoundError(problem)
-    return files
-
-
-def _natural_order(path: Path) -> list[str | int]:
-    parts = re.split(r"(\d+)", str(path).casefold())
-    return [int(part) if i % 2 else part for i, part in enumerate(parts)]
 
 
 def _path_of(source: Any) -> str:

@@ -15,15 +15,15 @@ from cpcapp.splicing.photos.pixels import as_unit_float
 # Blue of Okabe and Ito: no common kind of colour vision takes it for a colour of the ramp.
 LINE_COLOUR = (86, 180, 233)
 
-# How much of the photo's own colour and light is left under the map.
-_SATURATION, _LIGHT = 0.35, 0.7
+# How much of the photo's own colour and light is left under the map: chosen by eye.
+_SATURATION, _BRIGHTNESS = 0.35, 0.7
 
 # Light of red, green and blue (ITU-R BT.709).
 _LUMA = np.array([0.2126, 0.7152, 0.0722], dtype=np.float32)
 
-# Values of the map with the colours on the way between them. Each is lighter than the one before,
-# so that the order survives any colour vision and a grey print; none is dark, as the weakest
-# part of the map has to be seen on a dark photo too.
+# Values of the map and their colours, chosen by eye. Each is lighter than the one before, so that
+# the order survives any colour vision and a grey print; none is dark, as the weakest part of the
+# map has to be seen on a dark photo too.
 _RAMP = (
     (0.0, (126, 26, 128)),
     (0.35, (196, 50, 106)),
@@ -32,11 +32,18 @@ _RAMP = (
     (1.0, (250, 250, 140)),
 )
 
+# How strongly a painted part is covered: chosen by eye.
+_PAINT = 0.6
+PINK = (255, 20, 147)
+
+# Share of pixels that an overlay shows at its lightest: chosen by eye on the example photos.
+_LIGHTEST_SHARE = 0.003
+
 # Pixels handled at once: little enough for a cache, whatever the size of the photo.
 _STRIP = 1 << 18
 
 
-def overlay(
+def draw_overlay(
     image: ArrayLike,
     boundary: ArrayLike,
     threshold: float | None = None,
@@ -71,37 +78,37 @@ def overlay(
     >>> photo = np.full((5, 9, 3), 200, dtype=np.uint8)
     >>> boundary = np.zeros((5, 9), dtype=np.float32)
     >>> boundary[2, 4] = 1.0
-    >>> picture = overlay(photo, boundary)
+    >>> picture = draw_overlay(photo, boundary)
     >>> picture[0, 0], picture[2, 4]
     (array([140, 140, 140], dtype=uint8), array([250, 250, 140], dtype=uint8))
-    >>> overlay(photo, boundary, threshold=0.5)[2, 3]
+    >>> draw_overlay(photo, boundary, threshold=0.5)[2, 3]
     array([ 86, 180, 233], dtype=uint8)
     """
-    pixels, values, white = _photo(image), _map(boundary), _white(white)
+    pixels, values, white = _check_photo(image), _check_map(boundary), _check_white(white)
     if pixels.shape[:2] != values.shape:
         raise ValueError(
             f"boundary has shape {values.shape}; it must be that of image, {pixels.shape[:2]}"
         )
     if threshold is not None and not 0.0 <= threshold <= 1.0:
         raise ValueError(f"threshold={threshold!r} must be from 0 to 1, or None for no line")
-    colours, opacity = _ramp(), _opacity()
-    # In a wide photo, which is shown at a smaller size, a line of one pixel would vanish.
+    colours, opacity = _build_ramp(), _build_opacity()
+    # A wide photo is shown at a smaller size, where a line of one pixel would vanish.
     reach = max(1, round(max(values.shape) / 2000))
     picture = np.empty(pixels.shape, dtype=np.uint8)
-    for rows in _strips(*values.shape):
-        photo, level = as_unit_float(pixels[rows]), _grey(values[rows], white)
+    for rows in _split_rows(*values.shape):
+        photo, level = as_unit_float(pixels[rows]), _scale_to_grey(values[rows], white)
         light = (photo @ _LUMA)[..., None]
         shown = light + np.float32(_SATURATION) * (photo - light)
-        shown *= np.float32(_LIGHT * 255)
+        shown *= np.float32(_BRIGHTNESS * 255)
         shown += opacity[level][..., None] * (colours[level] - shown)
         strip = np.rint(shown, out=shown).astype(np.uint8)
         if threshold is not None:
-            strip[_outline(values, rows, threshold, reach)] = LINE_COLOUR
+            strip[_find_outline(values, rows, threshold, reach)] = LINE_COLOUR
         picture[rows] = strip
     return picture
 
 
-def boundary_picture(boundary: ArrayLike, *, white: float = 1.0) -> NDArray[np.uint8]:
+def draw_boundary(boundary: ArrayLike, *, white: float = 1.0) -> NDArray[np.uint8]:
     """Return a boundary map as a grey picture.
 
     Parameters
@@ -118,31 +125,109 @@ def boundary_picture(boundary: ArrayLike, *, white: float = 1.0) -> NDArray[np.u
 
     Examples
     --------
-    >>> boundary_picture([[0.0, 0.5, 1.0]])
+    >>> draw_boundary([[0.0, 0.5, 1.0]])
     array([[  0, 128, 255]], dtype=uint8)
-    >>> boundary_picture([[0.0, 0.02, 0.1]], white=0.1)
+    >>> draw_boundary([[0.0, 0.02, 0.1]], white=0.1)
     array([[  0,  51, 255]], dtype=uint8)
     """
-    values, white = _map(boundary), _white(white)
+    values, white = _check_map(boundary), _check_white(white)
     picture = np.empty(values.shape, dtype=np.uint8)
-    for rows in _strips(*values.shape):
-        picture[rows] = _grey(values[rows], white)
+    for rows in _split_rows(*values.shape):
+        picture[rows] = _scale_to_grey(values[rows], white)
     return picture
 
 
-def _grey(values: NDArray[np.float32], white: float) -> NDArray[np.uint8]:
+def draw_part(image: ArrayLike, part: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Paint a part of a photo pink; the rest is dimmed and nearly grey.
+
+    Parameters
+    ----------
+    image : array-like of shape (height, width, 3), uint8 or uint16
+    part : ndarray of shape (height, width), bool
+
+    Returns
+    -------
+    ndarray of shape (height, width, 3), uint8
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> photo = np.full((1, 2, 3), 200, dtype=np.uint8)
+    >>> draw_part(photo, np.array([[False, True]]))
+    array([[[140, 140, 140],
+            [209,  68, 144]]], dtype=uint8)
+    """
+    picture = draw_overlay(image, np.zeros(np.shape(part)))
+    picture[part] = np.rint((1 - _PAINT) * picture[part] + _PAINT * np.array(PINK))
+    return picture
+
+
+def choose_boundary_white(boundary: NDArray[np.float32], threshold: float) -> float:
+    """Return the value of a map that its grey picture shows white.
+
+    Models differ in how high their maps are, so it is the maximum. But of a map that does not
+    reach the threshold, nothing may look like a seam.
+
+    Parameters
+    ----------
+    boundary : ndarray of shape (height, width), float32 in [0, 1]
+    threshold : float
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> choose_boundary_white(np.array([[0.0, 0.5]], dtype=np.float32), threshold=0.1)
+    0.5
+    >>> choose_boundary_white(np.array([[0.0, 0.01]], dtype=np.float32), threshold=0.1)
+    0.1
+    """
+    return max(float(boundary.max()), threshold) or 1.0
+
+
+def choose_overlay_white(boundary: NDArray[np.float32], threshold: float) -> float:
+    """Return the value of a map that an overlay shows in its lightest colour.
+
+    A few pixels are much higher than the rest of a seam, and an overlay has to show all of it.
+    So the highest three of a thousand pixels look alike.
+
+    Parameters
+    ----------
+    boundary : ndarray of shape (height, width), float32 in [0, 1]
+    threshold : float
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> choose_overlay_white(np.linspace(0, 1, 1001, dtype=np.float32), threshold=0.1)
+    0.997
+    >>> choose_overlay_white(np.zeros((2, 2), dtype=np.float32), threshold=0.1)
+    0.1
+    """
+    highest = float(np.quantile(boundary, 1 - _LIGHTEST_SHARE))
+    return max(round(highest, 6), threshold) or 1.0
+
+
+def _scale_to_grey(values: NDArray[np.float32], white: float) -> NDArray[np.uint8]:
     level = np.minimum(values * np.float32(255 / white), np.float32(255))
     return np.asarray(np.rint(level), dtype=np.uint8)
 
 
-def _white(value: float) -> float:
+def _check_white(value: float) -> float:
     # Below, 255 / value is no number of float32 any more.
     if not 1e-30 <= value <= 1.0:
         raise ValueError(f"white={value!r} must be from 1e-30 to 1")
     return float(value)
 
 
-def _photo(image: ArrayLike) -> NDArray[Any]:
+def _check_photo(image: ArrayLike) -> NDArray[Any]:
     pixels = np.asarray(image)
     if (
         pixels.ndim != 3
@@ -157,7 +242,7 @@ def _photo(image: ArrayLike) -> NDArray[Any]:
     return pixels
 
 
-def _map(boundary: ArrayLike) -> NDArray[np.float32]:
+def _check_map(boundary: ArrayLike) -> NDArray[np.float32]:
     values = np.asarray(boundary)
     if values.ndim != 2 or values.size == 0 or values.dtype.kind not in "fb":
         raise ValueError(
@@ -175,7 +260,7 @@ def _map(boundary: ArrayLike) -> NDArray[np.float32]:
 
 
 @lru_cache(maxsize=1)
-def _ramp() -> NDArray[np.float32]:
+def _build_ramp() -> NDArray[np.float32]:
     """Return the colour of each of the values 0, 1/255, ..., 1."""
     at = np.array([value for value, _ in _RAMP])
     anchors = np.array([colour for _, colour in _RAMP], dtype=np.float64)
@@ -186,14 +271,14 @@ def _ramp() -> NDArray[np.float32]:
 
 
 @lru_cache(maxsize=1)
-def _opacity() -> NDArray[np.float32]:
+def _build_opacity() -> NDArray[np.float32]:
     """Return how much each of these values covers of the photo."""
-    # A little more than in proportion, so that a weak seam is seen; much more would lay a veil
-    # over photos where the map is nowhere quite 0.
+    # Exponent chosen by eye: a little more than in proportion, so that a weak seam is seen; much
+    # more would lay a veil over photos where the map is nowhere quite 0.
     return np.linspace(0.0, 1.0, 256, dtype=np.float32) ** np.float32(0.7)
 
 
-def _outline(
+def _find_outline(
     values: NDArray[np.float32], rows: slice, threshold: float, reach: int
 ) -> NDArray[np.bool_]:
     """Return, for some rows, the pixels just outside the parts of at least the threshold."""
@@ -203,7 +288,7 @@ def _outline(
     return np.asarray(around[rows.start - top :][: rows.stop - rows.start])
 
 
-def _strips(height: int, width: int) -> Iterator[slice]:
+def _split_rows(height: int, width: int) -> Iterator[slice]:
     step = max(1, _STRIP // width)
     for top in range(0, height, step):
         yield slice(top, min(top + step, height))

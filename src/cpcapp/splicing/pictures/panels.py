@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from cpcapp.splicing.evaluation.truth import boundary_band
 from cpcapp.splicing.photos.pixels import as_unit_float
+from cpcapp.splicing.pictures.overlays import PINK as PINK
 
 Picture = NDArray[np.uint8]
 
-PINK = (255, 20, 147)
+# Pixels: chosen by eye.
 _GAP = 6
 _TEXT = 15
 
@@ -71,11 +71,11 @@ def case_picture(
     photo = _fit(np.asarray(255 * as_unit_float(image), dtype=np.float32), side)
     panel = np.rint(photo).astype(np.uint8)
     share = _fit(mask.astype(np.float32), side)
-    # As wide as it is visible on a small panel and does not hide a large one.
-    panel[boundary_band(share >= 0.5, radius=max(1, round(max(panel.shape) / 300)))] = PINK
+    # Wide enough to be seen on a small panel, and hides little of a large one.
+    panel[_find_seam(share >= 0.5, max(1, round(max(panel.shape) / 300)))] = PINK
     gap = np.full((panel.shape[0], _GAP, 3), 255, dtype=np.uint8)
-    picture = np.hstack([panel, gap, _grey(edges, side), gap, _grey(boundary, side)])
-    return np.vstack([_line(caption, picture.shape[1]), picture]) if caption else picture
+    picture = np.hstack([panel, gap, _draw_grey(edges, side), gap, _draw_grey(boundary, side)])
+    return np.vstack([_draw_caption(caption, picture.shape[1]), picture]) if caption else picture
 
 
 def contact_sheet(pictures: Sequence[Picture]) -> Picture:
@@ -116,14 +116,22 @@ def _fit(values: NDArray[np.float32], side: int) -> NDArray[np.float32]:
     return np.asarray(cv2.resize(values, size, interpolation=cv2.INTER_AREA))
 
 
-def _grey(values: NDArray[np.float32], side: int) -> Picture:
+def _find_seam(mask: NDArray[np.bool_], radius: int) -> NDArray[np.bool_]:
+    """Return the pixels within a radius of where both sides of a mask meet."""
+    side = 2 * radius + 1
+    element = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (side, side))
+    plane = mask.astype(np.uint8)
+    return np.asarray(cv2.dilate(plane, element) > cv2.erode(plane, element))
+
+
+def _draw_grey(values: NDArray[np.float32], side: int) -> Picture:
     small = _fit(np.ascontiguousarray(values, dtype=np.float32), side)
     most = float(small.max(initial=0.0))
     level = np.rint(255 * np.clip(small / most if most > 0 else small, 0, 1)).astype(np.uint8)
     return np.repeat(level[..., None], 3, axis=2)
 
 
-def _line(text: str, width: int) -> Picture:
+def _draw_caption(text: str, width: int) -> Picture:
     line = Image.new("RGB", (width, 2 * _TEXT), "white")
     font = ImageFont.load_default(_TEXT)
     ImageDraw.Draw(line).text((2, _TEXT // 4), text, fill="black", font=font)

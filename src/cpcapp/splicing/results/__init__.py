@@ -1,0 +1,1 @@
+"""Results of photos as files in a folder: pictures, one JSON file a photo, and a table of all."""

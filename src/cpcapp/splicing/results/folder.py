@@ -1,0 +1,69 @@
+"""Checks of the folder for results, before anything is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from cpcapp._messages import MessageError
+from cpcapp._text import printable
+from cpcapp.splicing.results.files import SUMMARY_NAME, ResultFiles
+from cpcapp.splicing.results.summary import is_summary
+
+
+class ResultsError(MessageError):
+    """Photos can't be localized as asked, or their results can't be written; see the message."""
+
+
+def check_folder(
+    folder: Path, results: Sequence[ResultFiles], *, resume: bool = False, force: bool = False
+) -> None:
+    """Raise `ResultsError` if a file would be lost that nobody allowed to replace.
+
+    Parameters
+    ----------
+    folder : Path
+    results : sequence of ResultFiles
+        What is to be written.
+    resume : bool, default=False
+        Whether earlier results of the same photos are kept.
+    force : bool, default=False
+        Whether earlier results are replaced.
+    """
+    photos = {files.photo.resolve() for files in results}
+    present = [path for files in results for path in files.all if os.path.lexists(path)]
+    for path in present:
+        if path.resolve() in photos:
+            raise ResultsError(
+                f"{printable(path)} is a photo and would be replaced", "choose another {folder}"
+            )
+    summary = folder / SUMMARY_NAME
+    if not force and summary.is_file() and not is_summary(summary):
+        raise ResultsError(
+            f"{printable(summary)} is not a table of results",
+            "choose another {folder}, or {force} to replace it",
+            force=True,
+        )
+    if present and not (resume or force):
+        more = f", with {len(present) - 1} more" if len(present) > 1 else ""
+        raise ResultsError(
+            f"{printable(present[0])} is there already{more}",
+            "{resume} to go on, {force} to replace, or choose another {folder}",
+            resume=True,
+            force=True,
+        )
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that can be written to, or raise `ResultsError`."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResultsError(
+            f"can't make the folder {printable(folder)}: {error.strerror}"
+        ) from error
+    if not os.access(folder, os.W_OK):
+        raise ResultsError(
+            f"can't write to the folder {printable(folder)}", "choose another {folder}"
+        )

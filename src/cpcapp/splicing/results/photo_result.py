@@ -1,0 +1,55 @@
+"""What became of a photo."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cpcapp.splicing.results.entries import MASK_NAMES
+from cpcapp.splicing.results.files import ResultFiles
+
+
+@dataclass(frozen=True)
+class PhotoResult:
+    """What became of a photo: the content of its JSON file, or an error.
+
+    Attributes
+    ----------
+    photo : Path
+    files : ResultFiles or None
+        Where the result is. None for an image of a kind that is not read.
+    entry : dict or None
+        What the JSON file says. None if there is an error.
+    remark : str
+        What became of an earlier result; empty if there was none.
+    error : str
+        Why there is no result, in one line that begins with the path; empty if there is one.
+    """
+
+    photo: Path
+    files: ResultFiles | None = None
+    entry: dict[str, Any] | None = field(default=None, repr=False)
+    remark: str = ""
+    error: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """The verdict with its p-value, in words; empty if there is an error.
+
+        Examples
+        --------
+        >>> entry = {"verdict": "signs of splicing", "p_value": 0.004}
+        >>> PhotoResult(Path("cat.jpg"), entry=entry).verdict
+        'signs of splicing, p = 0.004'
+        """
+        entry = self.entry or {}
+        p_value = entry.get("p_value")
+        return (entry.get("verdict") or "") + ("" if p_value is None else f", p = {p_value:.2g}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry, with paths of the pictures that can be opened from here."""
+        if self.entry is None or self.files is None:
+            return {"file": str(self.photo), "error": self.error}
+        names = ["overlay", "boundary", *(name for name in MASK_NAMES if self.entry.get(name))]
+        return {**self.entry, **{name: str(getattr(self.files, name)) for name in names}}
