@@ -80,6 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _localize(folder: Path) -> None:
     from cpcapp.splicing.results.demo import localize_examples
+    from cpcapp.splicing.results.photo_result import format_verdict
 
     start = time.monotonic()
     try:
@@ -93,9 +94,8 @@ def _localize(folder: Path) -> None:
         f"{time.monotonic() - start:.1f} s. Where a seam is likeliest:"
     )
     for result in results:
-        p_value = result.found.p_value
-        verdict = "" if p_value is None else f"; {result.found.verdict}, p = {p_value:.2g}"
-        print(f"  {result.photo.name:20} {_describe_seam(result)}{verdict}")
+        verdict = format_verdict(result.found.verdict, result.found.p_value)
+        print(f"  {result.photo.name:20} {_describe_seam(result)}; {verdict}")
     print(f"pictures in {printable(folder)}:")
     print(_FILES)
 

@@ -35,17 +35,9 @@ class PhotoResult:
 
     @property
     def verdict(self) -> str:
-        """The verdict with its p-value, in words; empty if there is an error.
-
-        Examples
-        --------
-        >>> entry = {"verdict": "signs of splicing", "p_value": 0.004}
-        >>> PhotoResult(Path("cat.jpg"), entry=entry).verdict
-        'signs of splicing, p = 0.004'
-        """
+        """The verdict and its p-value in words; empty if there is an error."""
         entry = self.entry or {}
-        p_value = entry.get("p_value")
-        return (entry.get("verdict") or "") + ("" if p_value is None else f", p = {p_value:.2g}")
+        return format_verdict(entry.get("verdict") or "", entry.get("p_value"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry, with paths of the pictures that can be opened from here."""
@@ -53,3 +45,16 @@ class PhotoResult:
             return {"file": str(self.photo), "error": self.error}
         names = ["overlay", "boundary", *(name for name in MASK_NAMES if self.entry.get(name))]
         return {**self.entry, **{name: str(getattr(self.files, name)) for name in names}}
+
+
+def format_verdict(verdict: str, p_value: float | None) -> str:
+    """Return a verdict with its p-value, if it has one.
+
+    Examples
+    --------
+    >>> format_verdict("signs of splicing", 0.00412)
+    'signs of splicing, p = 0.0041'
+    >>> format_verdict("can't tell (too small)", None)
+    "can't tell (too small)"
+    """
+    return verdict if p_value is None else f"{verdict}, p = {p_value:.2g}"
