@@ -483,6 +483,44 @@ class TestProblems:
         assert rows[3]["error"].endswith("3.png: is empty; use a complete copy")
         assert rows[3]["overlay"] == ""
 
+    def test_images_of_other_kinds_in_a_folder_are_named(self, run, photos, out):
+        for name in ("3.HEIC", "11.gif", "1.dng", "notes.txt", "summary.pdf"):
+            (photos / name).write_bytes(b"something")
+        result = run(photos, "-o", out)
+        assert result.returncode == 1
+        assert result.stderr.splitlines() == [
+            f"cpcapp localize: {photos}/1.dng: .dng files are not read; save it as JPEG or PNG",
+            f"cpcapp localize: {photos}/3.HEIC: .HEIC files are not read; save it as JPEG or PNG",
+            f"cpcapp localize: {photos}/11.gif: .gif files are not read; save it as JPEG or PNG",
+        ]
+        assert "3 of 6 photos" in result.stdout
+        # Names and results of the photos beside them are as they would be without.
+        assert {p.stem for p in out.glob("*.json")} == {"1", "2", "10"}
+        assert [Path(row["file"]).name for row in summary(out) if row["error"]] == [
+            *("1.dng", "3.HEIC", "11.gif")
+        ]
+        told = json.loads(run(photos, "-o", out, "--resume", "--json").stdout)
+        assert [set(photo) == {"file", "error"} for photo in told] == [
+            *(True, False, False, True, False, True)
+        ]
+
+    def test_a_folder_with_images_of_other_kinds_only(self, run, tmp_path, out):
+        for name in ("b.heic", "a.gif"):
+            (tmp_path / name).touch()
+        result = run(tmp_path, "-o", out)
+        assert result.returncode == 2
+        assert result.stderr == (
+            "cpcapp localize: no photo can be read: a.gif and b.heic are of kinds that are not "
+            "read; save them as JPEG or PNG\n"
+        )
+        assert not out.exists()
+
+    def test_a_gif_that_is_named_itself(self, run, tmp_path, out):
+        Image.fromarray(picture()).save(tmp_path / "x.gif")
+        result = run(tmp_path / "x.gif", "-o", out)
+        assert result.returncode == 1
+        assert "x.gif: is not a JPEG, PNG, plain TIFF, WebP or BMP" in result.stderr
+
     @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
     def test_files_that_are_no_regular_files(self, run, photos, tmp_path, out):
         os.mkfifo(tmp_path / "pipe.png")

@@ -9,14 +9,14 @@ import sys
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 from PIL import Image, ImageFile, ImageOps
 
-from cpcapp.splicing.photos.images import ImageError, ReadImage, image_files, read_image
+from cpcapp.splicing.photos.file_search import image_files
+from cpcapp.splicing.photos.images import ImageError, ReadImage, read_image
 
 
 def photo(height=40, width=56, channels=3, dtype=np.uint8):
@@ -781,61 +781,6 @@ def test_damaged_files_are_read_or_refused_and_nothing_else():
     assert n_read > 500 and n_refused > 2000
     # Kibibytes on Linux, bytes on macOS.
     assert growth < 32 * (1 << 20 if sys.platform == "darwin" else 1 << 10)
-
-
-class TestImageFiles:
-    @pytest.fixture
-    def folder(self, tmp_path):
-        (tmp_path / "sub").mkdir()
-        (tmp_path / "empty").mkdir()
-        names = ["10.jpg", "9.JPG", "b.png", "a.tiff", "notes.txt", ".hidden.jpg", "sub/1.webp"]
-        for name in names:
-            (tmp_path / name).touch()
-        return tmp_path
-
-    def names(self, folder, *paths, **options):
-        files = image_files([folder / path for path in paths], **options)
-        return [file.relative_to(folder).as_posix() for file in files]
-
-    def test_folders_give_their_images_in_the_order_of_counting(self, folder):
-        assert self.names(folder, ".") == ["9.JPG", "10.jpg", "a.tiff", "b.png"]
-        every = ["9.JPG", "10.jpg", "a.tiff", "b.png", "sub/1.webp"]
-        assert self.names(folder, ".", recursive=True) == every
-
-    def test_files_are_taken_whatever_they_are_called(self, folder):
-        assert self.names(folder, "notes.txt", ".hidden.jpg") == [".hidden.jpg", "notes.txt"]
-
-    def test_patterns(self, folder, monkeypatch):
-        assert self.names(folder, "*.jp*") == ["10.jpg"]
-        assert self.names(folder, "**/*.webp") == ["sub/1.webp"]
-        monkeypatch.chdir(folder)
-        assert image_files("[ab].*") == [Path("a.tiff"), Path("b.png")]
-        assert image_files(["sub/?.webp"]) == [Path("sub/1.webp")]
-
-    def test_a_file_with_a_sign_in_its_name(self, folder):
-        (folder / "c[1].png").touch()
-        assert self.names(folder, "c[1].png") == ["c[1].png"]
-
-    def test_each_file_comes_once(self, folder):
-        (folder / "link.png").symlink_to(folder / "b.png")
-        twice = ["b.png", "sub/../b.png", "*.png", "link.png"]
-        assert self.names(folder, *twice) == ["b.png"]
-
-    @pytest.mark.parametrize(
-        ("path", "message"),
-        [
-            ("none.jpg", "none.jpg does not exist; give a file, a folder or a pattern"),
-            ("*.bmp", "no image matches"),
-            ("*.txt", "no image matches"),
-            ("empty", "holds no image"),
-        ],
-    )
-    def test_nothing_there(self, folder, path, message):
-        with pytest.raises(FileNotFoundError, match=message):
-            image_files([folder, folder / path])
-
-    def test_no_paths(self):
-        assert image_files([]) == []
 
 
 class TestRealFiles:

@@ -4,7 +4,14 @@ import cv2
 import numpy as np
 import pytest
 
-from cpcapp.splicing.pictures.overlays import LINE_COLOUR, draw_boundary, draw_overlay
+from cpcapp.splicing.pictures.overlays import (
+    LINE_COLOUR,
+    choose_boundary_white,
+    choose_overlay_white,
+    draw_boundary,
+    draw_overlay,
+    draw_part,
+)
 from helpers import peak_bytes
 
 # G. Machado, M. Oliveira, L. Fernandes, "A physiologically-based model for simulation of color
@@ -201,3 +208,29 @@ def test_what_is_no_photo_or_no_map(image, boundary, message):
 def test_a_threshold_that_no_map_can_have(threshold):
     with pytest.raises(ValueError, match="must be from 0 to 1, or None"):
         draw_overlay(photo(4, 5), np.zeros((4, 5)), threshold)
+
+
+def test_a_part_is_pink_and_the_rest_as_in_an_overlay_of_nothing():
+    pixels, part = photo(30, 40, np.uint16), np.zeros((30, 40), dtype=bool)
+    part[10:20, 5:25] = True
+    picture = draw_part(pixels, part).astype(int)
+    plain = draw_overlay(pixels, np.zeros((30, 40)))
+    np.testing.assert_array_equal(picture[~part], plain[~part])
+    assert (picture[part][:, 0] - picture[part][:, 1] > 80).all()
+    np.testing.assert_array_equal(draw_part(pixels, ~part & part), plain)
+
+
+@pytest.mark.parametrize("choose", [choose_boundary_white, choose_overlay_white])
+def test_nothing_below_the_threshold_is_as_light_as_a_seam(choose):
+    boundary = np.random.default_rng(6).random((100, 100), dtype=np.float32)
+    assert choose(boundary * np.float32(0.1), 0.4) == 0.4
+    assert 0.99 <= choose(boundary, 0.4) <= 1.0
+    assert choose(np.zeros((3, 4), dtype=np.float32), 0.0) == 1.0
+
+
+def test_few_pixels_do_not_darken_the_rest_of_a_seam():
+    boundary = np.zeros((100, 100), dtype=np.float32)
+    boundary[50] = 0.3
+    boundary[50, 7] = 1.0
+    assert choose_overlay_white(boundary, 0.1) == pytest.approx(0.3)
+    assert choose_boundary_white(boundary, 0.1) == 1.0

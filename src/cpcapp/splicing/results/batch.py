@@ -98,8 +98,8 @@ def localize_files(
     >>> cv2.imwrite(str(folder / "cup.png"), example_photos()[1].image[..., ::-1])
     True
     >>> result, = localize_files(folder, folder / "out")
-    >>> result.photo.name, result.entry["verdict"], result.error
-    ('cup.png', 'signs of splicing', '')
+    >>> result.photo.name, result.entry["width"], result.error
+    ('cup.png', 640, '')
     >>> sorted(path.name for path in (folder / "out").iterdir())[-2:]
     ['cup.region.png', 'summary.csv']
     """

@@ -74,8 +74,8 @@ def localize_examples(
     --------
     >>> import tempfile
     >>> results = localize_examples(tempfile.mkdtemp())
-    >>> results[1].photo.name, results[1].found.verdict
-    ('cup-in-the-sky.png', 'signs of splicing')
+    >>> results[1].photo.name, results[1].found.boundary.shape
+    ('cup-in-the-sky.png', (427, 640))
     """
     folder = Path(folder)
     localizer, _ = open_model(model)

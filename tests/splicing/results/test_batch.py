@@ -1,0 +1,158 @@
+"""Localizing files from Python; tests/cli/test_localize.py has what the command shows of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+import cpcapp.splicing.results
+import stand_in
+from cpcapp.splicing import (
+    ModelError,
+    ResultsError,
+    load_model,
+    localize_files,
+    model_file,
+    save_model,
+)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for name in ("1.png", "2.png", "10.png"):
+        cv2.imwrite(str(folder / name), rng.integers(0, 255, (40, 60, 3), dtype=np.uint8))
+    return folder
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(model_file, "load_model", stand_in.load_model)
+
+
+@pytest.mark.usefixtures("quick")
+class TestResults:
+    def test_they_come_in_order_as_they_are_done_and_together(self, photos, out):
+        (photos / "3.heic").touch()
+        (photos / "4.png").touch()
+        seen, shares = [], []
+        results = localize_files(photos, out, jobs=3, on_result=seen.append, progress=shares.append)
+        assert seen == results
+        assert shares == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+        assert [result.photo.name for result in results] == [
+            *("1.png", "2.png", "3.heic", "4.png", "10.png")
+        ]
+        assert [bool(result.error) for result in results] == [False, False, True, True, False]
+        assert results[2].files is None
+        assert results[2].error.startswith(f"{photos}/3.heic: .heic files are not read; ")
+        assert results[0].entry == json.loads((out / "1.json").read_bytes())
+        assert results[0].to_dict()["overlay"] == str(out / "1.overlay.png")
+        assert results[0].verdict == "can't tell (too small)"
+
+    def test_one_path_as_text(self, photos, out):
+        (result,) = localize_files(str(photos / "2.png"), str(out))
+        assert result.files.overlay.is_file()
+
+    def test_a_mistake_in_the_photo_is_told_with_its_path_only_once(self, photos, out):
+        (photos / "4.png").touch()
+        (result,) = localize_files(photos / "4.png", out)
+        assert result.error == f"{photos}/4.png: is empty; use a complete copy"
+
+    def test_an_error_of_the_caller_stops_it_and_what_is_done_is_kept(self, photos, out):
+        def fail(result):
+            raise ZeroDivisionError
+
+        stopped = []
+        with pytest.raises(ZeroDivisionError):
+            localize_files(photos, out, on_result=fail, on_stop=lambda: stopped.append(True))
+        assert stopped == [True]
+        assert (out / "1.json").is_file()
+        assert str(photos / "1.png") in (out / "summary.csv").read_text()
+
+    def test_nobody_is_told_of_a_stop_when_all_are_done(self, photos, out):
+        localize_files(photos, out, on_stop=lambda: pytest.fail("it was not stopped"))
+
+
+@pytest.mark.usefixtures("quick")
+class TestMistakes:
+    def test_earlier_results(self, photos, out):
+        localize_files(photos, out)
+        message = re.escape(
+            "1.overlay.png is there already, with 8 more; resume=True to go on, force=True to "
+            "replace, or choose another folder"
+        )
+        with pytest.raises(ResultsError, match=message):
+            localize_files(photos, out)
+        assert [r.remark for r in localize_files(photos, out, resume=True)] == ["was there"] * 3
+        assert [r.remark for r in localize_files(photos, out, force=True)] == [""] * 3
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"jobs": 0}, "jobs=0 must be at least 1"),
+            ({"resume": True, "force": True}, "exclude each other"),
+            ({"model": "nowhere"}, "can't use the model nowhere: "),
+        ],
+    )
+    def test_nothing_is_written(self, photos, out, options, message):
+        with pytest.raises(ValueError, match=message):
+            localize_files(photos, out, **options)
+        assert not out.exists()
+
+    def test_no_photos(self, tmp_path, out):
+        with pytest.raises(ValueError, match="paths is empty; give files"):
+            localize_files([], out)
+        (tmp_path / "a.heic").touch()
+        with pytest.raises(FileNotFoundError, match=r"a.heic is of a kind that is not read"):
+            localize_files(tmp_path, out)
+
+    def test_a_folder_of_kinds_that_are_not_read_does_not_stop_the_others(self, photos, out):
+        (photos / "phone").mkdir()
+        (photos / "phone" / "a.heic").touch()
+        results = localize_files([photos / "1.png", photos / "phone"], out)
+        assert [bool(result.error) for result in results] == [False, True]
+
+    def test_a_folder_that_can_not_be_made(self, photos):
+        with pytest.raises(ResultsError, match=r"can't make the folder .*1.png: "):
+            localize_files(photos / "2.png", photos / "1.png")
+
+    def test_the_table_can_not_be_written(self, photos, out):
+        (out / "summary.csv").mkdir(parents=True)
+        with pytest.raises(ResultsError, match=r"can't write .*summary.csv: "):
+            localize_files(photos / "1.png", out)
+
+
+class TestModels:
+    def test_one_model_in_memory_and_in_a_file_is_the_same(self, photos, tmp_path, out):
+        save_model(load_model(), tmp_path / "model")
+        localize_files(photos / "1.png", out, tmp_path / "model")
+        (result,) = localize_files(
+            photos / "1.png", out, load_model(tmp_path / "model"), resume=True
+        )
+        assert result.remark == "was there"
+        other = load_model(tmp_path / "model")
+        other.threshold = 0.5
+        (result,) = localize_files(photos / "1.png", out, other, resume=True)
+        assert result.remark == "made again: with another model"
+
+    def test_a_file_that_is_no_model(self, photos, tmp_path, out):
+        (tmp_path / "model").write_text("no model")
+        with pytest.raises(ModelError, match="model is no model that can be used"):
+            localize_files(photos, out, tmp_path / "model")
+
+
+def test_the_library_knows_no_options():
+    for path in Path(cpcapp.splicing.results.__file__).parent.rglob("*.py"):
+        assert re.findall(r"(?<![-\w])--[a-z]\S*", path.read_text()) == [], path

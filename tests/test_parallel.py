@@ -1,0 +1,51 @@
+"""Work by several threads."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from cpcapp._parallel import map_threads
+
+
+def test_who_stops_early_is_told_before_the_items_under_way_are_done():
+    order, release = [], threading.Event()
+
+    def work(item):
+        if item:
+            release.wait(timeout=60)
+            order.append(f"done {item}")
+        return item
+
+    def stop():
+        order.append("stopped")
+        release.set()
+
+    results = map_threads(work, range(100), on_stop=stop)
+    assert next(results) == 0
+    results.close()
+    assert order[0] == "stopped"
+    assert len(order) < 5
+
+
+def test_an_error_stops_the_rest():
+    stopped, begun = [], []
+
+    def work(item):
+        begun.append(item)
+        return 1 / item
+
+    with pytest.raises(ZeroDivisionError):
+        list(map_threads(work, range(100), on_stop=lambda: stopped.append(True)))
+    assert stopped == [True]
+    assert len(begun) < 10
+
+
+def test_nothing_is_stopped_when_all_is_done():
+    assert list(map_threads(abs, [-1, 2], on_stop=pytest.fail)) == [1, 2]
+
+
+def test_jobs_must_be_positive():
+    with pytest.raises(ValueError, match="jobs=0 must be at least 1"):
+        list(map_threads(abs, [1], jobs=0))
