@@ -1,4 +1,4 @@
-"""Paths and numbers as text that any terminal, pipe and JSON reader takes."""
+"""Paths and numbers as text for terminals, pipes and JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def printable(path: Any) -> str:
-    r"""Return a path in a form that any terminal and pipe takes, on one line.
+    r"""Return a path on one line, in characters that standard output can show.
 
     Examples
     --------
@@ -23,7 +23,7 @@ def printable(path: Any) -> str:
 
 
 def number(value: Any) -> float | None:
-    """Return a number with six digits; None for none, and for what JSON has no word for.
+    """Return a number with six digits; None for None, NaN and infinity, which JSON does not have.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def number(value: Any) -> float | None:
 
 
 def natural_order(name: Any) -> list[str | int]:
-    """Return a key that sorts names as people count.
+    """Return a key that sorts names in natural order: 2 before 10.
 
     Examples
     --------

@@ -380,7 +380,7 @@ class TestEarlierResults:
         result = run(photos, "-o", out, "--resume")
         assert result.returncode == 0, result.stderr
         assert result.stdout.splitlines()[:3] == [
-            f"{photos}/1.png -> {out}/1.overlay.png{VERDICT} (was there)",
+            f"{photos}/1.png -> {out}/1.overlay.png{VERDICT} (already done)",
             f"{photos}/2.png -> {out}/2.overlay.png{VERDICT} (made again: was not complete)",
             f"{photos}/10.png -> {out}/10.overlay.png{VERDICT}",
         ]
@@ -410,7 +410,7 @@ class TestEarlierResults:
         result = run(photos, "-o", out, "--resume")
         assert result.returncode == 0
         remarks = [line.rpartition(" (")[2] for line in result.stdout.splitlines()[:3]]
-        assert remarks == ["was there)", "made again: the photo has changed)", "was there)"]
+        assert remarks == ["already done)", "made again: the photo has changed)", "already done)"]
         digest = hashlib.sha256((photos / "2.png").read_bytes()).hexdigest()
         assert entry(out / "2.json")["sha256"] == digest
 
@@ -420,7 +420,7 @@ class TestEarlierResults:
         (tmp_path / "model").write_text("better")
         assert "made again: with another model" in run(*call).stdout
         assert entry(out / "1.json")["model"]["name"] == "better"
-        assert "(was there)" in run(*call).stdout
+        assert "(already done)" in run(*call).stdout
         # Trained once more, under the same name.
         (tmp_path / "model").write_text("better\n")
         assert "made again: with another model" in run(*call).stdout
@@ -439,7 +439,7 @@ class TestEarlierResults:
         assert {**content(out), "summary.csv": b""} == {**before, "summary.csv": b""}
         # A copy of the same photo is the same photo.
         other.write_bytes(one.read_bytes())
-        assert "(was there)" in run(other, "-o", out, "--resume").stdout
+        assert "(already done)" in run(other, "-o", out, "--resume").stdout
 
     def test_foreign_files_in_the_folder(self, run, photos, out):
         out.mkdir()
@@ -572,7 +572,7 @@ class TestProblems:
             assert run(photos / "1.png", "-o", out, "--force").returncode == 1
         result = run(photos / "1.png", "-o", out, "--resume")
         assert result.returncode == 0
-        assert "was there" not in result.stdout
+        assert "already done" not in result.stdout
 
     @pytest.mark.parametrize(
         ("options", "message"),
@@ -626,7 +626,7 @@ class TestOtherProcesses:
         assert {row["overlay"].partition(".")[0] for row in summary(out)} >= {"0"}
         result = run(photos, "-o", out, "--resume")
         assert result.returncode == 0, result.stderr
-        assert result.stdout.count("(was there)") == len(done)
+        assert result.stdout.count("(already done)") == len(done)
         assert len(summary(out)) == 30
 
     def test_a_closed_pipe_is_not_an_error_message(self, photos, out):

@@ -45,7 +45,7 @@ def add_parser(commands: Any) -> None:
         help="folder for the results (default: %(default)s)",
     )
     add("--model", type=Path, metavar="M", help="a trained model (default: the one shipped)")
-    add("--recursive", action="store_true", help="take the folders in a folder too")
+    add("--recursive", action="store_true", help="search the folders in a folder too")
     jobs = "photos at once; each takes memory of its own (default: %(default)s)"
     add("--jobs", type=int, default=1, metavar="J", help=jobs)
     add("--json", action="store_true", help="print the results as one JSON array, and nothing else")

@@ -95,14 +95,14 @@ class TestMistakes:
         )
         with pytest.raises(ResultsError, match=message):
             localize_files(photos, out)
-        assert [r.remark for r in localize_files(photos, out, resume=True)] == ["was there"] * 3
+        assert [r.remark for r in localize_files(photos, out, resume=True)] == ["already done"] * 3
         assert [r.remark for r in localize_files(photos, out, force=True)] == [""] * 3
 
     @pytest.mark.parametrize(
         ("options", "message"),
         [
             ({"jobs": 0}, "jobs=0 must be at least 1"),
-            ({"resume": True, "force": True}, "exclude each other"),
+            ({"resume": True, "force": True}, "can't be combined"),
             ({"model": "nowhere"}, "can't use the model nowhere: "),
         ],
     )
@@ -141,7 +141,7 @@ class TestModels:
         (result,) = localize_files(
             photos / "1.png", out, load_model(tmp_path / "model"), resume=True
         )
-        assert result.remark == "was there"
+        assert result.remark == "already done"
         other = load_model(tmp_path / "model")
         other.threshold = 0.5
         (result,) = localize_files(photos / "1.png", out, other, resume=True)

@@ -1,4 +1,4 @@
-"""A few photos that come with the package, most of them spliced; README.md says whose they are."""
+"""Example photos that come with the package, most of them spliced; README.md has the sources."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def example_photos() -> SampleSet:
         if PurePath(name).suffix in SUFFIXES:
             mask = f"masks/{PurePath(name).stem}.png"
             spliced = folder.joinpath(mask).is_file()
-            read_mask = partial(_mask, mask) if spliced else None
-            photos.append(Sample(name, not spliced, partial(_pixels, name), read_mask))
+            read_mask = partial(_read_mask, mask) if spliced else None
+            photos.append(Sample(name, not spliced, partial(_read_pixels, name), read_mask))
     return SampleSet("examples", tuple(sorted(photos, key=lambda photo: photo.authentic)))
 
 
-def _pixels(name: str) -> NDArray[np.uint8] | NDArray[np.uint16]:
+def _read_pixels(name: str) -> NDArray[np.uint8] | NDArray[np.uint16]:
     return read_image(files(__name__).joinpath(name).read_bytes()).pixels
 
 
-def _mask(name: str) -> NDArray[np.bool_]:
-    return np.asarray(_pixels(name)[..., 0] >= 128)
+def _read_mask(name: str) -> NDArray[np.bool_]:
+    return np.asarray(_read_pixels(name)[..., 0] >= 128)

@@ -1,4 +1,4 @@
-"""Finding the images that paths, folders and patterns stand for."""
+"""Finding the images of paths, folders and patterns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cpcapp._text import natural_order, printable
 SUFFIXES = (".bmp", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
 #: Other kinds of images, which are not read: files of phones and cameras, and common exchange
-#: formats. In a folder they are named as a problem, so that no photo is passed over silently.
+#: formats. They are reported as a problem, so that no photo of a folder is skipped silently.
 UNREAD_SUFFIXES = (
     *(".avif", ".gif", ".heic", ".heics", ".heif", ".hif", ".j2k", ".jp2", ".jxl", ".jxr"),
     *(".psd", ".psb", ".svg", ".tga", ".xcf", ".exr", ".hdr", ".ico", ".ppm", ".pgm", ".pnm"),
@@ -24,7 +24,7 @@ UNREAD_SUFFIXES = (
 
 @dataclass(frozen=True)
 class FoundImages:
-    """The images that some paths stand for.
+    """The images of some paths, folders and patterns.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class FoundImages:
 def find_images(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, recursive: bool = False
 ) -> FoundImages:
-    """Return the images that paths, folders and patterns stand for, also those that are not read.
+    """List the images of paths, folders and patterns, also of kinds that are not read.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def find_images(
     Returns
     -------
     FoundImages
-        Each file once, in the order in which people count.
+        Each file once, in natural order.
 
     Raises
     ------
@@ -82,21 +82,21 @@ def find_images(
 def image_files(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, recursive: bool = False
 ) -> list[Path]:
-    """Return the image files that paths, folders and patterns stand for.
+    """List the image files of paths, folders and patterns.
 
     Parameters
     ----------
     paths : path or iterable of paths
-        A file is taken whatever its name ends in. A folder or a pattern (``"in/*.jpg"``, for
-        shells that don't expand it) gives the files with the suffix of an image that is read;
-        `find_images` also gives those that are not.
+        A file may have any suffix. From a folder or a pattern (``"in/*.jpg"``, for shells that
+        don't expand it) only files with the suffix of an image that is read are listed;
+        `find_images` lists the others too.
     recursive : bool, default=False
-        Whether to take the folders in a folder too.
+        Whether to search the folders in a folder too.
 
     Returns
     -------
     list of Path
-        Each file once, in the order in which people count: ``2.jpg`` before ``10.jpg``.
+        Each file once, in natural order: ``2.jpg`` before ``10.jpg``.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def _expand(path: Path, recursive: bool) -> FoundImages:
         candidates = Path(path.anchor).glob(str(path.relative_to(path.anchor)))
     else:
         raise FileNotFoundError(f"{path} does not exist; give a file, a folder or a pattern")
-    # Names with a leading dot are not photos but what systems keep beside them.
+    # Names with a leading dot are not photos but files of the operating system.
     files = [file for file in candidates if file.name[0] != "." and file.is_file()]
     return FoundImages(
         [file for file in files if file.suffix.lower() in SUFFIXES],

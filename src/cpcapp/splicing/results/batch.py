@@ -1,4 +1,4 @@
-"""Localizing many photos into a folder: what is done is kept, also when it is stopped."""
+"""Localizing many photos and writing the results to a folder."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def localize_files(
     model : SpliceLocalizer or path, optional
         The model that comes with the package by default.
     recursive : bool, default=False
-        Whether to take the folders in a folder too.
+        Whether to search the folders in a folder too.
     jobs : int, default=1
         Photos at once; each takes memory of its own.
     resume : bool, default=False
@@ -67,7 +67,7 @@ def localize_files(
     force : bool, default=False
         Replace earlier results in the folder.
     on_result : callable, optional
-        Called with each `PhotoResult`, in the order of the photos, as soon as it is there.
+        Called with each `PhotoResult` when it is ready, in the order of the photos.
     progress : callable, optional
         Called with the share done, from 0 to 1.
     on_stop : callable, optional
@@ -76,8 +76,8 @@ def localize_files(
     Returns
     -------
     list of PhotoResult
-        In the order in which people count. A photo that can't be read has an ``error``; so has
-        an image of a kind that is not read, such as HEIC, in one of the folders.
+        In natural order: ``2.jpg`` before ``10.jpg``. A photo that can't be read has an
+        ``error``. So has an image of a kind that is not read, such as HEIC, in a folder.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def localize_files(
     if jobs < 1:
         raise ValueError(f"jobs={jobs} must be at least 1")
     if resume and force:
-        raise ValueError("resume=True and force=True exclude each other; choose one")
+        raise ValueError("resume=True and force=True can't be combined; choose one")
     folder = Path(folder)
     found = _find_photos(paths, recursive)
     named = name_results(found.readable, folder)
@@ -128,7 +128,7 @@ def localize_files(
                     on_result(result)
                 report(len(results) / len(items))
     finally:
-        # If it was stopped, too: what is done is done.
+        # Also if it was stopped: the table shows what is done.
         _write_summary(folder, results)
     return results
 
@@ -170,7 +170,7 @@ def _localize_photo(
         if resume and (entry := read_entry(item.entry)) is not None:
             remark = _explain_renewal(item, entry, origin)
             if not remark:
-                return PhotoResult(photo, item, entry, "was there")
+                return PhotoResult(photo, item, entry, "already done")
         image = read_image(photo)
         found = localizer.localize(image)
         threshold = float(localizer.threshold)

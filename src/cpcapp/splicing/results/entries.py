@@ -1,4 +1,7 @@
-"""The JSON file of a photo, which is written last: where it is, the pictures are complete."""
+"""The JSON file and the pictures of a photo.
+
+The JSON file is written last: if it exists, the pictures are complete.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ def write_result(
         What the JSON file says.
     """
     entry = describe_result(files, image, found, threshold=threshold, origin=origin)
-    # First to go and last to come: where it is, the pictures are complete and belong to it.
+    # Removed first and written last: if it exists, the pictures are complete and belong to it.
     files.entry.unlink(missing_ok=True)
     write_pictures(files, image.pixels, found, threshold)
     with atomic_write(files.entry) as file:
@@ -129,7 +132,7 @@ def write_pictures(files: ResultFiles, pixels: Any, found: Localization, thresho
 
 
 def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file; nothing if it can't be read, which the reader explains."""
+    """Return the SHA-256 of a file; empty if it can't be read, which `read_image` explains."""
     # Reading a pipe would never end.
     if not path.is_file():
         return ""
