@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cpcapp._files import FolderInUseError
 from cpcapp.cli._errors import UserError, require
-from cpcapp.cli._progress import ProgressLine
 from cpcapp.cli._results import printable
+from cpcapp.cli._stages import Stages
 from cpcapp.cli.localize import open_model
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cpcapp.splicing.photos.samples import SampleSet
 
 _KINDS: Final = ("auto", "columbia", "casia", "nimble", "pairs")
@@ -100,8 +102,8 @@ def run(arguments: argparse.Namespace) -> int:
             # Now, since opening a data set may take minutes.
             check_album_folder(folder, replace=arguments.force)
         model = open_model(arguments.model)
-        samples = _open_samples(arguments)
-        with ProgressLine("scoring") as progress, ProgressLine("judging authentic photos") as more:
+        with Stages() as stages:
+            samples = _open_samples(arguments, stages("opening"))
             report = evaluate_localizer(
                 samples,
                 model,
@@ -109,8 +111,8 @@ def run(arguments: argparse.Namespace) -> int:
                 jobs=arguments.jobs,
                 folder=folder,
                 replace=arguments.force,
-                progress=progress,
-                judging_progress=more,
+                progress=stages("scoring"),
+                judging_progress=stages("judging authentic photos"),
             )
     except FolderInUseError as error:
         advice = "choose another folder, or --force to replace the results in it"
@@ -128,7 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if report.problems else 0
 
 
-def _open_samples(arguments: argparse.Namespace) -> SampleSet:
+def _open_samples(arguments: argparse.Namespace, progress: Callable[[float], None]) -> SampleSet:
     from cpcapp.splicing.datasets import open_photos
 
     kind: str = arguments.kind
@@ -137,6 +139,5 @@ def _open_samples(arguments: argparse.Namespace) -> SampleSet:
         if kind not in ("auto", "nimble"):
             raise UserError(f"--collection is for Nimble, not for --kind {kind}; leave it out")
         kind, options = "nimble", {"collection": arguments.collection}
-    with ProgressLine("opening") as progress:
-        samples = open_photos(arguments.dataset, kind, progress=progress, **options)
+    samples = open_photos(arguments.dataset, kind, progress=progress, **options)
     return samples.limit(arguments.limit)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cpcapp._files import FolderInUseError
 from cpcapp.cli._errors import UserError, require
-from cpcapp.cli._progress import ProgressLine
+from cpcapp.cli._stages import Stages
 
 if TYPE_CHECKING:
     from cpcapp.splicing.making.cuts import SpliceOptions
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UserError(f"--{name} {getattr(arguments, name)} must be at least {lowest}")
     options, start = _options(arguments), time.monotonic()
     try:
-        with ProgressLine("reading photos") as reading, ProgressLine("making splices") as making:
+        with Stages() as stages:
             found = make_splices(
                 arguments.photos,
                 arguments.output,
@@ -112,8 +112,8 @@ def run(arguments: argparse.Namespace) -> int:
                 seed=arguments.seed,
                 jobs=arguments.jobs,
                 existing=arguments.existing,
-                reading_progress=reading,
-                progress=making,
+                reading_progress=stages("reading photos"),
+                progress=stages("making splices"),
             )
     except FolderInUseError as error:
         advice = (
