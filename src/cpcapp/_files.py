@@ -1,4 +1,4 @@
-"""Writing files so that a crash never leaves half of one."""
+"""Writing files so that a crash never leaves half of one, and making folders."""
 
 from __future__ import annotations
 
@@ -8,6 +8,37 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+
+class FolderInUseError(ValueError):
+    """A folder holds something that is not to be replaced.
+
+    Attributes
+    ----------
+    reason : str
+        What is the matter, without advice.
+    """
+
+    def __init__(self, reason: str, advice: str) -> None:
+        super().__init__(f"{reason}; {advice}")
+        self.reason = reason
+
+
+def make_folder(path: str | os.PathLike[str]) -> Path:
+    """Make a folder and those above it, if they are not there.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> make_folder(Path(tempfile.mkdtemp()) / "a" / "b").is_dir()
+    True
+    """
+    path = Path(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"can't make the folder {path}: {error.strerror}") from error
+    return path
 
 
 @contextmanager

@@ -20,11 +20,11 @@ from PIL import Image
 
 import cpcapp.splicing
 from cpcapp import __version__
-from cpcapp.cli import evaluate, main
+from cpcapp.cli import main
 from cpcapp.splicing.evaluation.controls import CONTROLS
 from cpcapp.splicing.evaluation.protocols import score_map
 from cpcapp.splicing.evaluation.truth import boundary_band
-from cpcapp.splicing.model_file import load_model
+from cpcapp.splicing.model_file import load_model, save_model
 from cpcapp.splicing.photos.samples import Sample
 from cpcapp.splicing.pictures.panels import PINK
 from cpcapp.splicing.presets import BankOptions, PatchRules, Preset
@@ -351,24 +351,6 @@ def test_interrupting_leaves_no_half_results(run, dataset, out, model):
     assert run(dataset, "-o", out).returncode == 0
 
 
-def test_photos_under_way_when_a_run_stops_are_not_drawn(tmp_path):
-    pixels, mask = splice(40)
-    maps = {evaluate.METHOD: Steps().localize(pixels)}
-    case = SimpleNamespace(
-        sample=SimpleNamespace(name="late"),
-        image=pixels,
-        mask=mask > 0,
-        edges=np.ones(SHAPE, np.float32),
-        maps=maps,
-        scores={evaluate.METHOD: {"edge": SimpleNamespace(mcc=0.5, f1=0.6)}},
-    )
-    with evaluate._album(tmp_path, force=False) as album:
-        album(case)
-        assert len(list(tmp_path.glob("*/*.png"))) == 1
-    album(case)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_trained_model(run, dataset, tmp_path, out, monkeypatch):
     photos = [splice(40 + 20 * i, 20 + 6 * i) for i in range(4)]
     samples = [
@@ -377,7 +359,7 @@ def test_a_trained_model(run, dataset, tmp_path, out, monkeypatch):
     ]
     preset = Preset("small", (BankOptions(size=4, n_filters=3),), rules=PatchRules(min_edges=0.0))
     trained = train_localizer(samples, preset)
-    trained.save(tmp_path / "small.safetensors")
+    save_model(trained, tmp_path / "small.safetensors")
     monkeypatch.setattr(cpcapp.splicing, "load_model", load_model)
     result = run(dataset, "--model", tmp_path / "small.safetensors", "--json", "-o", out)
     assert result.returncode == 0, result.stderr
@@ -391,6 +373,37 @@ def test_a_trained_model(run, dataset, tmp_path, out, monkeypatch):
     )
     assert images[0]["mcc_threshold"] == at
     assert len(list((out / "cases").iterdir())) == 3
+
+
+def test_verdicts(run, dataset, model):
+    """Two spliced photos score higher than the authentic one, the faint one the same."""
+
+    def localize(image):
+        found = Steps().localize(image)
+        found.score = float(found.boundary.max())
+        found.p_value = 0.01 if found.score > 0.3 else 0.5
+        return found
+
+    model.localize = localize
+    result = run(dataset)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == (
+        "verdict: signs of splicing (p <= 0.05) in 33 % of 3 spliced photos and 0 % of 1 authentic "
+        "ones, area under the ROC curve 0.833, area under the ROC curve over pairs of one size "
+        "0.833"
+    )
+    found = json.loads(run(dataset, "--json").stdout)["verdict"]
+    assert [photo["name"] for photo in found["photos"]] == [
+        *("clear", "faint", "middle"),
+        "authentic/other",
+    ]
+    assert (found["auc"], found["alarms_on_authentic"]) == (pytest.approx(2.5 / 3), 0.0)
+    broken = dataset / "authentic" / "other.png"
+    broken.write_bytes(broken.read_bytes()[:-30])
+    result = run(dataset)
+    assert result.returncode == 1
+    assert result.stdout.splitlines()[-1].endswith("of 3 spliced photos; no authentic ones")
+    assert result.stderr.startswith("cpcapp evaluate: left out authentic/other: ")
 
 
 def test_published_data_sets(run, data_folder):

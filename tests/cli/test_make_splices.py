@@ -169,7 +169,7 @@ def test_going_on_with_something_else(run, photos, out):
     assert run(photos, "-o", out, "--count", 2).returncode == 0
     result = run(photos, "-o", out, "--resume", "--seed", 3)
     assert result.returncode == 2
-    assert "was made with other seed; give the same" in result.stderr
+    assert "was made with other seed; choose another folder, or give the same" in result.stderr
     write_photo(photos / "4.png", 4)
     result = run(photos, "-o", out, "--resume", "--jpeg", 50)
     assert result.returncode == 2

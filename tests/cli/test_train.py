@@ -22,15 +22,17 @@ from cpcapp.splicing.training import train
 SHAPE = (48, 64)
 
 # The command, keeping its state after every four photos. HANG tells where it stops by itself, to
-# be killed there: once a state is kept, or in the middle of writing the second one.
+# be killed there: once a state is kept, in the middle of writing the second one, after the last
+# photo, in the middle of calibration, or while a part of it is being written.
 DRIVER = """
 import os, sys, time
 from pathlib import Path
+import numpy as np
 from cpcapp import Moments
 from cpcapp.cli import main
-from cpcapp.splicing.training import train
+from cpcapp.splicing.training import calibrate, train
 
-train._PHOTOS_PER_UPDATE = 4
+train._PHOTOS_PER_UPDATE = calibrate._PHOTOS_PER_SAVE = 4
 train.Checkpoint.__init__.__defaults__ = (0.0,)
 hang, ready = os.environ["HANG"], Path(os.environ["READY"])
 save, save_moments, saved = train.Checkpoint.save, Moments.save, []
@@ -42,7 +44,7 @@ def wait():
 def save_and_wait(self, state):
     save(self, state)
     saved.append(state)
-    if hang == "after":
+    if hang == "after" or hang == "last" and state.next_photo == 15:
         wait()
 
 def save_moments_and_wait(self, path):
@@ -50,6 +52,22 @@ def save_moments_and_wait(self, path):
     if hang == "within" and saved:
         wait()
 
+save_arrays, savez = train.Checkpoint.save_arrays, np.savez
+
+def save_arrays_and_wait(self, start, stop, arrays):
+    save_arrays(self, start, stop, arrays)
+    if hang == "calibration" and stop == 12:
+        wait()
+
+def savez_and_wait(file, **arrays):
+    if hang == "part" and arrays.get("photos", [0, 0])[1] == 12:
+        file.write(b"half of it")
+        file.flush()
+        wait()
+    savez(file, **arrays)
+
+np.savez = savez_and_wait
+train.Checkpoint.save_arrays = save_arrays_and_wait
 train.Checkpoint.save = save_and_wait
 Moments.save = save_moments_and_wait
 sys.exit(main(sys.argv[1:]))
@@ -182,10 +200,11 @@ def test_photos_that_can_not_be_read_are_named(run, spliced, model):
     (spliced / "masks" / "7.png").unlink()
     result = run(spliced, "-o", model, "--preset", "paper")
     assert result.returncode == 1
-    left_out = [line for line in result.stdout.splitlines() if line.startswith("left out: ")]
+    assert "left out" not in result.stdout
+    left_out = result.stderr.splitlines()
     assert len(left_out) == 2
-    assert left_out[0].startswith("left out: 7: ")
-    assert left_out[1].startswith("left out: 3: ")
+    assert left_out[0].startswith("cpcapp train: left out 7: ")
+    assert left_out[1].startswith("cpcapp train: left out 3: ")
     assert "cut off" in left_out[1]
     assert load_model(model).facts["photos"] == {"used": 9, "given": 10}
 
@@ -235,10 +254,32 @@ def wait_for(path, process, seconds=60.0):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
-@pytest.mark.parametrize("hang", ["after", "within"])
+@pytest.mark.parametrize("hang", ["after", "within", "last", "calibration", "part"])
 def test_a_killed_training_goes_on_and_ends_the_same(run, photos, tmp_path, hang):
     arguments = (photos, "--preset", "paper", "--splices", 15, "--seed", 2)
     assert run(*arguments, "-o", tmp_path / "whole").returncode == 0
+    checkpoint = kill_training(arguments, tmp_path, hang)
+    kept = json.loads((checkpoint / "state.json").read_text())["next_photo"]
+    assert kept == (4 if hang in ("after", "within") else 15)
+    files = {file.name for file in checkpoint.iterdir()}
+    n_parts = {"calibration": 3, "part": 2}.get(hang, 0)
+    # In the middle of writing, half of the next state is there as well, or of the next part.
+    assert len(files) == 3 + n_parts + (hang in ("within", "part"))
+
+    # Another training does not go on from there, and leaves everything as it is.
+    model = tmp_path / "model"
+    result = run(*arguments, "-o", model, "--seed", 3)
+    assert_mistake(result, "belongs to another training (other photos, preset, seed or version)")
+    assert "remove it to start anew" in result.stderr
+    assert {file.name for file in checkpoint.iterdir()} == files
+
+    assert run(*arguments, "-o", model).returncode == 0
+    assert model.read_bytes() == (tmp_path / "whole").read_bytes()
+    assert not checkpoint.exists()
+
+
+def kill_training(arguments, tmp_path, hang):
+    """Kill a training where it hangs, and return its checkpoint."""
     model, ready = tmp_path / "model", tmp_path / "ready"
     command = [sys.executable, "-c", DRIVER, "train", *map(str, arguments), "-o", str(model)]
     process = subprocess.Popen(
@@ -254,21 +295,7 @@ def test_a_killed_training_goes_on_and_ends_the_same(run, photos, tmp_path, hang
         process.communicate()
     assert process.returncode == -signal.SIGKILL
     assert not model.exists()
-    checkpoint = tmp_path / "model.checkpoint"
-    kept = json.loads((checkpoint / "state.json").read_text())["next_photo"]
-    assert kept == 4
-    files = {file.name for file in checkpoint.glob("moments-*")}
-    assert len(files) == (2 if hang == "after" else 3)  # half of the next state is there as well
-
-    # Another training does not go on from there, and leaves everything as it is.
-    result = run(*arguments, "-o", model, "--seed", 3)
-    assert_mistake(result, "belongs to another training (other photos, preset, seed or version)")
-    assert "remove it to start anew" in result.stderr
-    assert {file.name for file in checkpoint.glob("moments-*")} == files
-
-    assert run(*arguments, "-o", model).returncode == 0
-    assert model.read_bytes() == (tmp_path / "whole").read_bytes()
-    assert not checkpoint.exists()
+    return tmp_path / "model.checkpoint"
 
 
 def test_force_starts_anew(run, photos, model):

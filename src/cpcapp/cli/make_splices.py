@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
-import re
 import sys
 import time
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, replace
-from itertools import islice
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cpcapp import __version__
-from cpcapp._files import atomic_write
+from cpcapp._files import FolderInUseError
 from cpcapp.cli._errors import UserError, require
-from cpcapp.cli._progress import ProgressLine
+from cpcapp.cli._stages import Stages
 
 if TYPE_CHECKING:
     from cpcapp.splicing.making.cuts import SpliceOptions
-    from cpcapp.splicing.making.splices import SpliceMaker
-    from cpcapp.splicing.photos.sources import SourcePhoto
-
-_SECONDS_BETWEEN_SAVES = 5.0
-_NAME = r"splice\d{5,}"
 
 
 def add_parser(commands: Any) -> None:
@@ -69,13 +59,27 @@ def add_parser(commands: Any) -> None:
         "--size", type=int, help="longest side; longer photos are cropped or shrunk"
     )
     parser.add_argument(
-        "--jobs", type=int, default=2, help="splices made at once (default: %(default)s)"
+        "--jobs",
+        type=int,
+        default=2,
+        help="splices made at the same time (default: %(default)s)",
     )
     again = parser.add_mutually_exclusive_group()
     again.add_argument(
-        "--resume", action="store_true", help="go on in DIR, with the splices that are there"
+        "--resume",
+        dest="existing",
+        action="store_const",
+        const="resume",
+        default="error",
+        help="go on in DIR, with the splices that are there",
     )
-    again.add_argument("--force", action="store_true", help="replace the splices in DIR")
+    again.add_argument(
+        "--force",
+        dest="existing",
+        action="store_const",
+        const="replace",
+        help="replace the splices in DIR",
+    )
     parser.set_defaults(run=run)
 
 
@@ -92,42 +96,44 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     require("cv2", "splicing")
     require("PIL", "splicing")
-    from cpcapp.splicing.making.splices import SpliceMaker, split_readable
+    from cpcapp.splicing.making.folder import make_splices
 
     for name, lowest in (("count", 1), ("seed", 0), ("jobs", 1)):
         if getattr(arguments, name) < lowest:
             raise UserError(f"--{name} {getattr(arguments, name)} must be at least {lowest}")
-    folder, start = arguments.output, time.monotonic()
-    options = _options(arguments)
+    options, start = _options(arguments), time.monotonic()
     try:
-        sources = _sources(arguments.photos, folder)
-        _check_folder(folder, arguments)
-        with ProgressLine("reading photos") as progress:
-            photos, problems = split_readable(sources, jobs=arguments.jobs, progress=progress)
-        if len(photos) < 2:
-            why = "".join(f"; {problem}" for problem in problems[:3])
-            raise UserError(f"{len(photos)} photos can be read, at least two are needed{why}")
-        maker = SpliceMaker(photos, options, arguments.seed)
-        manifest = {
-            "version": __version__,
-            "seed": arguments.seed,
-            "options": json.loads(json.dumps(asdict(options))),
-            "photos": [photo.name for photo in photos],
-        }
-        _make_folders(folder)
-        if arguments.force:
-            _clear(folder)
-        done = _found(folder, manifest)
-        made = _make_all(maker, folder, manifest, done, arguments)
+        with Stages() as stages:
+            found = make_splices(
+                arguments.photos,
+                arguments.output,
+                arguments.count,
+                options=options,
+                seed=arguments.seed,
+                jobs=arguments.jobs,
+                existing=arguments.existing,
+                reading_progress=stages("reading photos"),
+                progress=stages("making splices"),
+            )
+    except FolderInUseError as error:
+        advice = (
+            "give the same photos and options"
+            if arguments.existing == "resume"
+            else "--resume to go on"
+        )
+        raise UserError(
+            f"{error.reason}; choose another folder, or {advice}, or --force to replace its splices"
+        ) from error
     except (OSError, ValueError) as error:
         raise UserError(" ".join(str(error).split())) from error
     print(
-        f"{folder}: {made} splices of {len(photos)} photos in {time.monotonic() - start:.0f} s"
-        + (f", {len(done) - made} were there" if len(done) > made else "")
+        f"{found.folder}: {found.n_made} splices of {found.n_photos} photos in "
+        f"{time.monotonic() - start:.0f} s"
+        + (f", {found.n_kept} were there" if found.n_kept else "")
     )
-    for problem in problems:
+    for problem in found.problems:
         print(f"cpcapp make-splices: left out {problem}", file=sys.stderr)
-    return 1 if problems else 0
+    return 1 if found.problems else 0
 
 
 def _options(arguments: argparse.Namespace) -> SpliceOptions:
@@ -148,132 +154,3 @@ def _options(arguments: argparse.Namespace) -> SpliceOptions:
         changes["feather"] = (arguments.feather, arguments.feather)
     preset = SpliceOptions.hard() if arguments.preset == "hard" else SpliceOptions.varied()
     return replace(preset, **changes)
-
-
-def _sources(paths: list[str], output: Path) -> list[SourcePhoto]:
-    from cpcapp.splicing.datasets.bsds import bsds_sources
-    from cpcapp.splicing.photos.images import image_files
-    from cpcapp.splicing.photos.sources import photos_from
-
-    # Each folder once, so that giving it twice does not give its photos two names.
-    known = {Path(path).resolve(): path for path in paths}
-    bsds = [path for path in known.values() if (Path(path) / "groundTruth").is_dir()]
-    plain = [path for path in known.values() if path not in bsds]
-    sources = [source for path in bsds for source in bsds_sources(path)]
-    if plain:
-        for file in image_files(plain):
-            if file.resolve().is_relative_to(output.resolve()):
-                raise UserError(f"{file} lies in {output}; choose another folder for the splices")
-        sources += photos_from(plain)
-    return sources
-
-
-def _check_folder(folder: Path, arguments: argparse.Namespace) -> None:
-    if folder.is_dir() and any(folder.iterdir()) and not (arguments.resume or arguments.force):
-        raise UserError(
-            f"{folder} is not empty; choose another folder, or --resume to go on in it, or "
-            "--force to replace its splices"
-        )
-
-
-def _make_folders(folder: Path) -> None:
-    for part in ("images", "masks"):
-        try:
-            (folder / part).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"can't make the folder {folder / part}: {error.strerror}") from error
-
-
-def _clear(folder: Path) -> None:
-    """Remove earlier splices, and nothing else."""
-    (folder / "manifest.json").unlink(missing_ok=True)
-    for part in ("images", "masks"):
-        for file in (folder / part).iterdir():
-            if re.fullmatch(_NAME + r"\.(png|jpg)", file.name):
-                file.unlink()
-
-
-def _found(folder: Path, manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the entries of the splices that an earlier run completed, by name."""
-    path = folder / "manifest.json"
-    if not path.exists():
-        return {}
-    try:
-        earlier = json.loads(path.read_bytes())
-        entries = {str(entry["name"]): entry for entry in earlier["splices"]}
-        other = [name for name in manifest if earlier[name] != manifest[name]]
-        found = {
-            name: entry
-            for name, entry in entries.items()
-            if re.fullmatch(_NAME, name)
-            and all((folder / entry[kind]).is_file() for kind in ("image", "mask"))
-        }
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is not a manifest of splices; start anew with --force") from error
-    if other:
-        raise UserError(
-            f"{folder} was made with other {' and '.join(other)}; give the same, or start anew "
-            "with --force"
-        )
-    return found
-
-
-def _make_all(
-    maker: SpliceMaker,
-    folder: Path,
-    manifest: dict[str, Any],
-    done: dict[str, dict[str, Any]],
-    arguments: argparse.Namespace,
-) -> int:
-    """Make the splices that are not done, add their entries, and return how many they are."""
-    missing = [i for i in range(arguments.count) if maker.name(i) not in done]
-    left, jobs, count = iter(missing), set[Future[dict[str, Any]]](), 0
-    _save(folder, manifest, done)
-    saved = time.monotonic()
-    with ThreadPoolExecutor(arguments.jobs) as pool, ProgressLine("making splices") as progress:
-        try:
-            while True:
-                # Just enough to keep everybody busy: what is not begun need not be called off.
-                for index in islice(left, 3 * arguments.jobs - len(jobs)):
-                    jobs.add(pool.submit(_make_one, maker, folder, index))
-                if not jobs:
-                    break
-                finished, jobs = wait(jobs, return_when=FIRST_COMPLETED)
-                for job in finished:
-                    done[job.result()["name"]] = job.result()
-                count += len(finished)
-                progress(count / len(missing))
-                # So that a run that is killed has little to make again.
-                if time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
-                    _save(folder, manifest, done)
-                    saved = time.monotonic()
-        finally:
-            pool.shutdown(cancel_futures=True)
-            _save(folder, manifest, done)
-    return len(missing)
-
-
-def _make_one(maker: SpliceMaker, folder: Path, index: int) -> dict[str, Any]:
-    import cv2
-
-    splice = maker.make(index)
-    name = splice.recipe["name"]
-    files = {
-        "image": f"images/{name}.{'png' if splice.jpeg is None else 'jpg'}",
-        "mask": f"masks/{name}.png",
-    }
-    data = splice.jpeg
-    if data is None:
-        data = bytes(cv2.imencode(".png", splice.image[..., ::-1])[1])
-    with atomic_write(folder / files["image"]) as file:
-        file.write(data)
-    with atomic_write(folder / files["mask"]) as file:
-        file.write(bytes(cv2.imencode(".png", splice.mask.astype("uint8") * 255)[1]))
-    return {"name": name, **files, **splice.recipe}
-
-
-def _save(folder: Path, manifest: dict[str, Any], done: dict[str, dict[str, Any]]) -> None:
-    # By length first: the numbers in the names have five digits or more.
-    entries = [done[name] for name in sorted(done, key=lambda name: (len(name), name))]
-    with atomic_write(folder / "manifest.json") as file:
-        file.write(json.dumps({**manifest, "splices": entries}, indent=1).encode())

@@ -9,7 +9,7 @@ from scipy.ndimage import distance_transform_edt, label
 
 from cpcapp.splicing.datasets.bsds import bsds_photos
 from cpcapp.splicing.datasets.columbia import columbia_mask
-from cpcapp.splicing.datasets.difference_masks import TRUSTED, difference_mask
+from cpcapp.splicing.datasets.difference_masks import MIN_CONFIDENCE, difference_mask
 from cpcapp.splicing.evaluation.truth import boundary_band
 
 
@@ -236,14 +236,14 @@ class TestConfidence:
         tampered = host.copy()
         tampered[100:107, 100:107] = 255 - host[100:107, 100:107]
         found = difference_mask(tampered, host)
-        assert found.confidence < TRUSTED
+        assert found.confidence < MIN_CONFIDENCE
         assert "of the photo differs" in found.reason
 
     def test_most_of_the_photo_is_not_trusted(self, host):
         tampered = host.copy()
         tampered[:, :204] = 255 - np.median(host)
         found = difference_mask(tampered, host)
-        assert found.confidence < TRUSTED
+        assert found.confidence < MIN_CONFIDENCE
         assert "% of the photo" in found.reason or "differs everywhere" in found.reason
 
     def test_a_clear_paste_is_trusted_in_full(self, host):
@@ -258,14 +258,14 @@ class TestConfidence:
             for col in range(5, 295, 20):
                 tampered[row : row + 9, col : col + 9] = 255
         found = difference_mask(tampered, host)
-        assert found.confidence < TRUSTED
+        assert found.confidence < MIN_CONFIDENCE
         assert "pieces" in found.reason
 
     def test_a_host_that_covers_half_is_not_trusted(self, host):
         tampered = host.copy()
         tampered[20:60, 20:80] = 255
         found = difference_mask(tampered, host[:, :150])
-        assert found.confidence < TRUSTED
+        assert found.confidence < MIN_CONFIDENCE
         assert "covers only" in found.reason
         assert not found.mask[:, 155:].any()
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from cpcapp.splicing.datasets import folder_pair, open_photos, photo_files, read_samples
 from cpcapp.splicing.photos.samples import Problem, Sample
@@ -51,12 +52,29 @@ class TestFolderPair:
         assert found["orphan"] == "masks/orphan.png has no photo in images/"
         assert "same name as another photo" in found["one"]
 
+    def test_photos_may_lie_in_a_folder_of_that_name(self, pairs, half):
+        (pairs / "images").rename(pairs / "photos")
+        Image.fromarray(half).save(pairs / "masks/One.png", bits=1)  # 1 bit a pixel
+        photos = open_photos(pairs)
+        assert [(s.name, s.authentic) for s in photos] == [("one", False), ("authentic/one", True)]
+        np.testing.assert_array_equal(photos[0].mask, half)
+        assert [p.name for p in photos.problems] == ["bare"]
+        (pairs / "photos/one.jpg").unlink()
+        assert "One.png has no photo in photos/" in folder_pair(pairs).problems[1].reason
+
+    def test_images_are_taken_where_there_are_photos_too(self, pairs, save):
+        save(pairs / "photos/original.jpg")
+        assert [s.name for s in open_photos(pairs)] == ["one", "authentic/one"]
+
     def test_bad_input(self, pairs, tmp_path):
         with pytest.raises(ValueError, match="unmasked='no' must be 'problem' or 'authentic'"):
             folder_pair(pairs, unmasked="no")
         (pairs / "masks/One.png").unlink()
         (pairs / "masks").rmdir()
         with pytest.raises(FileNotFoundError, match="has no folder masks"):
+            folder_pair(pairs)
+        (pairs / "images").rename(pairs / "pictures")
+        with pytest.raises(FileNotFoundError, match=r"has no folder images; .* \(or photos/\)"):
             folder_pair(pairs)
 
 
@@ -102,6 +120,11 @@ class TestOpenPhotos:
         assert open_photos(data_folder / "columbia_dev").name == "columbia"
         assert open_photos(data_folder / "nimble_sample", task="splice").name == "nimble"
         assert len(open_photos(data_folder / "ucid").authentic) == 90
+
+    @pytest.mark.parametrize(("name", "n"), [("imd2020", 15), ("casia1", 12), ("dst", 5)])
+    def test_real_photos_beside_masks(self, data_folder, name, n):
+        photos = open_photos(data_folder / "real_dev" / name)
+        assert (photos.name, len(photos.spliced), len(photos.problems)) == (name, n, 0)
 
     def test_nothing_fits(self, tmp_path):
         with pytest.raises(FileNotFoundError, match="none of the known layouts") as caught:

@@ -47,6 +47,17 @@ def test_photos_come_in_pairs_of_spliced_and_authentic(sources):
         np.testing.assert_array_equal(photo.image, photo.image)
 
 
+@pytest.mark.parametrize("level", [255, 383, 384, 64_000])
+def test_16_bits_are_rounded_alike_in_spliced_and_authentic_photos(level):
+    """Else the rounding would tell them apart. Flat photos stay flat when resized or sharpened."""
+    flat = partial(np.full, (80, 96, 3), level, np.uint16)
+    photos = calibration_photos([SourcePhoto("one", flat), SourcePhoto("two", flat)], 26)
+    plain = [photo for photo in photos if int(photo.name[-5:]) % 12 < 2]  # no camera, no JPEG
+    assert [photo.authentic for photo in plain] == [False, True] * 3
+    found = {photo.authentic: set(np.unique(photo.image)) for photo in plain}
+    assert found[True] == found[False] == {round(level / 257)}
+
+
 def test_other_seeds_give_other_photos(sources):
     one, other = (calibration_photos(sources, 4, seed=seed) for seed in (1, 2))
     assert not np.array_equal(one[0].image, other[0].image)

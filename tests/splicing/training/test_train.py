@@ -22,7 +22,7 @@ from cpcapp.splicing.photos.samples import Sample
 from cpcapp.splicing.photos.sources import photos_from
 from cpcapp.splicing.traces.channels import image_planes
 from cpcapp.splicing.traces.edges import detect_edges
-from cpcapp.splicing.training import train
+from cpcapp.splicing.training import calibrate, train
 from cpcapp.splicing.training.checkpoint import Checkpoint
 from cpcapp.splicing.training.select import select_patches
 from helpers import subspace_angle
@@ -523,6 +523,145 @@ def test_a_checkpoint_leaves_other_files_alone(samples, stopped):
     (stopped / "notes.txt").write_text("mine")
     train_localizer(samples, TWO, checkpoint=stopped)
     assert [file.name for file in stopped.iterdir()] == ["notes.txt"]
+
+
+# -- going on in calibration ---------------------------------------------------------------
+
+
+@pytest.fixture
+def known():
+    """Photos to calibrate by, large enough to be judged."""
+    return [sample(seed, (72, 88), authentic=bool(seed % 2)) for seed in range(200, 244)]
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Keep what was measured after every five photos."""
+    monkeypatch.setattr(calibrate, "_PHOTOS_PER_SAVE", 5)
+
+
+def count_reads(samples):
+    """Return the same samples, and the list of names that reading them adds to."""
+    names = []
+
+    def read(one):
+        names.append(one.name)
+        return one.read_image()
+
+    return [replace(one, read_image=partial(read, one)) for one in samples], names
+
+
+def parts(folder):
+    return sorted(int(file.stem.partition("-")[2]) for file in folder.glob("calibration-*.npz"))
+
+
+@pytest.mark.parametrize("n", [0, 12, 44])
+def test_a_calibration_that_was_stopped_goes_on(
+    samples, known, tmp_path, often, small_parts, monkeypatch, n
+):
+    """After the last photo of the training as well, and whatever is done is not done again."""
+    whole = content(train_localizer(samples, TWO, calibrate_on=known), tmp_path / "whole")
+    folder = tmp_path / "checkpoint"
+
+    def stop(share):
+        if share >= n / len(known):
+            raise Stop
+
+    with pytest.raises(Stop):
+        train_localizer(
+            samples, TWO, calibrate_on=known, checkpoint=folder, calibration_progress=stop
+        )
+    done = parts(folder)[-1] if parts(folder) else 0
+    assert done == {0: 0, 12: 10, 44: 40}[n]  # of the last part it was not kept yet
+    assert json.loads((folder / "state.json").read_text())["next_photo"] == len(samples)
+
+    monkeypatch.setattr(train, "_PHOTOS_TO_HASH", 2)
+    monkeypatch.setattr(train, "_PHOTOS_FOR_THRESHOLD", 3)
+    again = tmp_path / "again"
+    with pytest.raises(Stop):
+        train_localizer(
+            samples, TWO, calibrate_on=known, checkpoint=again, calibration_progress=stop
+        )
+    (counted, reads), (counted_known, reads_known) = map(count_reads, (samples, known))
+    shares = []
+    train_localizer(
+        counted,
+        TWO,
+        calibrate_on=counted_known,
+        checkpoint=again,
+        progress=shares.append,
+        jobs=3,
+    )
+    assert shares == []
+    assert len(reads) == 2 + 3  # for the fingerprint, and to choose the threshold
+    assert len(reads_known) == 2 + len(known) - done
+
+    monkeypatch.undo()
+    monkeypatch.setattr(train, "_PHOTOS_PER_UPDATE", 4)
+    found = train_localizer(samples, TWO, calibrate_on=known, checkpoint=folder)
+    assert content(found, tmp_path / "found") == whole
+    assert not folder.exists()
+
+
+@pytest.fixture
+def calibrating(samples, known, tmp_path, often, small_parts):
+    """The folder of a training that was stopped in the middle of calibration."""
+    folder = tmp_path / "calibrating"
+    with pytest.raises(Stop):
+        train_localizer(
+            samples,
+            TWO,
+            calibrate_on=known,
+            checkpoint=folder,
+            calibration_progress=stop_after(18, of=44),
+        )
+    assert parts(folder) == [5, 10, 15]
+    return folder
+
+
+def test_parts_of_another_calibration_are_never_mixed_in(samples, known, calibrating, tmp_path):
+    """As they are left if the state is gone, but not they."""
+    (calibrating / "state.json").unlink()
+    options = {"seed": 5, "calibrate_on": known}
+    expected = content(train_localizer(samples, TWO, **options), tmp_path / "expected")
+    found = train_localizer(samples, TWO, **options, checkpoint=calibrating)
+    assert content(found, tmp_path / "found") == expected
+    assert not calibrating.exists()
+
+
+def test_other_photos_to_calibrate_by_are_another_training(samples, known, calibrating):
+    for other in (None, known[:-1], known[::-1]):
+        with pytest.raises(ValueError, match="belongs to another training"):
+            train_localizer(samples, TWO, calibrate_on=other, checkpoint=calibrating)
+    assert parts(calibrating) == [5, 10, 15]
+
+
+def test_a_part_that_is_missing_is_measured_again(samples, known, calibrating, tmp_path):
+    expected = content(train_localizer(samples, TWO, calibrate_on=known), tmp_path / "expected")
+    (calibrating / "calibration-00000010.npz").unlink()
+    found = train_localizer(samples, TWO, calibrate_on=known, checkpoint=calibrating)
+    assert content(found, tmp_path / "found") == expected
+
+
+@pytest.mark.parametrize(
+    "damage", [cut_off, flipped, lambda f: f.write_bytes(b"")], ids=["cut off", "flipped", "empty"]
+)
+def test_a_damaged_part_is_not_used(samples, known, calibrating, damage):
+    damage(calibrating / "calibration-00000010.npz")
+    with pytest.raises(ValueError, match=r"calibration-00000010.npz is damaged; remove it to"):
+        train_localizer(samples, TWO, calibrate_on=known, checkpoint=calibrating)
+
+
+def test_the_model_is_written_before_the_checkpoint_is_removed(
+    samples, calibrating, known, tmp_path
+):
+    options = {"calibrate_on": known, "checkpoint": calibrating}
+    with pytest.raises(OSError, match="No such file"):
+        train_localizer(samples, TWO, **options, save_to=tmp_path / "none" / "model")
+    assert parts(calibrating)[-1] == len(known)
+    model = train_localizer(samples, TWO, **options, save_to=tmp_path / "model")
+    assert (tmp_path / "model").read_bytes() == content(model, tmp_path / "same")
+    assert not calibrating.exists()
 
 
 # -- the whole thing on real photos --------------------------------------------------------

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Literal
 
 from cpcapp._parallel import map_threads
-from cpcapp.splicing.datasets.casia_masks import MadeMask, judge, keep_masks, read_masks
+from cpcapp.splicing.datasets.casia_masks import MadeMask, rate_mask, read_masks, write_masks
 from cpcapp.splicing.datasets.casia_names import Forgery, check_kinds, scan
 from cpcapp.splicing.datasets.collector import (
     SampleCollector,
-    checked_folder,
+    check_folder,
     read_photo,
     read_white_mask,
-    unfit,
+    why_mask_unfit,
 )
-from cpcapp.splicing.datasets.difference_masks import TRUSTED, difference_mask
+from cpcapp.splicing.datasets.difference_masks import MIN_CONFIDENCE, difference_mask
 from cpcapp.splicing.photos.pixels import BoolArray
 from cpcapp.splicing.photos.samples import SampleSet
 
@@ -29,7 +29,7 @@ def casia(
     version: Literal[1, 2, "auto"] = "auto",
     kinds: Sequence[str] = ("D",),
     masks: str | os.PathLike[str] | None = None,
-    min_confidence: float = TRUSTED,
+    min_confidence: float = MIN_CONFIDENCE,
     jobs: int = 2,
     progress: Callable[[float], None] | None = None,
 ) -> SampleSet:
@@ -108,18 +108,20 @@ def casia(
     _check(kinds, jobs)
     if not 0.0 <= min_confidence <= 1.0:
         raise ValueError(f"min_confidence={min_confidence} must lie between 0 and 1")
-    folder = checked_folder(folder)
+    folder = check_folder(folder)
     found = scan(folder, version)
     gathered = SampleCollector()
     wanted = [forgery for forgery in found.forgeries if forgery.kind in kinds]
     if masks is None:
-        made: Iterable[MadeMask | None] = map_threads(judge, wanted, jobs=jobs, progress=progress)
+        made: Iterable[MadeMask | None] = map_threads(
+            rate_mask, wanted, jobs=jobs, progress=progress
+        )
     else:
-        kept = read_masks(checked_folder(masks))
+        kept = read_masks(check_folder(masks))
         made = (kept.get(forgery.name.casefold()) for forgery in wanted)
     for forgery, mask in zip(wanted, made, strict=True):
         _add(gathered, forgery, mask, min_confidence)
-    for path, reason in found.strange:
+    for path, reason in found.unrecognised:
         gathered.problem(path.stem, reason)
     for photo in found.authentic:
         gathered.authentic(photo.stem, photo)
@@ -179,9 +181,9 @@ def make_casia_masks(
     (1, 1)
     """
     _check(kinds, jobs)
-    folder, output = checked_folder(folder), Path(output)
+    folder, output = check_folder(folder), Path(output)
     forgeries = [f for f in scan(folder, version).forgeries if f.kind in kinds]
-    keep_masks(forgeries, output, jobs=jobs, progress=progress)
+    write_masks(forgeries, output, jobs=jobs, progress=progress)
     return casia(folder, version=version, kinds=kinds, masks=output)
 
 
@@ -203,7 +205,7 @@ def _add(
         read = partial(_mask_from_host, forgery.path, made.host)
         gathered.spliced(forgery.name, forgery.path, read)
     elif made.file is not None:
-        reason = unfit(forgery.path, made.file)
+        reason = why_mask_unfit(forgery.path, made.file)
         if reason:
             gathered.problem(forgery.name, reason)
         else:

@@ -20,7 +20,7 @@ from cpcapp.splicing.datasets.difference_masks import DifferenceMask, difference
 from cpcapp.splicing.photos.pixels import BoolArray
 
 _RECORD = "masks.json"
-# Good enough not to look at the second source at all.
+# Good enough not to look at the second source at all. Chosen by hand.
 _NO_DOUBT = 0.9
 
 
@@ -74,12 +74,12 @@ def make_mask(forgery: Forgery) -> tuple[MadeMask, BoolArray | None]:
     return best
 
 
-def judge(forgery: Forgery) -> MadeMask:
+def rate_mask(forgery: Forgery) -> MadeMask:
     """Return how far the mask of a tampered photo can be trusted."""
     return make_mask(forgery)[0]
 
 
-def keep_masks(
+def write_masks(
     forgeries: Sequence[Forgery],
     output: Path,
     *,
@@ -91,11 +91,11 @@ def keep_masks(
     record = _read_record(output)
     entries = record["masks"] if record and record.get("made_by") == __version__ else {}
     missing = [
-        f for f in forgeries if f.name not in entries or not _is_there(output, f, entries[f.name])
+        f for f in forgeries if f.name not in entries or not _is_done(output, f, entries[f.name])
     ]
     try:
         made = map_threads(
-            lambda forgery: _keep(forgery, output), missing, jobs=jobs, progress=progress
+            lambda forgery: _write_mask(forgery, output), missing, jobs=jobs, progress=progress
         )
         for i, (forgery, entry) in enumerate(zip(missing, made, strict=True), start=1):
             entries[forgery.name] = entry
@@ -127,7 +127,7 @@ def read_masks(folder: Path) -> dict[str, MadeMask]:
     return masks
 
 
-def _keep(forgery: Forgery, output: Path) -> dict[str, Any]:
+def _write_mask(forgery: Forgery, output: Path) -> dict[str, Any]:
     made, mask = make_mask(forgery)
     if mask is not None:
         with atomic_write(_mask_file(output, forgery.name)) as file:
@@ -139,7 +139,7 @@ def _keep(forgery: Forgery, output: Path) -> dict[str, Any]:
     }
 
 
-def _is_there(folder: Path, forgery: Forgery, entry: dict[str, Any]) -> bool:
+def _is_done(folder: Path, forgery: Forgery, entry: dict[str, Any]) -> bool:
     # What had no host may have one now.
     return entry["host"] is not None and _mask_file(folder, forgery.name).is_file()
 

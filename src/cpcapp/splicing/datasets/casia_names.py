@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cpcapp.splicing.datasets.collector import photos_in
+from cpcapp.splicing.datasets.collector import list_photos
 
 _AUTHENTIC = re.compile(r"Au_([a-z]{3})_(\d{4,5})", re.IGNORECASE)
 _TAMPERED = re.compile(
@@ -43,12 +43,12 @@ class Forgery:
 
 @dataclass(frozen=True)
 class Scan:
-    """The files of a folder of CASIA; ``strange`` are those whose names say nothing."""
+    """The files of a folder of CASIA; ``unrecognised`` are those whose names say nothing."""
 
     version: int
     forgeries: list[Forgery]
     authentic: list[Path]
-    strange: list[tuple[Path, str]]
+    unrecognised: list[tuple[Path, str]]
 
 
 def scan(folder: Path, version: Literal[1, 2, "auto"]) -> Scan:
@@ -56,12 +56,14 @@ def scan(folder: Path, version: Literal[1, 2, "auto"]) -> Scan:
     if version not in (1, 2, "auto"):
         raise ValueError(f"version={version!r} must be 1, 2 or 'auto'")
     # Masks of these names lie about in many copies of the data set.
-    files = [f for f in photos_in(folder, recursive=True) if not f.stem.casefold().endswith("_gt")]
-    files = _without_originals(files, folder)
+    files = [
+        f for f in list_photos(folder, recursive=True) if not f.stem.casefold().endswith("_gt")
+    ]
+    files = _drop_originals(files, folder)
     if version == "auto":
-        version = _detected(files, folder)
-    authentic = _authentic(files, version)
-    forgeries, strange = [], []
+        version = _detect_version(files, folder)
+    authentic = _find_authentic(files, version)
+    forgeries, unrecognised = [], []
     for file in files:
         match = _TAMPERED.fullmatch(file.stem)
         if match and match[1].casefold() == _PREFIX[version]:
@@ -70,10 +72,10 @@ def scan(folder: Path, version: Literal[1, 2, "auto"]) -> Scan:
             hosts = tuple(authentic[source] for source in sources if source in authentic)
             forgeries.append(Forgery(file.stem, file, kind, sources, hosts))
         elif not match and file.stem.casefold().startswith(f"{_PREFIX[version]}_"):
-            strange.append((file, f"{file.name} does not name two sources as CASIA does"))
+            unrecognised.append((file, f"{file.name} does not name two sources as CASIA does"))
     if not forgeries and not authentic:
         raise FileNotFoundError(f"{folder} holds no photos of CASIA {version}.0")
-    return Scan(version, forgeries, list(authentic.values()), strange)
+    return Scan(version, forgeries, list(authentic.values()), unrecognised)
 
 
 def check_kinds(kinds: Sequence[str]) -> None:
@@ -82,7 +84,7 @@ def check_kinds(kinds: Sequence[str]) -> None:
         raise ValueError(f"kinds={kinds!r} must be a sequence of 'D' and 'S', such as ('D',)")
 
 
-def _without_originals(files: list[Path], folder: Path) -> list[Path]:
+def _drop_originals(files: list[Path], folder: Path) -> list[Path]:
     def lies_in(file: Path, name: str) -> bool:
         return any(p.casefold() == name for p in file.relative_to(folder).parts[:-1])
 
@@ -91,7 +93,7 @@ def _without_originals(files: list[Path], folder: Path) -> list[Path]:
     return files
 
 
-def _detected(files: list[Path], folder: Path) -> Literal[1, 2]:
+def _detect_version(files: list[Path], folder: Path) -> Literal[1, 2]:
     matches = (_TAMPERED.fullmatch(file.stem) for file in files)
     prefixes = {match[1].casefold() for match in matches if match}
     if prefixes == {"sp", "tp"}:
@@ -102,7 +104,7 @@ def _detected(files: list[Path], folder: Path) -> Literal[1, 2]:
     return 1 if authentic and all(len(match[2]) == _DIGITS[1] for match in authentic) else 2
 
 
-def _authentic(files: list[Path], version: int) -> dict[str, Path]:
+def _find_authentic(files: list[Path], version: int) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for file in files:
         match = _AUTHENTIC.fullmatch(file.stem)

@@ -15,6 +15,7 @@ from cpcapp.splicing.photos.images import ImageError, image_files, read_image
 from cpcapp.splicing.photos.pixels import BoolArray, Pixels
 from cpcapp.splicing.photos.samples import Problem, Sample, SampleSet
 
+# Of Exif: the tag, and its values for a photo that has to be turned by 90 degrees.
 _ORIENTATION = 274
 _LYING = (5, 6, 7, 8)
 
@@ -64,16 +65,16 @@ def read_samples(
         except (OSError, ValueError) as error:
             problems.append(Problem(sample.name, str(error)))
             continue
-        reason = "" if sample.authentic else _unusable(image, mask)
+        reason = "" if sample.authentic else _why_unusable(image, mask)
         if reason:
             problems.append(Problem(sample.name, reason))
         else:
             yield sample, image, mask
 
 
-def _unusable(image: Pixels, mask: BoolArray) -> str:
+def _why_unusable(image: Pixels, mask: BoolArray) -> str:
     if mask.shape != image.shape[:2]:
-        return _other_size((mask.shape[1], mask.shape[0]), (image.shape[1], image.shape[0]))
+        return _size_mismatch((mask.shape[1], mask.shape[0]), (image.shape[1], image.shape[0]))
     if not mask.any():
         return "its mask marks nothing as pasted"
     if mask.all():
@@ -128,7 +129,7 @@ def read_white_mask(path: Path) -> BoolArray:
     return np.asarray(pixels.max(axis=2) > np.iinfo(pixels.dtype).max // 2)
 
 
-def checked_folder(folder: str | os.PathLike[str]) -> Path:
+def check_folder(folder: str | os.PathLike[str]) -> Path:
     """Return the path of a folder that exists."""
     folder = Path(folder)
     if not folder.is_dir():
@@ -136,7 +137,7 @@ def checked_folder(folder: str | os.PathLike[str]) -> Path:
     return folder
 
 
-def photos_in(folder: Path, *, recursive: bool = False) -> list[Path]:
+def list_photos(folder: Path, *, recursive: bool = False) -> list[Path]:
     """Return the image files of a folder; none if there is no such folder."""
     try:
         return image_files(folder, recursive=recursive)
@@ -144,7 +145,7 @@ def photos_in(folder: Path, *, recursive: bool = False) -> list[Path]:
         return []
 
 
-def by_stem(files: Iterable[Path]) -> dict[str, Path]:
+def index_by_stem(files: Iterable[Path]) -> dict[str, Path]:
     """Return files by their name without suffix, in small letters; the first of several."""
     found: dict[str, Path] = {}
     for file in files:
@@ -152,20 +153,20 @@ def by_stem(files: Iterable[Path]) -> dict[str, Path]:
     return found
 
 
-def unfit(photo: Path, mask: Path) -> str:
+def why_mask_unfit(photo: Path, mask: Path) -> str:
     """Return why a mask can't belong to a photo, by their headers; empty if it can."""
     try:
-        has, wants = _size(mask), _size(photo)
+        has, wants = _read_size(mask), _read_size(photo)
     except ImageError as error:
         return str(error)
-    return "" if has == wants else _other_size(has, wants)
+    return "" if has == wants else _size_mismatch(has, wants)
 
 
-def _other_size(mask: tuple[int, int], photo: tuple[int, int]) -> str:
+def _size_mismatch(mask: tuple[int, int], photo: tuple[int, int]) -> str:
     return f"its mask has {mask[0]} × {mask[1]} pixels, the photo {photo[0]} × {photo[1]}"
 
 
-def _size(path: Path) -> tuple[int, int]:
+def _read_size(path: Path) -> tuple[int, int]:
     """Return the width and height that a file will have when read, that is, upright."""
     if not path.is_file():
         raise ImageError(f"{path} is missing")

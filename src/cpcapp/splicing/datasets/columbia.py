@@ -12,11 +12,11 @@ from scipy.ndimage import distance_transform_edt
 
 from cpcapp.splicing.datasets.collector import (
     SampleCollector,
-    by_stem,
-    checked_folder,
-    photos_in,
+    check_folder,
+    index_by_stem,
+    list_photos,
     read_photo,
-    unfit,
+    why_mask_unfit,
 )
 from cpcapp.splicing.photos.pixels import BoolArray
 from cpcapp.splicing.photos.samples import SampleSet
@@ -78,23 +78,23 @@ def columbia(folder: str | os.PathLike[str]) -> SampleSet:
     >>> print(photos.problems[0])
     4cam_auth: the folder is missing or holds no photos
     """
-    folder = checked_folder(folder)
+    folder = check_folder(folder)
     spliced, authentic = folder / "4cam_splc", folder / "4cam_auth"
     if not spliced.is_dir() and not authentic.is_dir():
         raise FileNotFoundError(
             f"{folder} is not Columbia Uncompressed: it has neither 4cam_splc nor 4cam_auth"
         )
     found = SampleCollector()
-    masks = by_stem(photos_in(spliced / "edgemask"))
+    masks = index_by_stem(list_photos(spliced / "edgemask"))
     used = set()
-    for photo in photos_in(spliced):
+    for photo in list_photos(spliced):
         stem = photo.stem.casefold()
         mask = masks.get(f"{stem}_edgemask") or masks.get(stem)
         if mask is None:
             found.problem(photo.stem, _no_mask(stem, masks))
             continue
         used.add(mask)
-        reason = unfit(photo, mask)
+        reason = why_mask_unfit(photo, mask)
         if reason:
             found.problem(photo.stem, reason)
         else:
@@ -102,10 +102,10 @@ def columbia(folder: str | os.PathLike[str]) -> SampleSet:
     for stem, mask in masks.items():
         if mask not in used and not stem.endswith("_edgemask_3"):
             found.problem(mask.stem, "this edge mask has no photo in 4cam_splc")
-    for photo in photos_in(authentic):
+    for photo in list_photos(authentic):
         found.authentic(photo.stem, photo)
     for part in (spliced, authentic):
-        if not photos_in(part):
+        if not list_photos(part):
             found.problem(part.name, "the folder is missing or holds no photos")
     return found.finish("columbia", folder)
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from cpcapp.splicing.photos.pixels import BoolArray, FloatMap, Pixels, as_bytes
 
-#: From this confidence on a difference mask is taken for the truth.
-TRUSTED = 0.5
+#: From this confidence on a difference mask is taken for the truth. Chosen by hand: the middle.
+MIN_CONFIDENCE = 0.5
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class DifferenceMask:
 
     @property
     def trusted(self) -> bool:
-        """Whether the mask may serve as ground truth: its confidence is at least ``TRUSTED``."""
-        return self.confidence >= TRUSTED
+        """Whether the mask may serve as ground truth, by ``MIN_CONFIDENCE``."""
+        return self.confidence >= MIN_CONFIDENCE
 
 
 def difference_mask(tampered: Pixels, host: Pixels) -> DifferenceMask:
@@ -96,26 +96,27 @@ def difference_mask(tampered: Pixels, host: Pixels) -> DifferenceMask:
     fine, coarse = _size(change, _OUTLINE_SMOOTHING), _size(change, _SEED_SMOOTHING)
     noise = _noise(fine, activity, known)
     clear = np.maximum(_SEED_FLOOR, _SEED_RATIO * noise)
-    seeds = _opened(coarse > clear, 1)
+    seeds = _open_mask(coarse > clear, 1)
     changed = fine > np.maximum(_FLOOR, _RATIO * noise)
     outline = changed & (fine > _RELATIVE * _mean_near(coarse, seeds, _NEAR))
     faint = _faint(change, activity, known)
-    mask = _cleaned(_reached(outline | faint, seeds))
+    mask = _clean_mask(_keep_with_seed(outline | faint, seeds))
     covered, typical = float(known.mean()), float(np.median(noise[known])) if known.any() else 0.0
     if not mask.any():
         return DifferenceMask(mask, 0.0, _why_nothing(covered, typical))
     near = cv2.dilate(mask.astype(np.uint8), _disk(_MARGIN)) > 0
-    confidence, reason = _judged(
+    confidence, reason = _rate_mask(
         mask,
         contrast=float(np.median((coarse / clear)[mask])),
-        stray=float(_opened((changed | faint) & ~near, 2).sum() / mask.sum()),
+        stray=float(_open_mask((changed | faint) & ~near, 2).sum() / mask.sum()),
         noise=typical,
         covered=covered,
     )
     return DifferenceMask(mask, confidence, reason)
 
 
-# Differences are root mean squares over the channels, in grey levels of 8 bits.
+# Differences are root mean squares over the channels, in grey levels of 8 bits. All of these were
+# chosen by eye, on pastes of known shape (tests/splicing/datasets/test_difference_masks.py).
 _SEED_SMOOTHING, _OUTLINE_SMOOTHING, _FAINT_SMOOTHING = 1.0, 0.5, 3.0
 _SEED_RATIO, _SEED_FLOOR = 12.0, 9.0
 _RATIO, _FLOOR = 5.0, 3.0
@@ -153,7 +154,7 @@ def _alignments(
     for turns in (0, 1, 3) if turned else (0,):
         base = np.ascontiguousarray(np.rot90(host, turns))
         if base.shape != photo.shape:
-            yield _moved(base, shape, *_shift(grey, _grey(base)))
+            yield _move_host(base, shape, *_find_shift(grey, _grey(base)))
             stretch = (shape[0] * base.shape[1]) / (shape[1] * base.shape[0])
             if not 0.97 < stretch < 1.03:
                 continue
@@ -161,16 +162,16 @@ def _alignments(
             way = cv2.INTER_AREA if smaller else cv2.INTER_CUBIC
             base = cv2.resize(base, shape[::-1], interpolation=way)
         yield base, np.ones(shape, dtype=bool)
-        across, down = _shift(grey, _grey(base))
+        across, down = _find_shift(grey, _grey(base))
         if max(abs(across), abs(down)) > 0.1:
-            yield _moved(base, shape, across, down)
+            yield _move_host(base, shape, across, down)
 
 
 def _grey(pixels: NDArray[np.uint8]) -> FloatMap:
     return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), dtype=np.float32)
 
 
-def _shift(photo: FloatMap, host: FloatMap) -> tuple[float, float]:
+def _find_shift(photo: FloatMap, host: FloatMap) -> tuple[float, float]:
     """Return how far to move the host to the right and down, by phase correlation."""
     size = tuple(np.maximum(photo.shape, host.shape))
 
@@ -188,7 +189,7 @@ def _shift(photo: FloatMap, host: FloatMap) -> tuple[float, float]:
     return float(across), float(down)
 
 
-def _moved(
+def _move_host(
     host: NDArray[np.uint8], shape: tuple[int, ...], across: float, down: float
 ) -> tuple[NDArray[np.uint8], BoolArray]:
     whole = round(across), round(down)
@@ -216,9 +217,9 @@ def _size(change: FloatMap, smoothing: float = 0.0) -> FloatMap:
 
 def _misfit(photo: NDArray[np.uint8], host: NDArray[np.uint8], known: BoolArray) -> float:
     """Return the mean difference, where pixels count no more than what a paste would make."""
-    most = 24.0
+    highest = 24.0
     size = _size(_change(photo, host, known), _SEED_SMOOTHING)
-    return float(np.where(known, np.minimum(size, most), most).mean())
+    return float(np.where(known, np.minimum(size, highest), highest).mean())
 
 
 def _faint(change: FloatMap, activity: FloatMap, known: BoolArray) -> BoolArray:
@@ -228,9 +229,9 @@ def _faint(change: FloatMap, activity: FloatMap, known: BoolArray) -> BoolArray:
     threshold at its own edge, however wide the smoothing.
     """
     noise = _noise(_size(change, _FAINT_SMOOTHING), activity, known)
-    least = np.maximum(_FLOOR, _RATIO * noise)
-    cut = np.minimum(1, 2 * least / np.maximum(_size(change), 1e-3))
-    wide = _size(change * cut[..., None], _FAINT_SMOOTHING) > least
+    threshold = np.maximum(_FLOOR, _RATIO * noise)
+    cut = np.minimum(1, 2 * threshold / np.maximum(_size(change), 1e-3))
+    wide = _size(change * cut[..., None], _FAINT_SMOOTHING) > threshold
     # The last pixels are left to the outline, which is sharper where there is one.
     return np.asarray(cv2.erode(wide.astype(np.uint8), _disk(2)) > 0)
 
@@ -259,7 +260,7 @@ def _noise(difference: FloatMap, activity: FloatMap, known: BoolArray) -> FloatM
     return np.asarray(np.interp(activity, centre, typical), dtype=np.float32)
 
 
-def _opened(mask: BoolArray, radius: int) -> BoolArray:
+def _open_mask(mask: BoolArray, radius: int) -> BoolArray:
     opened = cv2.morphologyEx(mask.astype(np.uint8), cv2.MORPH_OPEN, _disk(radius))
     return np.asarray(opened > 0)
 
@@ -272,7 +273,7 @@ def _mean_near(values: FloatMap, where: BoolArray, size: int) -> FloatMap:
     return np.asarray(total / np.maximum(count, 1), dtype=np.float32)
 
 
-def _reached(outline: BoolArray, seeds: BoolArray) -> BoolArray:
+def _keep_with_seed(outline: BoolArray, seeds: BoolArray) -> BoolArray:
     """Return the connected parts of the outline that hold a seed."""
     n, labels = cv2.connectedComponents(outline.astype(np.uint8), connectivity=8)
     keep = np.zeros(n, dtype=bool)
@@ -281,9 +282,9 @@ def _reached(outline: BoolArray, seeds: BoolArray) -> BoolArray:
     return np.asarray(keep[labels])
 
 
-def _cleaned(mask: BoolArray) -> BoolArray:
+def _clean_mask(mask: BoolArray) -> BoolArray:
     plane = cv2.morphologyEx(mask.astype(np.uint8), cv2.MORPH_CLOSE, _disk(3))
-    plane = _filled(plane)
+    plane = _fill_holes(plane)
     plane = cv2.morphologyEx(plane, cv2.MORPH_OPEN, _disk(2))
     n, labels, stats, _ = cv2.connectedComponentsWithStats(plane, connectivity=8)
     if n == 1:
@@ -294,7 +295,7 @@ def _cleaned(mask: BoolArray) -> BoolArray:
     return np.asarray(keep[labels])
 
 
-def _filled(plane: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _fill_holes(plane: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Fill holes of up to a tenth of the mask: parts that look like what they cover."""
     _, labels, stats, _ = cv2.connectedComponentsWithStats(1 - plane, connectivity=4)
     left, top, width, height, area = stats.T
@@ -305,7 +306,7 @@ def _filled(plane: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.asarray(np.where(fill[labels], 1, plane), dtype=np.uint8)
 
 
-def _judged(
+def _rate_mask(
     mask: BoolArray, *, contrast: float, stray: float, noise: float, covered: float
 ) -> tuple[float, str]:
     """Return the confidence in a mask, which is that of its weakest side, and what that is."""

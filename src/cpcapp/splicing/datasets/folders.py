@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from cpcapp.splicing.datasets.collector import (
     SampleCollector,
-    by_stem,
-    checked_folder,
-    photos_in,
+    check_folder,
+    index_by_stem,
+    list_photos,
     read_white_mask,
-    unfit,
+    why_mask_unfit,
 )
 from cpcapp.splicing.photos.samples import SampleSet
 
@@ -24,19 +25,20 @@ def folder_pair(
 
     ::
 
-        images/      photo1.jpg    photo2.tif    ...
+        images/      photo1.jpg    photo2.tif    ...    or photos/
         masks/       photo1.png    photo2.png    ...    white: pasted, black: not
         authentic/   other.jpg     ...                  optional
 
-    Names are compared without suffix and case. In a mask a pixel counts as pasted if any of its
-    channels lies in the upper half of the range, above 127 of 255.
+    The photos lie in ``images`` or, where there is no such folder, in ``photos``. Names are
+    compared without suffix and case. In a mask a pixel counts as pasted if any of its channels lies
+    in the upper half of the range, above 127 of 255.
 
     Parameters
     ----------
     folder : path
-        With the folders ``images`` and ``masks``.
+        With the folders ``masks`` and ``images``, or ``masks`` and ``photos``.
     unmasked : {"problem", "authentic"}, default="problem"
-        What a photo in ``images`` without a mask is: left out as a problem, since a mask may
+        What a photo without a mask is: left out as a problem, since a mask may
         have been forgotten, or authentic.
 
     Returns
@@ -63,16 +65,12 @@ def folder_pair(
     """
     if unmasked not in ("problem", "authentic"):
         raise ValueError(f"unmasked={unmasked!r} must be 'problem' or 'authentic'")
-    folder = checked_folder(folder)
-    for part in ("images", "masks"):
-        if not (folder / part).is_dir():
-            raise FileNotFoundError(
-                f"{folder} has no folder {part}; it needs images/ and masks/ with the same names"
-            )
+    folder = check_folder(folder)
+    images = _find_images(folder)
     found = SampleCollector()
-    masks = by_stem(photos_in(folder / "masks"))
+    masks = index_by_stem(list_photos(folder / "masks"))
     used = set()
-    for photo in photos_in(folder / "images"):
+    for photo in list_photos(images):
         mask = masks.get(photo.stem.casefold())
         if mask is None:
             if unmasked == "authentic":
@@ -85,17 +83,29 @@ def folder_pair(
                 )
             continue
         used.add(mask)
-        reason = unfit(photo, mask)
+        reason = why_mask_unfit(photo, mask)
         if reason:
             found.problem(photo.stem, reason)
         else:
             found.spliced(photo.stem, photo, partial(read_white_mask, mask))
     for mask in masks.values():
         if mask not in used:
-            found.problem(mask.stem, f"masks/{mask.name} has no photo in images/")
-    for photo in photos_in(folder / "authentic"):
+            found.problem(mask.stem, f"masks/{mask.name} has no photo in {images.name}/")
+    for photo in list_photos(folder / "authentic"):
         found.authentic(f"authentic/{photo.stem}", photo)
     return found.finish(folder.resolve().name, folder)
+
+
+def _find_images(folder: Path) -> Path:
+    """Return the folder with the photos that the masks belong to."""
+    there = [folder / name for name in ("images", "photos") if (folder / name).is_dir()]
+    if not there or not (folder / "masks").is_dir():
+        missing = "masks" if there else "images"
+        raise FileNotFoundError(
+            f"{folder} has no folder {missing}; it needs images/ (or photos/) and masks/ with the "
+            "same names"
+        )
+    return there[0]
 
 
 def photo_files(folder: str | os.PathLike[str], *, recursive: bool = False) -> SampleSet:
@@ -122,8 +132,8 @@ def photo_files(folder: str | os.PathLike[str], *, recursive: bool = False) -> S
     >>> photos[0].name, photos[0].authentic, photos[0].image.shape
     ('holiday.png', True, (4, 6, 3))
     """
-    folder = checked_folder(folder)
+    folder = check_folder(folder)
     found = SampleCollector()
-    for photo in photos_in(folder, recursive=recursive):
+    for photo in list_photos(folder, recursive=recursive):
         found.authentic(photo.relative_to(folder).as_posix(), photo)
     return found.finish(folder.resolve().name, folder)

@@ -14,9 +14,9 @@ import numpy as np
 
 from cpcapp.splicing.datasets.collector import (
     SampleCollector,
-    checked_folder,
+    check_folder,
     read_photo,
-    unfit,
+    why_mask_unfit,
 )
 from cpcapp.splicing.photos.pixels import BoolArray, Pixels
 from cpcapp.splicing.photos.samples import SampleSet
@@ -102,7 +102,7 @@ def nimble(
     >>> print(photos.problems[0])
     NC2016-manipulation/two: probe/two.png is missing
     """
-    folder = checked_folder(folder)
+    folder = check_folder(folder)
     if isinstance(operations, str) or (operations is not None and not operations):
         raise ValueError(
             f"operations={operations!r} must be a sequence of names, such as ['PasteSplice']"
@@ -130,9 +130,9 @@ def nimble(
             found.problem(table.name, f"{table.path.name} has no column {', '.join(lacking)}")
             continue
         chosen = [r for r in rows if collection is None or r["Collection"] == collection]
-        for probe, group in _by_probe(chosen).items():
+        for probe, group in _group_by_probe(chosen).items():
             _add(found, folder, f"{table.name}/{probe}", group, journal)
-    for name, reason in _unreferenced(folder, known, year, task):
+    for name, reason in _find_unreferenced(folder, known, year, task):
         found.problem(name, reason)
     return found.finish("nimble", folder)
 
@@ -172,7 +172,7 @@ def _read(path: Path) -> tuple[list[Row], list[str]]:
         raise ValueError(f"{path} can't be read as a table: {error}") from error
 
 
-def _by_probe(rows: Iterable[Row]) -> dict[str, list[Row]]:
+def _group_by_probe(rows: Iterable[Row]) -> dict[str, list[Row]]:
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(row["ProbeFileID"], []).append(row)
@@ -190,7 +190,7 @@ class _Journal:
         colours: dict[tuple[str, ...], list[Colour]] = {}
         for row in masks:
             if row.get("Operation", "").startswith(self.operations):
-                colours.setdefault(_step(row), []).append(_colour(row.get("Color", "")))
+                colours.setdefault(_step(row), []).append(_parse_colour(row.get("Color", "")))
         self._colours: dict[tuple[str, str], list[Colour]] = {}
         for row in join:
             key = (row.get("ProbeFileID", ""), row.get("DonorFileID", ""))
@@ -205,7 +205,7 @@ def _step(row: Row) -> tuple[str, ...]:
     return tuple(row.get(column, "") for column in ("JournalName", "StartNodeID", "EndNodeID"))
 
 
-def _colour(text: str) -> Colour:
+def _parse_colour(text: str) -> Colour:
     parts = text.split()
     if len(parts) != 3 or not all(part.isdigit() for part in parts):
         raise ValueError(f"the journal has the colour {text!r}; it must be like '255 0 0'")
@@ -218,36 +218,36 @@ def _add(
 ) -> None:
     """Add a probe by its rows, or say why it can't be used."""
     try:
-        photo = _inside(folder, rows[0]["ProbeFileName"])
+        photo = _resolve(folder, rows[0]["ProbeFileName"])
         targets = [row for row in rows if row["IsTarget"].casefold() in ("y", "yes", "true")]
         if not targets:
             found.authentic(name, photo)
             return
-        parts = [_part(folder, row, journal) for row in targets]
+        parts = [_find_mask(folder, row, journal) for row in targets]
     except ValueError as error:
         found.problem(name, str(error))
         return
     if journal is not None and not any(colours for _, colours in parts):
         found.problem(name, f"it was made without {' or '.join(journal.operations)}")
         return
-    reason = next(filter(None, (unfit(photo, mask) for mask, _ in parts)), "")
+    reason = next(filter(None, (why_mask_unfit(photo, mask) for mask, _ in parts)), "")
     if reason:
         found.problem(name, reason)
     else:
         found.spliced(name, photo, partial(_read_mask, tuple(parts)))
 
 
-def _part(
+def _find_mask(
     folder: Path, row: Row, journal: _Journal | None
 ) -> tuple[Path, tuple[Colour, ...] | None]:
     """Return a mask file, and the colours in it that count; None for all but white."""
     if journal is not None:
-        return _inside(folder, row["ProbeMaskFileName"], "mask"), journal.colours(row)
+        return _resolve(folder, row["ProbeMaskFileName"], "mask"), journal.colours(row)
     named = row.get("BinaryProbeMaskFileName") or row["ProbeMaskFileName"]
-    return _inside(folder, named, "mask"), None
+    return _resolve(folder, named, "mask"), None
 
 
-def _inside(folder: Path, name: str, what: str = "probe") -> Path:
+def _resolve(folder: Path, name: str, what: str = "probe") -> Path:
     """Return the path of a file that a table names."""
     relative = PurePosixPath(name.replace("\\", "/"))
     if not name:
@@ -263,11 +263,11 @@ def _inside(folder: Path, name: str, what: str = "probe") -> Path:
 
 
 def _read_mask(parts: tuple[tuple[Path, tuple[Colour, ...] | None], ...]) -> BoolArray:
-    marked = [_marked(read_photo(path), colours) for path, colours in parts]
+    marked = [_mark_colours(read_photo(path), colours) for path, colours in parts]
     return np.asarray(np.logical_or.reduce(marked))
 
 
-def _marked(pixels: Pixels, colours: tuple[Colour, ...] | None) -> BoolArray:
+def _mark_colours(pixels: Pixels, colours: tuple[Colour, ...] | None) -> BoolArray:
     if colours is None:
         return np.asarray((pixels < np.iinfo(pixels.dtype).max).any(axis=2))
     mask = np.zeros(pixels.shape[:2], dtype=bool)
@@ -276,7 +276,7 @@ def _marked(pixels: Pixels, colours: tuple[Colour, ...] | None) -> BoolArray:
     return mask
 
 
-def _unreferenced(
+def _find_unreferenced(
     folder: Path, known: dict[str, set[str]], year: int | None, task: str | None
 ) -> Iterator[tuple[str, str]]:
     """Yield what is in the indexes but not in the references, and what to say of it."""

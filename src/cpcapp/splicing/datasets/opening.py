@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cpcapp.splicing.datasets.casia import casia
-from cpcapp.splicing.datasets.collector import checked_folder, photos_in
+from cpcapp.splicing.datasets.collector import check_folder, list_photos
 from cpcapp.splicing.datasets.columbia import columbia
 from cpcapp.splicing.datasets.folders import folder_pair, photo_files
 from cpcapp.splicing.datasets.nimble import nimble
@@ -34,7 +34,7 @@ def open_photos(
             columbia    4cam_splc/ or 4cam_auth/
             casia       Au/ and Tp/, Sp/ or Modified Tp/
             nimble      reference/TASK/*-ref.csv
-            pairs       images/ and masks/
+            pairs       images/ or photos/, and masks/
             photos      none of these, but photos
 
     progress : callable, optional
@@ -60,18 +60,18 @@ def open_photos(
     ValueError: kind='pictures' must be 'auto', 'columbia', 'casia', 'nimble', 'pairs' or 'photos'
     """
     if kind not in ("auto", *_LAYOUTS):
-        *most, last = map(repr, ("auto", *_LAYOUTS))
-        raise ValueError(f"kind={kind!r} must be {', '.join(most)} or {last}")
-    folder = checked_folder(folder)
+        *first, last = map(repr, ("auto", *_LAYOUTS))
+        raise ValueError(f"kind={kind!r} must be {', '.join(first)} or {last}")
+    folder = check_folder(folder)
     if kind == "auto":
-        kind = _recognised(folder)
+        kind = _recognise(folder)
     _, _, load = _LAYOUTS[kind]
     if kind == "casia":
         options["progress"] = progress
     return load(folder, **options)
 
 
-def _recognised(folder: Path) -> str:
+def _recognise(folder: Path) -> str:
     parts = {part.name.casefold() for part in folder.iterdir() if part.is_dir()}
     for kind, (_, fits, _) in _LAYOUTS.items():
         if fits(folder, parts):
@@ -100,9 +100,9 @@ _LAYOUTS: dict[str, _Layout] = {
         nimble,
     ),
     "pairs": (
-        "images/ and masks/",
-        lambda folder, parts: {"images", "masks"} <= parts,
+        "images/ or photos/, and masks/",
+        lambda folder, parts: "masks" in parts and bool(parts & {"images", "photos"}),
         folder_pair,
     ),
-    "photos": ("photos", lambda folder, parts: bool(photos_in(folder)), photo_files),
+    "photos": ("photos", lambda folder, parts: bool(list_photos(folder)), photo_files),
 }

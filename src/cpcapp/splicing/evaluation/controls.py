@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.splicing.photos.jpeg import recompress
-from cpcapp.splicing.photos.pixels import FloatMap, Pixels, as_unit_float
+from cpcapp.splicing.photos.pixels import FloatMap, Pixels, as_bytes, as_unit_float
 
+# In pixels, tried as said above; and the quality that error level analysis is mostly run at.
 _SMOOTHING = 3.0
 _QUALITY = 90
 
@@ -78,8 +79,8 @@ def edge_strength_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
 def error_level_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
     """Return the error of JPEG at quality 90 on edges: error level analysis.
 
-    Mean over channels of ``|I − JPEG(I)|``, times the edges, smoothed. Of 16 bits the upper 8
-    are used.
+    Mean over channels of ``|I − JPEG(I)|``, times the edges, smoothed. 16 bits are
+    rounded to 8 first.
 
     Parameters
     ----------
@@ -100,8 +101,8 @@ def error_level_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
     True
     """
     _check(pixels, edges)
-    photo = np.asarray(255 * as_unit_float(pixels), dtype=np.float32)
-    error = np.abs(np.rint(photo) - recompress(pixels, _QUALITY)).mean(axis=2)
+    photo = as_bytes(pixels)
+    error = np.abs(photo.astype(np.float32) - recompress(photo, _QUALITY)).mean(axis=2)
     return _smooth(error * edges)
 
 
@@ -153,7 +154,7 @@ def third_difference_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
     """
     _check(pixels, edges)
     photo = as_unit_float(pixels)
-    total = _third(photo, 0) + _third(photo, 1)
+    total = _third_difference(photo, 0) + _third_difference(photo, 1)
     return _smooth(total.mean(axis=2) * edges)
 
 
@@ -167,7 +168,7 @@ CONTROLS: dict[str, Callable[[Pixels, FloatMap], FloatMap]] = {
 }
 
 
-def _third(photo: FloatMap, axis: int) -> FloatMap:
+def _third_difference(photo: FloatMap, axis: int) -> FloatMap:
     # Differences lie between pixels: a pixel gets the mean of the two next to it.
     border: Any = [(0, 0)] * photo.ndim
     border[axis] = (2, 2)
@@ -186,8 +187,8 @@ def _smooth(values: NDArray[Any]) -> FloatMap:
         _SMOOTHING,
         borderType=cv2.BORDER_REFLECT,
     )
-    most = smooth.max()
-    return np.asarray(smooth / most if most > 0 else smooth, dtype=np.float32)
+    highest = smooth.max()
+    return np.asarray(smooth / highest if highest > 0 else smooth, dtype=np.float32)
 
 
 def _check(pixels: Pixels, edges: FloatMap) -> None:

@@ -16,14 +16,13 @@ from cpcapp.splicing.evaluation.protocols import (
     ImageScore,
     MethodScores,
     ProtocolScores,
-    _check_protocols,
+    check_protocols,
     score_map,
 )
 from cpcapp.splicing.photos.pixels import BoolArray, Pixels
 from cpcapp.splicing.photos.samples import Problem, Sample, SampleSet
 from cpcapp.splicing.traces.edges import detect_edges
 
-FloatArray = NDArray[np.float64]
 EDGE_PROTOCOLS = ("edge", "edge-r2", "edge-fixed")
 SURFACE_PROTOCOLS = ("surface", "surface-fixed")
 
@@ -71,7 +70,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """MethodScores of methods and controls on a data set.
+    """The scores of methods and controls on a data set.
 
     Attributes
     ----------
@@ -165,7 +164,7 @@ def evaluate(
     work = _Work(
         {"method": methods} if callable(methods) else dict(methods),
         dict(controls or {}),
-        [protocol.name for protocol in _check_protocols(protocols)],
+        [protocol.name for protocol in check_protocols(protocols)],
         dict(thresholds or {}),
         on_case,
     )
@@ -226,23 +225,25 @@ class _Work:
             maps = {name: method(image) for name, method in self.methods.items()}
         except ValueError as error:
             return Problem(sample.name, " ".join(str(error).split()))
-        edges = self._edges(image, maps)
+        edges = self._find_edges(image, maps)
         scores = {
             name: {
-                **self._by(EDGE_PROTOCOLS, found.boundary, mask, sample.name, name),
-                **self._by(SURFACE_PROTOCOLS, found.region, mask, sample.name, name),
+                **self._score_protocols(EDGE_PROTOCOLS, found.boundary, mask, sample.name, name),
+                **self._score_protocols(SURFACE_PROTOCOLS, found.region, mask, sample.name, name),
             }
             for name, found in maps.items()
         }
         surface = not maps or any(found.region is not None for found in maps.values())
         protocols = (*EDGE_PROTOCOLS, *SURFACE_PROTOCOLS) if surface else EDGE_PROTOCOLS
         for name, control in self.controls.items():
-            scores[name] = self._by(protocols, control(image, edges), mask, sample.name, name)
+            scores[name] = self._score_protocols(
+                protocols, control(image, edges), mask, sample.name, name
+            )
         if self.on_case is not None:
             self.on_case(Case(sample, image, mask, edges, maps, scores))
         return scores
 
-    def _by(
+    def _score_protocols(
         self,
         group: Sequence[str],
         values: NDArray[np.float32] | None,
@@ -260,7 +261,7 @@ class _Work:
             return {}
         return score_map(values, mask, wanted, threshold=threshold, name=photo)
 
-    def _edges(self, image: Pixels, maps: Mapping[str, Maps]) -> NDArray[np.float32]:
+    def _find_edges(self, image: Pixels, maps: Mapping[str, Maps]) -> NDArray[np.float32]:
         for found in maps.values():
             edges: NDArray[np.float32] | None = getattr(found, "edges", None)
             if edges is not None:

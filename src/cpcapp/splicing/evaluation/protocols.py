@@ -214,13 +214,13 @@ def score_map(
     >>> score_map(~mask, mask, ["surface"])["surface"].mcc_inverted
     True
     """
-    chosen = _check_protocols(protocols)
+    chosen = check_protocols(protocols)
     if threshold is None and any(protocol.threshold == "given" for protocol in chosen):
         raise ValueError("threshold=None must be a number for the protocol 'edge-fixed'")
     if threshold is not None and not np.isfinite(threshold):
         raise ValueError(f"threshold={threshold!r} must be a finite number")
     array = _check_map(values, mask)
-    ordered: dict[bool, _Ordered] = {}
+    ordered: dict[bool, _SortedMap] = {}
     truths: dict[int | None, BoolArray] = {}
     scores = {}
     for protocol in chosen:
@@ -230,15 +230,15 @@ def score_map(
         found = []
         for inverted in (False, True) if protocol.inverts else (False,):
             if inverted not in ordered:
-                ordered[inverted] = _Ordered(-array if inverted else array)
+                ordered[inverted] = _SortedMap(-array if inverted else array)
             at = threshold if protocol.threshold == "given" else protocol.threshold
             found.append(ordered[inverted].score(truths[radius], at))
-        scores[protocol.name] = _better(name, found)
+        scores[protocol.name] = _pick_better(name, found)
     return scores
 
 
 @dataclass(frozen=True)
-class _Found:
+class _MapScores:
     """Scores of a map as it is given."""
 
     f1: float
@@ -248,7 +248,7 @@ class _Found:
     auc: float | None
 
 
-class _Ordered:
+class _SortedMap:
     """A map, sorted once, to be scored against several truths."""
 
     def __init__(self, values: NDArray[Any]) -> None:
@@ -259,7 +259,7 @@ class _Ordered:
         self.distinct = ordered[starts][::-1]
         self.marked = (ordered.size - starts)[::-1]
 
-    def score(self, truth: BoolArray, threshold: float | str | None) -> _Found:
+    def score(self, truth: BoolArray, threshold: float | str | None) -> _MapScores:
         """Return the scores at a threshold, or at the best ones."""
         positives = np.sort(self.values[truth])
         hits = positives.size - np.searchsorted(positives, self.distinct)
@@ -279,7 +279,7 @@ class _Ordered:
             at_f1, at_mcc = self._value(best_f1), self._value(best_mcc)
         else:
             at_f1 = at_mcc = threshold
-        return _Found(float(f1[best_f1]), at_f1, float(mcc[best_mcc]), at_mcc, auc)
+        return _MapScores(float(f1[best_f1]), at_f1, float(mcc[best_mcc]), at_mcc, auc)
 
     def _value(self, place: int) -> float | None:
         return None if place == 0 else float(self.distinct[place - 1])
@@ -310,7 +310,7 @@ def _area(
     return float(twice / (2.0 * wanted * (total - wanted)))
 
 
-def _better(name: str, found: Sequence[_Found]) -> ImageScore:
+def _pick_better(name: str, found: Sequence[_MapScores]) -> ImageScore:
     """Return the better of the scores of a map and, where there are two, its negative."""
     f1 = max(range(len(found)), key=lambda i: found[i].f1)
     mcc = max(range(len(found)), key=lambda i: found[i].mcc)
@@ -318,20 +318,21 @@ def _better(name: str, found: Sequence[_Found]) -> ImageScore:
     return ImageScore(
         name,
         found[f1].f1,
-        _threshold_of(found[f1].f1_threshold, bool(f1)),
+        _undo_inversion(found[f1].f1_threshold, bool(f1)),
         bool(f1),
         found[mcc].mcc,
-        _threshold_of(found[mcc].mcc_threshold, bool(mcc)),
+        _undo_inversion(found[mcc].mcc_threshold, bool(mcc)),
         bool(mcc),
         max(areas) if areas else None,
     )
 
 
-def _threshold_of(threshold: float | None, inverted: bool) -> float | None:
+def _undo_inversion(threshold: float | None, inverted: bool) -> float | None:
     return -threshold if inverted and threshold is not None else threshold
 
 
-def _check_protocols(protocols: Iterable[str]) -> list[ScoringProtocol]:
+def check_protocols(protocols: Iterable[str]) -> list[ScoringProtocol]:
+    """Return the protocols of some names, each once."""
     if isinstance(protocols, str):
         protocols = (protocols,)
     names = list(dict.fromkeys(protocols))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp._parallel import map_threads
+from cpcapp.splicing.evaluation.evaluate import Maps, Method
+from cpcapp.splicing.photos.samples import Problem, Sample
 from cpcapp.splicing.verdicts.wording import ALARM_LEVEL
 
 
@@ -31,6 +35,13 @@ class PhotoVerdict:
     score: float | None
     p_value: float | None
 
+    @classmethod
+    def from_maps(cls, name: str, authentic: bool, maps: Maps) -> PhotoVerdict:
+        """Return the verdict in what a method says of a photo; no score if it has none."""
+        height, width = maps.boundary.shape
+        score, p_value = (getattr(maps, key, None) for key in ("score", "p_value"))
+        return cls(name, authentic, height, width, score, p_value)
+
 
 @dataclass(frozen=True)
 class VerdictScores:
@@ -52,7 +63,7 @@ class VerdictScores:
 
     photos: tuple[PhotoVerdict, ...]
 
-    def _judged(self, authentic: bool) -> list[PhotoVerdict]:
+    def _with_score(self, authentic: bool) -> list[PhotoVerdict]:
         return [p for p in self.photos if p.score is not None and p.authentic is authentic]
 
     def auc(self, *, same_size: bool = False) -> float | None:
@@ -69,7 +80,7 @@ class VerdictScores:
         float or None
             Ties count half. None if there is no pair.
         """
-        spliced, authentic = self._judged(False), self._judged(True)
+        spliced, authentic = self._with_score(False), self._with_score(True)
         if not spliced or not authentic:
             return None
         ahead = np.array([p.score for p in spliced])[:, None] - [p.score for p in authentic]
@@ -83,14 +94,35 @@ class VerdictScores:
 
     def alarms(self, level: float = ALARM_LEVEL, *, authentic: bool = True) -> float | None:
         """Return the share of authentic, or of spliced photos with a p-value of at most a level."""
-        values = [p.p_value for p in self._judged(authentic) if p.p_value is not None]
+        values = [p.p_value for p in self._with_score(authentic) if p.p_value is not None]
         return float(np.mean(np.array(values) <= level)) if values else None
+
+    def describe(self) -> str:
+        """Return a sentence on how well spliced photos are told from authentic ones.
+
+        Examples
+        --------
+        >>> print(VerdictScores((PhotoVerdict("c", False, 10, 10, 0.5, 0.03),)).describe())
+        verdict: signs of splicing (p <= 0.05) in 100 % of 1 spliced photos; no authentic ones
+        """
+        spliced, authentic = self._with_score(False), self._with_score(True)
+        line = (
+            f"verdict: signs of splicing (p <= {ALARM_LEVEL}) in "
+            f"{_percent(self.alarms(authentic=False))} of {len(spliced)} spliced photos"
+        )
+        if not authentic:
+            return line + "; no authentic ones"
+        line += f" and {_percent(self.alarms())} of {len(authentic)} authentic ones"
+        for what, area in (("", self.auc()), (" over pairs of one size", self.auc(same_size=True))):
+            if area is not None:
+                line += f", area under the ROC curve{what} {area:.3f}"
+        return line
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""
         return {
-            "n_spliced": len(self._judged(False)),
-            "n_authentic": len(self._judged(True)),
+            "n_spliced": len(self._with_score(False)),
+            "n_authentic": len(self._with_score(True)),
             "n_without_score": sum(p.score is None for p in self.photos),
             "auc": self.auc(),
             "auc_same_size": self.auc(same_size=True),
@@ -99,6 +131,59 @@ class VerdictScores:
             "found_of_spliced": self.alarms(authentic=False),
             "photos": [asdict(photo) for photo in self.photos],
         }
+
+
+def judge_photos(
+    samples: Sequence[Sample],
+    method: Method,
+    *,
+    jobs: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> tuple[list[PhotoVerdict], list[Problem]]:
+    """Ask a method for its verdict on photos.
+
+    Parameters
+    ----------
+    samples : sequence of Sample
+        Their masks are not read.
+    method : callable
+        As for `cpcapp.splicing.evaluation.evaluate.evaluate`.
+    jobs : int, default=1
+        Photos at the same time.
+    progress : callable, optional
+        Called with the share done, from 0 to 1.
+
+    Returns
+    -------
+    verdicts : list of PhotoVerdict
+        In the order of the samples.
+    problems : list of Problem
+        Photos that could not be judged.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cpcapp.splicing import load_model
+    >>> pixels = np.random.default_rng(0).integers(90, 100, (80, 90, 3), dtype=np.uint8)
+    >>> noise = Sample("noise", True, partial(np.copy, pixels))
+    >>> verdicts, problems = judge_photos([noise], load_model().localize)
+    >>> verdicts[0].name, verdicts[0].width, problems
+    ('noise', 90, [])
+    """
+    results = list(map_threads(partial(_judge, method), samples, jobs=jobs, progress=progress))
+    verdicts = [result for result in results if isinstance(result, PhotoVerdict)]
+    return verdicts, [result for result in results if isinstance(result, Problem)]
+
+
+def _judge(method: Method, sample: Sample) -> PhotoVerdict | Problem:
+    try:
+        return PhotoVerdict.from_maps(sample.name, sample.authentic, method(sample.image))
+    except (OSError, ValueError) as error:
+        return Problem(sample.name, " ".join(str(error).split()))
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f} %"
 
 
 def _sizes(photos: Sequence[PhotoVerdict]) -> NDArray[np.int64]:

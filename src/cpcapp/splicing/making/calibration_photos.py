@@ -67,8 +67,10 @@ _HISTORIES = (
     _History(True, True, False),
     _History(True, True, True),
 )
+# Range of sizes for photos that are made smaller. Chosen by hand, not tuned.
 _SMALLER = (0.5, 0.95)
-# See `cpcapp.splicing.verdicts.options.VerdictOptions.min_quality`.
+# From `cpcapp.splicing.verdicts.options.VerdictOptions.min_quality`, below which nothing is
+# judged, to where compression hardly changes a pixel.
 _MIN_QUALITY, _MAX_QUALITY = 60, 98
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from cpcapp.splicing.photos.pixels import as_unit_float
 
 DEMOSAICING = ("bilinear", "gradient-corrected", "edge-aware")
+# Of sRGB, nearly.
 _GAMMA = 2.2
 
 # H. Malvar, L. He, R. Cutler, "High-quality linear interpolation for demosaicing of
@@ -167,10 +168,10 @@ def demosaic(raw: NDArray[np.float32], phase: tuple[int, int], method: str) -> N
 def _bilinear(raw: NDArray[np.float32], known: NDArray[np.bool_]) -> NDArray[np.float32]:
     """Fill in by the mean of the nearest known values, weights falling with distance."""
     kernel = np.outer([1, 2, 1], [1, 2, 1]).astype(np.float32)
-    return _filled(np.where(known, raw, 0.0), known, kernel)
+    return _fill_in(np.where(known, raw, 0.0), known, kernel)
 
 
-def _filled(
+def _fill_in(
     values: NDArray[Any], known: NDArray[np.bool_], kernel: NDArray[np.float32]
 ) -> NDArray[np.float32]:
     weight = _filter(known.astype(np.float32), kernel)

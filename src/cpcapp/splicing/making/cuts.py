@@ -13,16 +13,19 @@ from numpy.typing import NDArray
 from cpcapp.splicing.making.shapes import (
     SHAPES,
     Move,
+    crop_tight,
+    draw_place,
     draw_segment,
     lift,
-    place,
     random_shape,
-    shifted,
-    tight,
+    shift_affine,
 )
 
+# Chosen by hand, not tuned: a smaller photo has no room for a seam and its surroundings.
 MIN_SOURCE_SIDE = 32
 
+# Chosen by hand, not tuned: how often a cut is drawn before a plain one is taken, and how often
+# each shape is drawn beside the others.
 _TRIES = 24
 _SHAPE_WEIGHTS = {"outline": 4.0, "noise": 4.0, "polygon": 3.0, "ellipse": 1.0, "rectangle": 1.0}
 _SIDES = ("top", "bottom", "left", "right")
@@ -33,8 +36,8 @@ _MIRRORED = {"left": "right", "right": "left"}
 class SpliceOptions:
     """What splices are like: ranges to draw from, and how often.
 
-    A share is the probability that a splice has the property. A range is its least and its
-    largest value; the same number twice gives always that one.
+    A share is the probability that a splice has the property. A range is its smallest and its
+    largest value; the same number twice gives that number always.
 
     Attributes
     ----------
@@ -55,7 +58,7 @@ class SpliceOptions:
     scale : tuple of float
         Of the donor.
     rotate : float
-        Most degrees that the donor is turned, either way.
+        Largest angle, in degrees, by which the donor is turned either way.
     hard_share : float
         How often the paste has a hard edge.
     feather : tuple of float
@@ -114,7 +117,7 @@ class SpliceOptions:
             value = getattr(self, name)
             if name.endswith("_share") and not 0 <= value <= 1:
                 raise ValueError(f"{name}={value!r} must be a probability, from 0 to 1")
-        for name, least, most in (
+        for name, lowest, highest in (
             ("area", 0.0005, 0.9),
             ("scale", 0.05, 20.0),
             ("feather", 0.1, 100.0),
@@ -123,7 +126,7 @@ class SpliceOptions:
             ("host_jpeg", 1, 100),
             ("donor_jpeg", 1, 100),
         ):
-            _check_range(name, getattr(self, name), least, most)
+            _check_range(name, getattr(self, name), lowest, highest)
         if self.area[1] < 1.1 * self.area[0]:
             raise ValueError(
                 f"area={self.area!r} leaves no room to draw from: the second number must be at "
@@ -167,15 +170,16 @@ class SpliceOptions:
         )
 
 
-def _check_range(name: str, value: Any, least: float, most: float) -> None:
+def _check_range(name: str, value: Any, lowest: float, highest: float) -> None:
     try:
         low, high = value
-        fits = bool(least <= low <= high <= most)
+        fits = bool(lowest <= low <= high <= highest)
     except (TypeError, ValueError):
         fits = False
     if not fits:
         raise ValueError(
-            f"{name}={value!r} must be two numbers from {least} to {most}, the smaller one first"
+            f"{name}={value!r} must be two numbers from {lowest} to {highest}, the smaller "
+            "one first"
         )
 
 
@@ -246,7 +250,7 @@ def _draw_shape(
     need = move.donor_box(region.shape)
     spare = (donor[0] - need[0], donor[1] - need[1])
     sides = [str(rng.choice(_SIDES))] if choices.reach else None
-    corner = place(region.shape, host, rng, sides, rng.uniform(0.03, 0.4))
+    corner = draw_place(region.shape, host, rng, sides, rng.uniform(0.03, 0.4))
     if corner is None or min(spare) < 0:
         return None
     if choices.exact:
@@ -267,13 +271,17 @@ def _draw_thing(
     pixels = host[0] * host[1]
     scale = (1.0, 1.0) if choices.exact else options.scale
     number = int(rng.integers(len(maps)))
-    least, most = options.area[0] * pixels, options.area[1] * pixels
-    thing = draw_segment(maps[number], least / scale[1] ** 2, most / scale[0] ** 2, rng)
+    min_area, max_area = options.area[0] * pixels, options.area[1] * pixels
+    limits = min_area / scale[1] ** 2, max_area / scale[0] ** 2
+    thing = draw_segment(maps[number], *limits, rng)
     # What the donor's border cut off looks whole only at a border of the host.
     if thing is None or (thing.cut and not choices.reach):
         return None
     size = np.count_nonzero(thing.region)
-    scale = (max(scale[0], math.sqrt(least / size)), min(scale[1], math.sqrt(most / size)))
+    scale = (
+        max(scale[0], math.sqrt(min_area / size)),
+        min(scale[1], math.sqrt(max_area / size)),
+    )
     move = _draw_move(choices, scale, 0.0 if thing.cut else options.rotate, rng)
     shape = thing.region.shape
     centre = (thing.top + (shape[0] - 1) / 2, thing.left + (shape[1] - 1) / 2)
@@ -287,7 +295,7 @@ def _draw_thing(
         sides = [_MIRRORED.get(side, side) if choices.flip else side for side in sorted(thing.cut)]
     elif choices.reach:
         sides, over = [str(rng.choice(_SIDES))], float(rng.uniform(0.03, 0.4))
-    corner = place(region.shape, host, rng, sides, over)
+    corner = draw_place(region.shape, host, rng, sides, over)
     if corner is None:
         return None
     details = {"segments": list(thing.labels), "segmentation": number}
@@ -308,8 +316,8 @@ def _move_outline(
     local[:, 2] += rim
     outline = Move(move.flip, move.scale, move.rotate, "linear")
     shown = lift(framed, local, box, outline, outside=cv2.BORDER_CONSTANT)
-    moved, top, left = tight(shown >= 128)
-    return moved, shifted(affine, top, left)
+    moved, top, left = crop_tight(shown >= 128)
+    return moved, shift_affine(affine, top, left)
 
 
 def _fallback_cut_out(
@@ -321,7 +329,7 @@ def _fallback_cut_out(
     field = down[:, None] ** 4 + across**4
     inside = np.zeros(field.size, dtype=bool)
     inside[np.argpartition(field, wanted, axis=None)[:wanted]] = True
-    region, top, left = tight(inside.reshape(host))
+    region, top, left = crop_tight(inside.reshape(host))
     scale = max(1.0, *((b - 1) / (d - 1) for b, d in zip(region.shape, donor, strict=True)))
     move = Move(choices.flip, scale, 0.0, "nearest" if scale == 1 else "cubic")
     # The whole pixel nearest to the donor's middle, so that unscaled pixels are copied exactly.

@@ -46,14 +46,14 @@ class Processing:
             raise ValueError(
                 f"interpolation={self.interpolation!r} must be one of {', '.join(INTERPOLATION)}"
             )
-        for name, least, most in (
+        for name, lowest, highest in (
             ("size", 0.1, 10.0),
             ("sharpening", 0.0, 10.0),
             ("radius", 0.1, 10.0),
         ):
             value = getattr(self, name)
-            if not least <= value <= most:
-                raise ValueError(f"{name}={value} must be from {least} to {most}")
+            if not lowest <= value <= highest:
+                raise ValueError(f"{name}={value} must be from {lowest} to {highest}")
 
     @classmethod
     def random(cls, rng: np.random.Generator, size: tuple[float, float] = (0.8, 2.3)) -> Processing:
@@ -63,7 +63,7 @@ class Processing:
         ----------
         rng : numpy.random.Generator
         size : (float, float)
-            The least and the largest.
+            The smallest and the largest.
         """
         resized, sharpened = rng.random(2) < (0.8, 0.35)
         ranges = np.log([size, (0.2, 1.0), (0.7, 1.5)])

@@ -16,6 +16,8 @@ INTERPOLATIONS = {
     "lanczos": cv2.INTER_LANCZOS4,
 }
 
+# Chosen by eye, not tuned: how often a neighbouring segment is taken too, and the distance in
+# pixels that a pasted part keeps from a border that it does not reach.
 _NEIGHBOUR_SHARE = 0.35
 _MARGIN = 3
 
@@ -55,7 +57,7 @@ def _outline(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     waves = np.cos(order * angle[:, None] + rng.uniform(0, 2 * np.pi, len(order)))
     radius = np.exp(waves @ size)
     points = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
-    return _filled(_turned(points, rng), area)
+    return _fill_outline(_turn(points, rng), area)
 
 
 def _polygon(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -65,12 +67,12 @@ def _polygon(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     angle = (np.arange(n) + rng.uniform(0, 0.7, n)) * (2 * np.pi / n)
     radius = rng.uniform(0.45, 1.0, n)
     points = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
-    return _filled(_turned(points, rng), area)
+    return _fill_outline(_turn(points, rng), area)
 
 
 def _ellipse(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     angle = np.linspace(0, 2 * np.pi, 240, endpoint=False)
-    return _filled(_turned(np.column_stack([np.cos(angle), np.sin(angle)]), rng), area)
+    return _fill_outline(_turn(np.column_stack([np.cos(angle), np.sin(angle)]), rng), area)
 
 
 def _rectangle(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -89,7 +91,7 @@ def _noise(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     field -= np.float32(4.0) * (across**2 + across[:, None] ** 2)
     wanted = min(round(area), field.size - 1)
     level = np.partition(field, field.size - wanted, axis=None)[field.size - wanted]
-    return tight(largest_piece(field >= level))[0]
+    return crop_tight(largest_piece(field >= level))[0]
 
 
 SHAPES: dict[str, Callable[[float, np.random.Generator], NDArray[np.bool_]]] = {
@@ -101,14 +103,14 @@ SHAPES: dict[str, Callable[[float, np.random.Generator], NDArray[np.bool_]]] = {
 }
 
 
-def _turned(points: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+def _turn(points: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
     """Stretch an outline along one axis and turn it."""
     angle, stretch = rng.uniform(0, 2 * np.pi), np.exp(rng.uniform(-0.35, 0.35))
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     return np.asarray(points * [stretch, 1 / stretch] @ turn.T)
 
 
-def _filled(points: NDArray[np.float64], area: float) -> NDArray[np.bool_]:
+def _fill_outline(points: NDArray[np.float64], area: float) -> NDArray[np.bool_]:
     """Return the inside of a closed line, scaled to an area."""
     x, y = points.T
     enclosed = 0.5 * abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1)))
@@ -117,7 +119,7 @@ def _filled(points: NDArray[np.float64], area: float) -> NDArray[np.bool_]:
     width, height = np.ceil(points.max(axis=0)).astype(int) + 2
     canvas = np.zeros((height, width), dtype=np.uint8)
     cv2.fillPoly(canvas, [np.rint(points * 16).astype(np.int32)], 1, shift=4)
-    return tight(canvas > 0)[0]
+    return crop_tight(canvas > 0)[0]
 
 
 def largest_piece(region: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -128,7 +130,7 @@ def largest_piece(region: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.asarray(labels == 1 + int(stats[1:, cv2.CC_STAT_AREA].argmax()))
 
 
-def tight(region: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], int, int]:
+def crop_tight(region: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], int, int]:
     """Return the region without empty outer rows and columns, and its top and left."""
     left, top, width, height = cv2.boundingRect(region.astype(np.uint8))
     return region[top : top + height, left : left + width], top, left
@@ -159,8 +161,8 @@ class Segment:
 
 def draw_segment(
     labels: NDArray[np.integer],
-    least: float,
-    most: float,
+    min_area: float,
+    max_area: float,
     rng: np.random.Generator,
 ) -> Segment | None:
     """Draw a segment, or two that touch, from somebody's segmentation of a photo.
@@ -169,7 +171,7 @@ def draw_segment(
     ----------
     labels : ndarray of shape (height, width), int
         The number of each pixel's segment.
-    least, most : float
+    min_area, max_area : float
         Limits of the area in pixels.
     rng : numpy.random.Generator
 
@@ -189,22 +191,22 @@ def draw_segment(
     ((7,), (20, 30), 20, 30)
     """
     counts = np.bincount(labels.ravel())
-    # Two that touch may be large enough together, so half of the least will do for one.
-    wanted = np.flatnonzero((counts >= 0.5 * least) & (counts <= most))
+    # Two that touch may be large enough together, so half of the area will do for one.
+    wanted = np.flatnonzero((counts >= 0.5 * min_area) & (counts <= max_area))
     if not len(wanted):
         return None
     weights = np.sqrt(counts[wanted])
     chosen = [int(rng.choice(wanted, p=weights / weights.sum()))]
     region = labels == chosen[0]
-    if rng.random() < _NEIGHBOUR_SHARE or counts[chosen[0]] < least:
+    if rng.random() < _NEIGHBOUR_SHARE or counts[chosen[0]] < min_area:
         grown = cv2.dilate(region.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
         beside = np.unique(labels[grown & ~region])
-        beside = beside[counts[beside] <= most - counts[chosen[0]]]
+        beside = beside[counts[beside] <= max_area - counts[chosen[0]]]
         if len(beside):
             chosen.append(int(rng.choice(beside)))
             region |= labels == chosen[1]
-    region, top, left = tight(_without_holes(largest_piece(region)))
-    if not least <= np.count_nonzero(region) <= most or _is_thin(region):
+    region, top, left = crop_tight(_fill_holes(largest_piece(region)))
+    if not min_area <= np.count_nonzero(region) <= max_area or _is_thin(region):
         return None
     (height, width), (rows, columns) = region.shape, labels.shape
     ends = {
@@ -219,7 +221,7 @@ def draw_segment(
     return Segment(region, top, left, tuple(chosen), cut)
 
 
-def _without_holes(region: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _fill_holes(region: NDArray[np.bool_]) -> NDArray[np.bool_]:
     # People often outline an eye or a window by itself; the face goes with its eyes.
     outer, _ = cv2.findContours(region.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
     filled = cv2.drawContours(np.zeros(region.shape, np.uint8), outer, -1, 1, cv2.FILLED)
@@ -234,7 +236,7 @@ def _is_thin(region: NDArray[np.bool_]) -> bool:
     return bool(np.count_nonzero(core) < 0.35 * np.count_nonzero(region))
 
 
-def place(
+def draw_place(
     box: tuple[int, int],
     host: tuple[int, int],
     rng: np.random.Generator,
@@ -261,7 +263,7 @@ def place(
     Examples
     --------
     >>> import numpy as np
-    >>> place((10, 20), (50, 60), np.random.default_rng(0), sides=["bottom", "left"])
+    >>> draw_place((10, 20), (50, 60), np.random.default_rng(0), sides=["bottom", "left"])
     (40, 0)
     """
     corner = []
@@ -335,7 +337,7 @@ class Move:
         return np.column_stack([self.matrix, (centre[1], centre[0]) - self.matrix @ middle])
 
 
-def shifted(affine: NDArray[np.float64], top: int, left: int) -> NDArray[np.float64]:
+def shift_affine(affine: NDArray[np.float64], top: int, left: int) -> NDArray[np.float64]:
     """Return the map for a box that begins at (top, left) of the one that ``affine`` is for."""
     return np.column_stack([affine[:, :2], affine[:, 2] + affine[:, :2] @ (left, top)])
 

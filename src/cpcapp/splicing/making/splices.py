@@ -23,13 +23,13 @@ from cpcapp.splicing.making.cuts import (
     draw_between,
     draw_cut_out,
 )
-from cpcapp.splicing.making.shapes import lift, shifted, tight
+from cpcapp.splicing.making.shapes import crop_tight, lift, shift_affine
 from cpcapp.splicing.photos.jpeg import decode_jpeg, encode_jpeg, recompress
 from cpcapp.splicing.photos.pixels import as_bytes
 from cpcapp.splicing.photos.samples import Problem, Sample, SampleSet
 from cpcapp.splicing.photos.sources import SourcePhoto
 
-# Of the pasted part.
+# Of the pasted part. Chosen by hand: less is no region.
 _MIN_PIXELS = 16
 
 
@@ -121,7 +121,7 @@ def make_splice(
         jpeg = encode_jpeg(image, quality)
         image = decode_jpeg(jpeg)
     mask = alpha >= 0.5
-    box, top, left = tight(mask)
+    box, top, left = crop_tight(mask)
     edge = np.concatenate([mask[0], mask[-1], mask[:, 0], mask[:, -1]])
     recipe = {
         "shape": cut_out.kind,
@@ -132,7 +132,7 @@ def make_splice(
         "flip": cut_out.move.flip,
         "scale": round(cut_out.move.scale, 4),
         "rotate": round(cut_out.move.rotate, 4),
-        "donor_map": shifted(cut_out.affine, -cut_out.top, -cut_out.left).round(6).tolist(),
+        "donor_map": shift_affine(cut_out.affine, -cut_out.top, -cut_out.left).round(6).tolist(),
         "interpolation": None if cut_out.move.exact else cut_out.move.interpolation,
         "feather": round(feather, 4),
         "colour_match": round(strength, 4),
@@ -154,9 +154,9 @@ def _paste(
     strength: float,
 ) -> NDArray[np.uint8]:
     image = host.copy()
-    seen, top, left = tight(alpha > 0)
+    seen, top, left = crop_tight(alpha > 0)
     box = (slice(top, top + seen.shape[0]), slice(left, left + seen.shape[1]))
-    affine = shifted(cut_out.affine, top - cut_out.top, left - cut_out.left)
+    affine = shift_affine(cut_out.affine, top - cut_out.top, left - cut_out.left)
     patch = lift(donor, affine, (seen.shape[0], seen.shape[1]), cut_out.move)
     if strength:
         patch = _match_colours(patch, host[box], alpha[box] >= 0.5, strength)
@@ -169,14 +169,14 @@ def _paste(
 
 def _match_colours(
     patch: NDArray[np.uint8],
-    place: NDArray[np.uint8],
+    covered: NDArray[np.uint8],
     region: NDArray[np.bool_],
     strength: float,
 ) -> NDArray[np.uint8]:
     """Draw the colours of a patch towards the mean and spread of the place it covers."""
     ours, theirs = (
         cv2.cvtColor(p.astype(np.float32) / np.float32(255), cv2.COLOR_RGB2Lab)
-        for p in (patch, place)
+        for p in (patch, covered)
     )
     mean, spread = ours[region].mean(axis=0), ours[region].std(axis=0)
     # Without limits, a flat patch of sky would become a picture of its own noise.

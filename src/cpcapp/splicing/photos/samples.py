@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import overload
+from typing import TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +71,21 @@ class Problem:
         return f"{self.name}: {self.reason}"
 
 
+_Item = TypeVar("_Item")
+
+
+def choose_evenly(items: Sequence[_Item], n: int | None) -> tuple[_Item, ...]:
+    """Return ``n`` of some items, spread evenly over them; all if there are no more, or for None.
+
+    Examples
+    --------
+    >>> choose_evenly(range(10), 4)
+    (0, 2, 5, 7)
+    """
+    n = len(items) if n is None else min(n, len(items))
+    return tuple(items[i * len(items) // n] for i in range(n))
+
+
 @dataclass(frozen=True)
 class SampleSet(Sequence[Sample]):
     """The photos of a data set, and what of it could not be used.
@@ -115,6 +130,11 @@ class SampleSet(Sequence[Sample]):
     def spliced(self) -> SampleSet:
         """The spliced photos only."""
         kept = tuple(s for s in self.samples if not s.authentic)
+        return SampleSet(self.name, kept, self.problems)
+
+    def limit(self, n: int | None) -> SampleSet:
+        """Return ``n`` spliced and ``n`` authentic photos, spread over the set; None for all."""
+        kept = choose_evenly(self.spliced.samples, n) + choose_evenly(self.authentic.samples, n)
         return SampleSet(self.name, kept, self.problems)
 
     @property

@@ -29,12 +29,13 @@ from cpcapp.splicing.verdicts.options import VerdictOptions
 
 # Side of the square in which a border pixel counts as lying on the seam. Set by hand.
 _SEAM_REACH = 3
-# Of each photo, so that no photo outweighs the others.
+# Of each photo, so that no photo outweighs the others. Chosen by hand, not tuned.
 _MAX_BORDER_PIXELS = 4000
+# Of each kind: with fewer authentic photos no p-value can be below 0.05.
 _MIN_PHOTOS = 20
-# Share of each variance that is added to it before the weights are solved for.
+# Share of each variance that is added to it before the weights are solved for. Chosen by hand.
 _RIDGE = 0.02
-# Photos that are kept in the checkpoint at a time.
+# Photos that are kept in the checkpoint at a time: half a minute of work or so.
 _PHOTOS_PER_SAVE = 16
 
 
@@ -101,7 +102,7 @@ def measure_photos(
 ) -> list[CalibrationPhoto]:
     """Measure photos of known truth; see `calibrate` for the parameters."""
     n_done, photos = (0, []) if checkpoint is None else _load(checkpoint)
-    unsaved: list[CalibrationPhoto] = []
+    n_saved, unsaved = n_done, list[CalibrationPhoto]()
 
     def report(share: float) -> None:
         if progress is not None:
@@ -114,8 +115,8 @@ def measure_photos(
         if number % _PHOTOS_PER_SAVE == 0 or number == len(samples):
             photos += unsaved
             if checkpoint is not None:
-                _save(checkpoint, number, unsaved)
-            unsaved = []
+                _save(checkpoint, n_saved, number, unsaved)
+            n_saved, unsaved = number, []
     return photos
 
 
@@ -223,7 +224,9 @@ def _draw(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.random.default_rng(0).choice(values, _MAX_BORDER_PIXELS, replace=False)
 
 
-def _save(checkpoint: Checkpoint, n_done: int, photos: Sequence[CalibrationPhoto]) -> None:
+def _save(
+    checkpoint: Checkpoint, start: int, stop: int, photos: Sequence[CalibrationPhoto]
+) -> None:
     arrays: dict[str, NDArray[np.generic]] = {
         "authentic": np.array([photo.authentic for photo in photos], dtype=bool),
         "features": np.array([photo.features for photo in photos]).reshape(-1, 5),
@@ -232,7 +235,7 @@ def _save(checkpoint: Checkpoint, n_done: int, photos: Sequence[CalibrationPhoto
         parts = [getattr(photo, name) for photo in photos]
         arrays[name] = np.concatenate([*parts, np.empty(0, np.float32)]).astype(np.float32)
         arrays[f"{name}_lengths"] = np.array([len(part) for part in parts], dtype=np.int64)
-    checkpoint.save_arrays(n_done, arrays)
+    checkpoint.save_arrays(start, stop, arrays)
 
 
 def _load(checkpoint: Checkpoint) -> tuple[int, list[CalibrationPhoto]]:

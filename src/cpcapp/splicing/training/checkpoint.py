@@ -50,7 +50,7 @@ class Checkpoint:
 
     The moments of a state are files of their own, named by its photo; ``state.json`` is
     replaced last and says which files count. What calibration measures is added in files of its
-    own, named by how many photos are done.
+    own, named by how many photos are done; each holds the fingerprint of its training.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Checkpoint:
     fingerprint : str
         Of the training; a checkpoint of another one is an error.
     every : float
-        Seconds between two states.
+        Seconds between two states. Chosen by hand: so much is done again after a stop.
     """
 
     def __init__(self, folder: Path, fingerprint: str, every: float = 15.0) -> None:
@@ -127,37 +127,51 @@ class Checkpoint:
         self._clean(keep=state.next_photo)
         self.last = time.monotonic()
 
-    def save_arrays(self, n_done: int, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Add what was measured in some photos.
+    def save_arrays(self, start: int, stop: int, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Add what was measured in the photos from ``start`` to ``stop``.
 
         Parameters
         ----------
-        n_done : int
-            Photos that are done with these.
+        start, stop : int
+            The first of them, and the one after the last.
         arrays : dict of str to ndarray
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        with atomic_write(self.folder / f"calibration-{n_done:08d}.npz") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+        about = {"fingerprint": np.array(self.fingerprint), "photos": np.array([start, stop])}
+        with atomic_write(self.folder / f"calibration-{stop:08d}.npz") as file:
+            np.savez(file, **about, **arrays)  # type: ignore[arg-type]
 
     def load_arrays(self) -> Iterator[tuple[int, dict[str, NDArray[Any]]]]:
-        """Yield what `save_arrays` kept, in its order."""
+        """Yield what `save_arrays` kept, in its order, with the ``stop`` of each part.
+
+        Parts of another training are passed over, and what comes after a gap is not used.
+        """
+        done = 0
         for path in sorted(self.folder.glob("calibration-*.npz")):
             try:
-                with np.load(path, allow_pickle=False) as kept:
-                    yield int(path.stem.partition("-")[2]), dict(kept)
-            except (ValueError, OSError, zipfile.BadZipFile) as error:
+                # Opened here: of a damaged file NumPy would forget to close it.
+                with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
+                    arrays = dict(kept)
+                fingerprint = str(arrays.pop("fingerprint"))
+                start, stop = (int(number) for number in arrays.pop("photos"))
+            except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
                 raise ValueError(
                     f"checkpoint {self.folder} can't be used: {path.name} is damaged; remove it "
                     "to start anew"
                 ) from error
+            if fingerprint == self.fingerprint and start == done:
+                yield stop, arrays
+                done = stop
 
     def remove(self) -> None:
-        """Remove the checkpoint and, if nothing else is in it, its folder."""
-        self._state.unlink(missing_ok=True)
-        self._clean(keep=None)
+        """Remove the checkpoint and, if nothing else is in it, its folder.
+
+        In an order that leaves a checkpoint that can be used, or none, if it is interrupted.
+        """
         for file in self.folder.glob("calibration-*.npz*"):
             file.unlink(missing_ok=True)
+        self._state.unlink(missing_ok=True)
+        self._clean(keep=None)
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             self.folder.rmdir()
 

@@ -59,8 +59,8 @@ def select_patches(
     return _draw(target, rules.per_photo, rng), _draw(background, rules.per_photo, rng)
 
 
-def _draw(allowed: NDArray[np.bool_], most: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def _draw(allowed: NDArray[np.bool_], n: int, rng: np.random.Generator) -> NDArray[np.intp]:
     places = np.argwhere(allowed)
-    if len(places) > most:
-        places = places[np.sort(rng.choice(len(places), most, replace=False))]
+    if len(places) > n:
+        places = places[np.sort(rng.choice(len(places), n, replace=False))]
     return places

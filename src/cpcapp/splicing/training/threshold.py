@@ -11,6 +11,7 @@ from cpcapp.splicing.evaluation.protocols import score_map
 from cpcapp.splicing.evaluation.truth import boundary_band
 from cpcapp.splicing.photos.pixels import BoolArray, FloatMap
 
+# Steps of 0.01: finer ones change F1 by less than photos differ.
 _LEVELS = np.arange(1, 100) / 100.0
 
 

@@ -18,8 +18,9 @@ from cpcapp.contrast import Contrast, InsufficientRankError, solve_contrast, sub
 from cpcapp.moments import Moments
 from cpcapp.splicing.boundary import BankOptions, FilterBank
 from cpcapp.splicing.localizer import SpliceLocalizer
+from cpcapp.splicing.model_file import save_model
 from cpcapp.splicing.photos.pixels import BoolArray, FloatMap, as_unit_float
-from cpcapp.splicing.photos.samples import Problem, Sample
+from cpcapp.splicing.photos.samples import Problem, Sample, choose_evenly
 from cpcapp.splicing.presets import PRESETS, Preset
 from cpcapp.splicing.traces.channels import image_planes
 from cpcapp.splicing.traces.edges import detect_edges
@@ -32,13 +33,16 @@ from cpcapp.splicing.training.threshold import choose_threshold
 # Photos whose patches are added at once. It decides where sums are rounded, and so belongs to
 # the result: a run that was stopped goes on with the same groups.
 _PHOTOS_PER_UPDATE = 16
+# Chosen by hand for their time, not tuned.
 _PHOTOS_TO_CALIBRATE = 240
 _PHOTOS_FOR_THRESHOLD = 40
 _PHOTOS_TO_HASH = 8
+# The paper compares the subspaces of as many principal components.
 _PAPER_OVERLAP = 50
 # A direction in which seams vary a hundred times less than authentic edges is no direction of
 # seams: of patches with equal channels, say, such eigenvalues are rounding.
 _MIN_EIGENVALUE = 1e-2
+# Of the largest: about the rounding of float32.
 _MIN_VARIANCE = 1e-7
 
 
@@ -49,6 +53,7 @@ def train_localizer(
     seed: int = 0,
     jobs: int = 2,
     checkpoint: str | os.PathLike[str] | None = None,
+    save_to: str | os.PathLike[str] | None = None,
     progress: Callable[[float], None] | None = None,
     facts: dict[str, Any] | None = None,
     calibrate_on: Sequence[Sample] | None = None,
@@ -67,8 +72,11 @@ def train_localizer(
     jobs : int, default=2
         Threads that read photos. The result does not depend on it.
     checkpoint : path, optional
-        A folder in which to keep the state. If it holds that of the same training, the training
-        goes on from there and ends with the same model. Removed at the end.
+        A folder in which to keep the state: while photos are read every 15 seconds, after the
+        last one, and after every 16 photos of calibration. If it holds that of the same training,
+        the training goes on from there and ends with the same model. Removed at the end.
+    save_to : path, optional
+        A file to write the model to, before the checkpoint is removed.
     progress : callable, optional
         Called with the share done, from 0 to 1.
     facts : dict, optional
@@ -100,7 +108,7 @@ def train_localizer(
     >>> train_localizer(splices, small)
     SpliceLocalizer(preset='small', banks=1)
     """
-    preset = _find(preset)
+    preset = _find_preset(preset)
     if jobs < 1:
         raise ValueError(f"jobs={jobs} must be at least 1")
     store = None
@@ -114,13 +122,13 @@ def train_localizer(
     filters_only = SpliceLocalizer(preset, banks)
     calibration = calibrate(
         filters_only,
-        calibrate_on or _choose_evenly(readable),
+        calibrate_on or _choose_both_kinds(readable),
         jobs=jobs,
         progress=calibration_progress,
         checkpoint=store,
     )
     finder = SpliceLocalizer(preset, banks, calibration=calibration)
-    choice = choose_threshold(_boundaries(finder, readable))
+    choice = choose_threshold(_find_boundaries(finder, readable, jobs))
     known = {
         **(facts or {}),
         "banks": counts,
@@ -134,35 +142,41 @@ def train_localizer(
             "on": f"{choice.n_photos} of the training photos",
             "edge": {"f1": round(choice.f1, 4), "mcc": round(choice.mcc, 4)},
         }
+    threshold = 0.5 if choice is None else choice.threshold
+    localizer = SpliceLocalizer(preset, banks, threshold, calibration, known)
+    if save_to is not None:
+        save_model(localizer, save_to)
     if store:
         store.remove()
-    threshold = 0.5 if choice is None else choice.threshold
-    return SpliceLocalizer(preset, banks, threshold, calibration, known)
+    return localizer
 
 
-def _choose_evenly(samples: Sequence[Sample]) -> list[Sample]:
+def _choose_both_kinds(samples: Sequence[Sample]) -> list[Sample]:
     """Return as many spliced as authentic photos, evenly over the samples."""
-    chosen: list[Sample] = []
-    for authentic in (False, True):
-        kind = [s for s in samples if s.authentic is authentic]
-        chosen += kind[:: max(1, len(kind) * 2 // _PHOTOS_TO_CALIBRATE)][
-            : _PHOTOS_TO_CALIBRATE // 2
-        ]
-    return chosen
+    return [
+        sample
+        for authentic in (False, True)
+        for sample in choose_evenly(
+            [s for s in samples if s.authentic is authentic], _PHOTOS_TO_CALIBRATE // 2
+        )
+    ]
 
 
-def _boundaries(
-    localizer: SpliceLocalizer, samples: Sequence[Sample]
+def _find_boundaries(
+    localizer: SpliceLocalizer, samples: Sequence[Sample], jobs: int
 ) -> Iterator[tuple[FloatMap, BoolArray]]:
-    """Yield the boundary maps and masks of some spliced photos."""
+    """Return the boundary maps and masks of some spliced photos."""
     spliced = [s for s in samples if not s.authentic]
-    step = max(1, len(spliced) // _PHOTOS_FOR_THRESHOLD)
-    for sample in spliced[::step][:_PHOTOS_FOR_THRESHOLD]:
-        image, mask = sample.read()
-        yield localizer.localize(image).boundary, mask
+    chosen = choose_evenly(spliced, _PHOTOS_FOR_THRESHOLD)
+    return map_threads(partial(_find_boundary, localizer), chosen, jobs=jobs)
 
 
-def _find(preset: str | Preset) -> Preset:
+def _find_boundary(localizer: SpliceLocalizer, sample: Sample) -> tuple[FloatMap, BoolArray]:
+    image, mask = sample.read()
+    return localizer.localize(image).boundary, mask
+
+
+def _find_preset(preset: str | Preset) -> Preset:
     if isinstance(preset, Preset):
         return preset
     if preset not in PRESETS:
@@ -244,8 +258,8 @@ def _solve(preset: Preset, state: TrainingState) -> tuple[list[FilterBank], list
                     f"{options.n_filters} filters need at least {2 * options.n_filters}; "
                     "give more spliced photos"
                 )
-        found = _filters(target, background, options)
-        overlap, k = _overlap(target, background)
+        found = _solve_filters(target, background, options)
+        overlap, k = _measure_overlap(target, background)
         counts.append(
             {
                 "target_patches": target.n_samples,
@@ -261,8 +275,8 @@ def _solve(preset: Preset, state: TrainingState) -> tuple[list[FilterBank], list
     return banks, counts
 
 
-def _filters(target: Moments, background: Moments, options: BankOptions) -> Contrast:
-    found = _at_most(options.n_filters, target, background, options.scaling)
+def _solve_filters(target: Moments, background: Moments, options: BankOptions) -> Contrast:
+    found = _solve_up_to(options.n_filters, target, background, options.scaling)
     rank = int((found.eigenvalues >= _MIN_EIGENVALUE).sum()) if found else 0
     if found is None or rank < options.n_filters:
         raise ValueError(
@@ -273,21 +287,23 @@ def _filters(target: Moments, background: Moments, options: BankOptions) -> Cont
     return found
 
 
-def _at_most(k: int, target: Moments, background: Moments | None, scaling: str) -> Contrast | None:
+def _solve_up_to(
+    k: int, target: Moments, background: Moments | None, scaling: str
+) -> Contrast | None:
     """Return up to ``k`` filters: as many as there are directions."""
     try:
         # Seams are faint, so the contrast may be as large as it will.
         return solve_contrast(target, background, k, loading="oas", scaling=scaling)
     except InsufficientRankError as error:
-        return _at_most(error.rank, target, background, scaling) if error.rank else None
+        return _solve_up_to(error.rank, target, background, scaling) if error.rank else None
 
 
-def _overlap(target: Moments, background: Moments) -> tuple[float, int]:
+def _measure_overlap(target: Moments, background: Moments) -> tuple[float, int]:
     """Return the overlap of the main subspaces, and of how many dimensions they are."""
     assert target.n_features is not None
     k = min(_PAPER_OVERLAP, target.n_features, target.n_samples - 1, background.n_samples - 1)
     for moments in (target, background):
-        main = _at_most(k, moments, None, "unit")
+        main = _solve_up_to(k, moments, None, "unit")
         assert main is not None  # there are filters, so both vary
         k = int((main.eigenvalues > _MIN_VARIANCE * main.eigenvalues[0]).sum())
     return subspace_overlap(target, background, k), k
@@ -299,18 +315,18 @@ def _fingerprint(
     """Return a hash of everything that decides the result."""
     names = [[sample.name for sample in some] for some in (samples, calibrate_on or [])]
     content = [__version__, preset.to_dict(), seed, _PHOTOS_PER_UPDATE, names]
-    content += [_some_hashes(samples), _some_hashes(calibrate_on or [])]
+    content += [_hash_some(samples), _hash_some(calibrate_on or [])]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def _some_hashes(samples: Sequence[Sample]) -> list[str]:
+def _hash_some(samples: Sequence[Sample]) -> list[str]:
     """Return hashes of some of the photos: others can have the same names, as splices do."""
-    seen = []
-    for number in range(0, len(samples), max(1, len(samples) // _PHOTOS_TO_HASH)):
+    hashes = []
+    for sample in choose_evenly(samples, _PHOTOS_TO_HASH):
         try:
-            pixels = samples[number].image.tobytes()
+            pixels = sample.image.tobytes()
         except (OSError, ValueError):
-            seen.append("not readable")
+            hashes.append("not readable")
         else:
-            seen.append(hashlib.sha256(pixels).hexdigest())
-    return seen
+            hashes.append(hashlib.sha256(pixels).hexdigest())
+    return hashes

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+# Steps of the power iteration, and patches that it sees: a node splits by a rough direction, so
+# both were chosen by hand for speed.
 _POWER_STEPS = 10
 _MAX_FOR_PCA = 1024
 
@@ -120,7 +122,7 @@ def _two_classes(labels, samples, first, second, classes):
 
 
 @numba.njit(nogil=True, cache=True)
-def _best_split(binned, samples, classes, candidates, least_child):
+def _best_split(binned, samples, classes, candidates, min_child):
     """Return the feature, bin and gain of the split that lowers Gini impurity most."""
     n = samples.shape[0]
     ones = 0
@@ -140,7 +142,7 @@ def _best_split(binned, samples, classes, candidates, least_child):
             left1 += counts[b, 1]
             left = left0 + left1
             right = n - left
-            if left < least_child or right < least_child:
+            if left < min_child or right < min_child:
                 continue
             right0, right1 = n - ones - left0, ones - left1
             # Gini: the purity Σ p² of both sides, weighted by their sizes.
@@ -177,7 +179,7 @@ def _representative(labels, samples, first, second):
 
 
 @numba.njit(nogil=True, cache=True)
-def grow(binned, labels, n_candidates, n_pairs, least_child, most_depth, seed, progress):
+def grow(binned, labels, n_candidates, n_pairs, min_child, max_depth, seed, progress):
     """Grow a tree.
 
     binned : (f, n) uint8; labels : (n, pixels) uint8; progress : (1,) int64, samples in leaves
@@ -188,7 +190,7 @@ def grow(binned, labels, n_candidates, n_pairs, least_child, most_depth, seed, p
     np.random.seed(seed)
     n_features, n = binned.shape
     n_pixels = labels.shape[1]
-    capacity = 2 * (n // least_child) + 3
+    capacity = 2 * (n // min_child) + 3
     feature = np.zeros(capacity, dtype=np.int32)
     split = np.zeros(capacity, dtype=np.int32)
     child = np.zeros(capacity, dtype=np.int32)
@@ -214,13 +216,13 @@ def grow(binned, labels, n_candidates, n_pairs, least_child, most_depth, seed, p
             while second[j] == first[j]:
                 second[j] = np.random.randint(n_pixels)
         found = -1
-        splits = size >= 2 * least_child and depth[node] < most_depth
+        splits = size >= 2 * min_child and depth[node] < max_depth
         if splits and _two_classes(labels, mine, first, second, classes[:size]):
             for j in range(n_candidates):  # the start of a shuffle: no feature twice
                 other = j + np.random.randint(n_features - j)
                 order[j], order[other] = order[other], order[j]
                 candidates[j] = order[j]
-            found, where, _ = _best_split(binned, mine, classes[:size], candidates, least_child)
+            found, where, _ = _best_split(binned, mine, classes[:size], candidates, min_child)
         if found < 0:
             chosen[node] = _representative(labels, mine, first, second)
             progress[0] += size

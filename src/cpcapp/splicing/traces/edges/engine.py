@@ -20,6 +20,7 @@ from cpcapp.splicing.traces.edges.forest import Forest
 # Of the size that NumPy indexes with: others would be converted each time.
 Indices = NDArray[np.intp]
 
+# All three were chosen by hand for speed; the result does not depend on them.
 # Pixels down and across whose features are computed together.
 _TILE = (768, 1024)
 # Walks that are done together, one for each patch and each of its trees.
@@ -91,7 +92,7 @@ class ForestEngine:
         """
         o = self.options
         height, width = image.shape[:2]
-        row_of, col_of = (_mirrored(n, margin, o.padding) for n in (height, width))
+        row_of, col_of = (_mirror_indices(n, margin, o.padding) for n in (height, width))
         counts = np.zeros([len(side) - 2 * o.padding for side in (row_of, col_of)], dtype=np.int32)
         down, across = (_n_patches(len(side), o) for side in (row_of, col_of))
         maps = np.zeros(self._maps_shape, dtype=np.float32)
@@ -183,12 +184,12 @@ def _n_patches(length: int, options: EdgeOptions) -> int:
     return -(-(seen - options.patchSize) // options.stride)
 
 
-def _split(n: int, most: int) -> Iterator[range]:
-    for first in range(0, n, most):
-        yield range(first, min(first + most, n))
+def _split(n: int, size: int) -> Iterator[range]:
+    for first in range(0, n, size):
+        yield range(first, min(first + size, n))
 
 
-def _mirrored(n: int, margin: int, padding: int) -> Indices:
+def _mirror_indices(n: int, margin: int, padding: int) -> Indices:
     """Return which pixels a side has after both borders were put around it."""
     side = np.arange(n, dtype=np.int32)[:, None]
     # The length is even, as OpenCV halves it.

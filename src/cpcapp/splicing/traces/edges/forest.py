@@ -177,11 +177,11 @@ def _to_yaml(forest: Forest) -> str:
         values = getattr(forest, name)
         lines.append(f"{name}:")
         for row in np.atleast_2d(values):
-            lines.append("   - [ " + _wrapped(row) + " ]")
+            lines.append("   - [ " + _wrap(row) + " ]")
     return "\n".join(lines) + "\n"
 
 
-def _wrapped(row: NDArray[Any], per_line: int = 20) -> str:
+def _wrap(row: NDArray[Any], per_line: int = 20) -> str:
     if row.dtype.kind == "f":
         words = row.astype(str).tolist()  # the fewest digits that give the float32 back
     else:

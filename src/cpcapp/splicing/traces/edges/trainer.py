@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from heapq import heappop, heappush
 from typing import Any
 
@@ -13,6 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp._parallel import map_threads
 from cpcapp.splicing.datasets.bsds import BSDSPhoto
 from cpcapp.splicing.traces.edges._grow import gather_bins, gather_values, grow
 from cpcapp.splicing.traces.edges.features import (
@@ -23,9 +24,11 @@ from cpcapp.splicing.traces.edges.features import (
 )
 from cpcapp.splicing.traces.edges.forest import Forest
 
+# As many as a byte can number: features are compared by bins.
 _N_BINS = 256
 # Nodes that are visited together: three lists of 32 numbers, two cache lines each.
 _NODES_TOGETHER = 30
+# Patches from which the bounds of the bins are taken; chosen by hand, 80 for each bin.
 _SAMPLES_FOR_BINS = 20_000
 
 
@@ -41,12 +44,12 @@ class TrainingOptions:
         Share of the features that a tree may use at all.
     n_pairs : int
         Pixel pairs that describe a segmentation patch at a node.
-    least_child : int
+    min_child : int
         Fewest patches in a child.
-    most_depth : int
+    max_depth : int
     flat_share : float
-        A question is not asked if at least this share of its patches would be told "no edge"
-        anyhow: most places of a photo are such, and end sooner.
+        A question is left out if at least this share of its patches ends in "no edge" whatever
+        the answer: most of a photo has no edge, and is decided sooner.
     seed : int
     jobs : int
         Trees grown at the same time; each holds about 2 GB for a million patches.
@@ -55,8 +58,8 @@ class TrainingOptions:
     n_samples: int = 1_000_000
     feature_share: float = 0.25
     n_pairs: int = 256
-    least_child: int = 8
-    most_depth: int = 64
+    min_child: int = 8
+    max_depth: int = 64
     flat_share: float = 0.9
     seed: int = 0
     jobs: int = 2
@@ -70,7 +73,7 @@ class _Photo:
     segmentations: list[NDArray[np.uint8]]
     near: list[NDArray[np.bool_]]  # for each annotator, patch positions on a boundary
 
-    def mirrored(self) -> _Photo:
+    def mirror(self) -> _Photo:
         return _Photo(
             np.ascontiguousarray(self.image[:, ::-1]),
             [segments[:, ::-1] for segments in self.segmentations],
@@ -103,18 +106,10 @@ def train_forest(
     options = options or EdgeOptions()
     training = training or TrainingOptions()
     report = _Progress(options.numberOfTrees, progress)
-    with ThreadPoolExecutor(training.jobs) as pool:
-        read = list(pool.map(lambda photo: _read(photo, options), photos))
-        jobs = [
-            pool.submit(_grow_tree, read, options, training, number, report)
-            for number in range(options.numberOfTrees)
-        ]
-        try:
-            trees = [job.result() for job in jobs]
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return _plant(trees, options)
+    read = list(map_threads(partial(_read, options), photos, jobs=training.jobs))
+    grow_tree = partial(_grow_tree, read, options, training, report)
+    trees = map_threads(grow_tree, range(options.numberOfTrees), jobs=training.jobs)
+    return _plant(list(trees), options)
 
 
 class _Progress:
@@ -132,7 +127,7 @@ class _Progress:
                 self.callback(float(self.shares.mean()))
 
 
-def _read(photo: BSDSPhoto, options: EdgeOptions) -> _Photo:
+def _read(options: EdgeOptions, photo: BSDSPhoto) -> _Photo:
     image = photo.image()
     inner, stride = options.patchInnerSize, options.stride
     segmentations, near = [], []
@@ -171,14 +166,14 @@ def _grow_tree(
     photos: list[_Photo],
     options: EdgeOptions,
     training: TrainingOptions,
-    number: int,
     report: _Progress,
+    number: int,
 ) -> tuple[Any, ...]:
     rng = np.random.default_rng([training.seed, number])
     table = feature_table(options)
     n_used = max(1, round(options.n_features * training.feature_share))
     ids = np.sort(rng.permutation(options.n_features)[:n_used])
-    photos = [p.mirrored() if rng.random() < 0.5 else p for p in photos]
+    photos = [p.mirror() if rng.random() < 0.5 else p for p in photos]
     chosen = _sample_positions(photos, training.n_samples, rng)
     edges = _bin_edges(photos, chosen, ids, table, options, rng)
     n = sum(len(annotators) for annotators, _ in chosen)
@@ -212,7 +207,7 @@ def _grow_tree(
     return (
         np.where(leaf, 0, child + 1).astype(np.int32),
         np.where(leaf, 0, ids[feature]).astype(np.int32),
-        _rounded(thresholds),
+        _round_digits(thresholds),
         [bins[node] for node in order],
     )
 
@@ -263,7 +258,7 @@ def _lay_out(
     return order[:placed], moved[:placed]
 
 
-def _rounded(thresholds: NDArray[Any]) -> NDArray[np.float32]:
+def _round_digits(thresholds: NDArray[Any]) -> NDArray[np.float32]:
     """Round to four digits: the file is a seventh smaller, edges change by a hundredth at most."""
     size = np.where(thresholds == 0.0, 1.0, np.abs(thresholds))
     unit = 10.0 ** (np.floor(np.log10(size)) - 3)
@@ -273,7 +268,7 @@ def _rounded(thresholds: NDArray[Any]) -> NDArray[np.float32]:
 def _grow_reporting(
     binned: Any, labels: Any, training: TrainingOptions, seed: int, number: int, report: _Progress
 ) -> Any:
-    """Grow the tree in compiled code while a second thread reports how far it is."""
+    """Grow the tree in compiled code while a second thread reports its progress."""
     done = np.zeros(1, dtype=np.int64)
     stop = threading.Event()
 
@@ -290,8 +285,8 @@ def _grow_reporting(
             labels,
             n_candidates,
             training.n_pairs,
-            training.least_child,
-            training.most_depth,
+            training.min_child,
+            training.max_depth,
             seed,
             done,
         )
@@ -360,7 +355,7 @@ def _plant(trees: list[tuple[Any, ...]], options: EdgeOptions) -> Forest:
     """Put trees of different size into one forest: the shorter ones get leaves never reached."""
     n_nodes = max(len(child) for child, _, _, _ in trees)
 
-    def padded(column: int, dtype: Any) -> NDArray[Any]:
+    def pad(column: int, dtype: Any) -> NDArray[Any]:
         out = np.zeros((len(trees), n_nodes), dtype=dtype)
         for row, tree in zip(out, trees, strict=True):
             row[: len(tree[column])] = tree[column]
@@ -373,9 +368,9 @@ def _plant(trees: list[tuple[Any, ...]], options: EdgeOptions) -> Forest:
     bins = np.concatenate([b for tree in trees for b in tree[3]])
     return Forest(
         replace(options, numberOfTrees=len(trees)),
-        padded(0, np.int32),
-        padded(1, np.int32),
-        padded(2, np.float32),
+        pad(0, np.int32),
+        pad(1, np.int32),
+        pad(2, np.float32),
         bounds,
         bins,
     )

@@ -1,0 +1,209 @@
+"""A folder that shows how photos were scored: pictures, a page, and tables of all scores."""
+
+from __future__ import annotations
+
+import html
+import io
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from threading import Lock
+from typing import Final
+from urllib.parse import quote
+
+import numpy as np
+from PIL import Image
+
+from cpcapp._files import FolderInUseError, atomic_write, make_folder
+from cpcapp.splicing.evaluation.evaluate import Case
+from cpcapp.splicing.evaluation.protocols import ImageScore
+from cpcapp.splicing.evaluation.report import METHOD, LocalizerReport
+from cpcapp.splicing.pictures.panels import Picture, case_picture, contact_sheet
+
+#: The page that shows all of an album.
+INDEX: Final = "index.html"
+_FILES: Final = ("scores.json", "scores.csv", INDEX, "best.png", "worst.png")
+_CASE: Final = r"\d{4,}_\d\.\d{3}_.*\.png"
+_UNSORTED: Final = "unsorted-cases-"
+# Chosen by eye: as many fit on a screen.
+_PER_SHEET: Final = 5
+
+
+def check_album_folder(folder: str | os.PathLike[str], *, replace: bool = False) -> None:
+    """Raise `FolderInUseError` if a folder has something in it that is not to be replaced."""
+    folder = Path(folder)
+    if folder.is_dir() and any(folder.iterdir()) and not replace:
+        raise FolderInUseError(
+            f"{folder} is not empty", "choose another folder, or replace=True for new results in it"
+        )
+
+
+@contextmanager
+def open_album(folder: str | os.PathLike[str], *, replace: bool = False) -> Iterator[Album]:
+    """Make a folder of results, and leave no half of them if something fails.
+
+    ::
+
+        scores.json, scores.csv
+        cases/0001_0.912_NAME.png     the photo with the best MCC by the protocol ``edge``, ...
+        best.png, worst.png           the first and the last of them
+        index.html                    all of them
+
+    Parameters
+    ----------
+    folder : path
+        Made if it is not there.
+    replace : bool, default=False
+        Whether earlier results in the folder are removed first. Other files are kept.
+
+    Yields
+    ------
+    Album
+
+    Raises
+    ------
+    FolderInUseError
+        If the folder is not empty and nothing is to be replaced.
+    """
+    check_album_folder(folder, replace=replace)
+    folder = make_folder(folder)
+    if replace:
+        _remove_results(folder)
+    # The rank of a picture is known when all photos are scored.
+    with tempfile.TemporaryDirectory(prefix=_UNSORTED, dir=folder) as unsorted:
+        album = Album(folder, Path(unsorted))
+        try:
+            yield album
+        finally:
+            album.close()
+
+
+def _remove_results(folder: Path) -> None:
+    for name in _FILES:
+        (folder / name).unlink(missing_ok=True)
+    for file in folder.glob("cases/*.png"):
+        if re.fullmatch(_CASE, file.name):
+            file.unlink()
+    # Of a run that was killed.
+    for unsorted in folder.glob(f"{_UNSORTED}*/"):
+        shutil.rmtree(unsorted)
+
+
+class Album:
+    """Draws photos while they are scored, and sorts them afterwards; see `open_album`."""
+
+    def __init__(self, folder: Path, unsorted: Path) -> None:
+        self.folder = folder
+        self.unsorted = unsorted
+        self.drawn: dict[str, Path] = {}
+        self.numbers = count()
+        self.closed = False
+        self.writing = Lock()
+
+    def close(self) -> None:
+        """Draw no more photos: a run that is stopped may have some under way."""
+        with self.writing:
+            self.closed = True
+
+    def draw(self, case: Case) -> None:
+        """Draw a photo; several threads may do so at a time."""
+        score = case.scores[METHOD]["edge"]
+        picture = case_picture(
+            case.image,
+            case.mask,
+            case.edges,
+            case.maps[METHOD].boundary,
+            caption=f"{case.sample.name}   {_describe(score)}",
+        )
+        encoded = _encode_png(picture)
+        with self.writing:
+            if self.closed:
+                return
+            path = self.unsorted / f"{next(self.numbers)}.png"
+            path.write_bytes(encoded)
+            self.drawn[case.sample.name] = path
+
+    def finish(self, report: LocalizerReport) -> None:
+        """Sort the pictures, and write everything else."""
+        (self.folder / "cases").mkdir(exist_ok=True)
+        images = report.evaluation.scores[METHOD]["edge"].images
+        ranked = sorted(images, key=lambda image: -image.mcc)
+        files = []
+        for rank, image in enumerate(ranked, start=1):
+            name = f"{rank:04d}_{image.mcc:.3f}_{_as_file_name(image.name)}.png"
+            files.append(self.drawn[image.name].replace(self.folder / "cases" / name))
+        if files:
+            best, worst = files[:_PER_SHEET], files[::-1][:_PER_SHEET]
+            for name, chosen in (("best.png", best), ("worst.png", worst)):
+                sheet = contact_sheet([_read_png(file) for file in chosen])
+                self._write(name, _encode_png(sheet))
+        texts = {
+            INDEX: "\n".join(_page(report, ranked, files)),
+            "scores.csv": report.to_csv(),
+            "scores.json": json.dumps(report.to_dict(), indent=1, allow_nan=False),
+        }
+        for name, text in texts.items():
+            self._write(name, text.encode(errors="backslashreplace"))
+
+    def _write(self, name: str, content: bytes) -> None:
+        with atomic_write(self.folder / name) as out:
+            out.write(content)
+
+
+def _describe(score: ImageScore) -> str:
+    return f"MCC {score.mcc:.3f}   F1 {score.f1:.3f}"
+
+
+def _as_file_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.-]+", "_", name)[-80:]
+
+
+def _encode_png(picture: Picture) -> bytes:
+    encoded = io.BytesIO()
+    Image.fromarray(picture).save(encoded, "PNG")
+    return encoded.getvalue()
+
+
+def _read_png(path: Path) -> Picture:
+    with Image.open(path) as image:
+        return np.asarray(image)
+
+
+def _page(
+    report: LocalizerReport, ranked: Sequence[ImageScore], files: Sequence[Path]
+) -> Iterator[str]:
+    """Yield the lines of a page that shows the scores and the pictures."""
+    yield '<!DOCTYPE html>\n<html lang="en">\n<meta charset="utf-8">'
+    yield f"<title>{html.escape(report.evaluation.dataset)}: scores</title>"
+    yield (
+        "<style>body{font:15px sans-serif;margin:2em;max-width:1500px}img{max-width:100%}"
+        "td,th{padding:.2em .8em;text-align:right}td:first-child{text-align:left}</style>"
+    )
+    yield f"<h1>{html.escape(report.title)}</h1>"
+    if report.evaluation.n_scored:
+        protocols, rows = report.mean_scores()
+        yield "<table>\n<tr><th></th>"
+        yield "".join(f'<th colspan="2">{protocol}</th>' for protocol in protocols) + "</tr>"
+        yield "<tr><th></th>" + "<th>F1</th><th>MCC</th>" * len(protocols) + "</tr>"
+        for label, cells in rows:
+            figures = "".join(f"<td>{cell}</td>" for cell in cells)
+            yield f"<tr><td>{html.escape(label)}</td>{figures}</tr>"
+        yield "</table>"
+    if report.verdicts is not None:
+        yield f"<p>{html.escape(report.verdicts.describe())}</p>"
+    for problem in report.problems:
+        yield f"<p>Left out: {html.escape(str(problem))}</p>"
+    yield (
+        "<p>Left: the photo with the true seam in pink. Middle: all edges. Right: the model's "
+        "map. In order of MCC by the protocol edge, the best first.</p>"
+    )
+    for image, file in zip(ranked, files, strict=True):
+        caption = html.escape(f"{image.name}, {_describe(image)}", quote=True)
+        yield f'<p><img src="cases/{quote(file.name)}" alt="{caption}" loading="lazy"></p>'
+    yield "</html>"

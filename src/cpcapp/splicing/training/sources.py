@@ -1,0 +1,202 @@
+"""Opening what a localizer is trained on, and training on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from cpcapp.splicing.datasets.collector import check_folder
+from cpcapp.splicing.datasets.opening import open_photos
+from cpcapp.splicing.datasets.sources import is_bsds, open_sources
+from cpcapp.splicing.localizer import SpliceLocalizer
+from cpcapp.splicing.making.calibration_photos import calibration_photos
+from cpcapp.splicing.making.splices import training_splices
+from cpcapp.splicing.photos.samples import SampleSet
+from cpcapp.splicing.presets import Preset
+from cpcapp.splicing.training.train import train_localizer
+
+# Photos to calibrate by, if splices are made: half of them spliced. Chosen by hand, not tuned.
+_N_CALIBRATION = 1200
+
+
+class TrainingSet(NamedTuple):
+    """What a localizer is trained on.
+
+    Attributes
+    ----------
+    samples : SampleSet
+    calibrate_on : SampleSet or None
+        Photos to calibrate by; None to take some of the samples.
+    """
+
+    samples: SampleSet
+    calibrate_on: SampleSet | None
+
+
+@dataclass(frozen=True)
+class Training:
+    """A trained localizer, and what could not be used.
+
+    Attributes
+    ----------
+    localizer : SpliceLocalizer
+    problems : tuple of str
+        Photos that were left out, with the reasons.
+    """
+
+    localizer: SpliceLocalizer
+    problems: tuple[str, ...]
+
+
+def open_training_set(
+    folders: Sequence[str | os.PathLike[str]],
+    *,
+    n_splices: int = 2000,
+    seed: int = 0,
+    progress: Callable[[float], None] | None = None,
+) -> TrainingSet:
+    """Open folders to train on: spliced photos with masks, or plain photos to make splices of.
+
+    Parameters
+    ----------
+    folders : sequence of path
+        Either data sets with masks, as `cpcapp.splicing.datasets.open_photos` opens them, or
+        plain photos and BSDS500, from which splices are made while they are read.
+    n_splices : int, default=2000
+        Splices to make from plain photos.
+    seed : int, default=0
+        Decides which ones.
+    progress : callable, optional
+        Called with the share done, from 0 to 1, for each folder.
+
+    Returns
+    -------
+    TrainingSet
+
+    Raises
+    ------
+    ValueError
+        If some folders have masks and others have not.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for level in (30, 220):
+    ...     Image.new("RGB", (80, 60), (level,) * 3).save(folder / f"{level}.png")
+    >>> found = open_training_set([folder], n_splices=10)
+    >>> len(found.samples), len(found.calibrate_on)
+    (10, 20)
+    """
+    if n_splices < 1:
+        raise ValueError(f"n_splices={n_splices} must be at least 1")
+    plain, opened = [], []
+    for folder in folders:
+        if is_bsds(check_folder(folder)):
+            plain.append(folder)
+            continue
+        found = open_photos(folder, progress=progress)
+        if found.spliced:
+            opened.append(found)
+        else:
+            plain.append(folder)
+    if opened and plain:
+        raise ValueError("give either spliced photos with masks or plain photos, not both")
+    if opened:
+        return TrainingSet(_join_sets(opened), None)
+    sources = open_sources(plain)
+    n_calibration = min(_N_CALIBRATION, 2 * n_splices)
+    return TrainingSet(
+        training_splices(sources, n_splices, seed=seed),
+        calibration_photos(sources, n_calibration, seed=seed),
+    )
+
+
+def _join_sets(sets: Sequence[SampleSet]) -> SampleSet:
+    """Return the photos of several sets as one; each is named after its set then."""
+    if len(sets) == 1:
+        return sets[0]
+    return SampleSet(
+        ", ".join(found.name for found in sets),
+        tuple(
+            replace(sample, name=f"{found.name}/{sample.name}")
+            for found in sets
+            for sample in found
+        ),
+        tuple(problem for found in sets for problem in found.problems),
+    )
+
+
+def train_from_folders(
+    folders: Sequence[str | os.PathLike[str]],
+    preset: str | Preset = "default",
+    *,
+    n_splices: int = 2000,
+    seed: int = 0,
+    jobs: int = 2,
+    save_to: str | os.PathLike[str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    opening_progress: Callable[[float], None] | None = None,
+    progress: Callable[[float], None] | None = None,
+    calibration_progress: Callable[[float], None] | None = None,
+) -> Training:
+    """Train a localizer on folders of photos.
+
+    Parameters
+    ----------
+    folders, n_splices
+        As for `open_training_set`.
+    preset : {"default", "paper"} or Preset, default="default"
+    seed : int, default=0
+        Decides which splices are made and which patches are taken.
+    jobs : int, default=2
+        Photos at the same time. The result does not depend on it.
+    save_to : path, optional
+        A file to write the model to.
+    checkpoint : path, optional
+        A folder to keep the state in; see `cpcapp.splicing.train_localizer`.
+    opening_progress, progress, calibration_progress : callable, optional
+        Called with the share done, from 0 to 1: of opening a folder, of reading patches and of
+        calibrating.
+
+    Returns
+    -------
+    Training
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from PIL import Image
+    >>> from cpcapp.splicing.presets import BankOptions, PatchRules, Preset
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> rng = np.random.default_rng(0)
+    >>> for name in ("one", "two", "three"):
+    ...     noise = rng.integers(0, 256, (96, 128, 3), dtype=np.uint8)
+    ...     Image.fromarray(noise).save(folder / f"{name}.png")
+    >>> banks = (BankOptions(size=4, n_filters=3),)
+    >>> small = Preset("small", banks, rules=PatchRules(min_edges=0.0))
+    >>> train_from_folders([folder], small, n_splices=6).localizer
+    SpliceLocalizer(preset='small', banks=1)
+    """
+    samples, calibrate_on = open_training_set(
+        folders, n_splices=n_splices, seed=seed, progress=opening_progress
+    )
+    localizer = train_localizer(
+        samples,
+        preset,
+        seed=seed,
+        jobs=jobs,
+        checkpoint=checkpoint,
+        save_to=save_to,
+        progress=progress,
+        facts={"data": [Path(folder).name for folder in folders], "kind": samples.name},
+        calibrate_on=calibrate_on,
+        calibration_progress=calibration_progress,
+    )
+    opening = [str(problem) for problem in samples.problems]
+    return Training(localizer, (*opening, *localizer.facts["problems"]))

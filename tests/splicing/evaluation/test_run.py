@@ -1,0 +1,69 @@
+"""Scoring the shipped localizer on a few splices, as a Python user does it."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import numpy as np
+import pytest
+
+from cpcapp.splicing import load_model
+from cpcapp.splicing.evaluation.controls import CONTROLS
+from cpcapp.splicing.evaluation.evaluate import evaluate
+from cpcapp.splicing.evaluation.run import evaluate_localizer
+from cpcapp.splicing.making.splices import SpliceMaker
+from cpcapp.splicing.photos.samples import Problem, Sample, SampleSet
+from cpcapp.splicing.photos.sources import SourcePhoto
+
+
+def scene(seed):
+    rng = np.random.default_rng(seed)
+    blocks = rng.integers(0, 256, (6, 8, 3), dtype=np.uint8)
+    noise = rng.integers(0, 20, (96, 128, 3), dtype=np.uint8)
+    return np.maximum(np.kron(blocks, np.ones((16, 16, 1), np.uint8)), noise)
+
+
+@pytest.fixture
+def samples():
+    spliced = SpliceMaker(
+        [SourcePhoto(str(seed), partial(scene, seed)) for seed in range(4)]
+    ).samples(3)
+    authentic = [Sample(f"whole {seed}", True, partial(scene, seed)) for seed in (5, 6)]
+    return SampleSet("mine", (*spliced, *authentic), (Problem("lost", "it is missing"),))
+
+
+def test_scores_verdicts_and_controls_in_one_report(samples):
+    shares = [], []
+    report = evaluate_localizer(
+        samples,
+        load_model(),
+        jobs=2,
+        progress=shares[0].append,
+        judging_progress=shares[1].append,
+    )
+    assert (shares[0][-1], shares[1][-1]) == (1.0, 1.0)
+    expected = evaluate(samples, {"ours": load_model().localize}, protocols=["edge"])
+    assert report.evaluation.scores["cPCA++"]["edge"] == expected.scores["ours"]["edge"]
+    assert set(report.evaluation.scores) == {"cPCA++", *CONTROLS}
+    found = report.to_dict()
+    assert json.loads(json.dumps(found)) == found
+    assert found["problems"] == [{"name": "lost", "reason": "it is missing"}]
+    photos = found["verdict"]["photos"]
+    assert [photo["authentic"] for photo in photos] == [False] * 3 + [True] * 2
+    for photo, sample in zip(photos, [*samples], strict=True):
+        assert photo["score"] == load_model().localize(sample.image).score
+
+
+def test_the_folder_holds_the_report(samples, tmp_path):
+    report = evaluate_localizer(samples, load_model(), controls=False, folder=tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "scores.json").read_bytes()) == report.to_dict()
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert report.verdicts.describe().partition("(")[0] in page
+    assert len(list((tmp_path / "out" / "cases").iterdir())) == 3
+
+
+def test_nothing_to_score(samples, tmp_path):
+    with pytest.raises(ValueError, match=r"mine has 2 authentic photos and no spliced .*; lost: "):
+        evaluate_localizer(samples.authentic, load_model(), folder=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
