@@ -24,7 +24,7 @@ from cpcapp.splicing.traces.edges.features import (
 from cpcapp.splicing.traces.edges.forest import Forest
 
 _N_BINS = 256
-# Nodes that are visited together: three lists of 32 numbers, two cache lines each.
+# Nodes that lie together in memory: three lists of 32 numbers, two cache lines each.
 _NODES_TOGETHER = 30
 _SAMPLES_FOR_BINS = 20_000
 
@@ -45,8 +45,8 @@ class TrainingOptions:
         Fewest patches in a child.
     most_depth : int
     flat_share : float
-        A question is not asked if at least this share of its patches would be told "no edge"
-        anyhow: most places of a photo are such, and end sooner.
+        A split is removed if at least this share of its patches ends in "no edge" anyway. Most of
+        a photo has no edge, so most walks are shorter.
     seed : int
     jobs : int
         Trees grown at the same time; each holds about 2 GB for a million patches.
@@ -64,7 +64,7 @@ class TrainingOptions:
 
 @dataclass
 class _Photo:
-    """A training photo, and where its patches can be taken."""
+    """A training photo, and where patches can be cut from it."""
 
     image: NDArray[np.float32]
     segmentations: list[NDArray[np.uint8]]
@@ -137,7 +137,7 @@ def _read(photo: BSDSPhoto, options: EdgeOptions) -> _Photo:
     inner, stride = options.patchInnerSize, options.stride
     segmentations, near = [], []
     for segments, boundary in zip(photo.segmentations(), photo.boundaries(), strict=True):
-        # Patches compare segments for equality only: the number modulo 256 will do.
+        # Segments are only compared for equality, so their number modulo 256 is enough.
         segmentations.append((segments & 255).astype(np.uint8))
         distance = cv2.distanceTransform((~boundary).astype(np.uint8), cv2.DIST_L2, 5)
         centres = distance[inner // 2 :: stride, inner // 2 :: stride]
@@ -226,7 +226,7 @@ def _prune(
     empty: NDArray[np.bool_],
     flat_share: float,
 ) -> NDArray[np.int32]:
-    """Return the children without the questions that nearly always end in "no edge"."""
+    """Return the children without the splits that nearly always end in "no edge"."""
     flat = np.where((child == 0) & empty, size, 0)
     for node in range(len(child) - 1, -1, -1):  # children come after their parents
         if child[node]:
@@ -237,10 +237,10 @@ def _prune(
 def _lay_out(
     child: NDArray[np.int32], size: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the nodes that can be reached in a new order, and their children in it.
+    """Return the reachable nodes in a new order, and their children in it.
 
-    A walk from the root then stays in nearby memory, which is half of its speed: a block holds
-    the questions asked most often below its first one.
+    In this order a walk from the root stays in nearby memory, which makes it twice as fast. A block
+    holds the nodes below its first one that are visited most often.
     """
     order = np.zeros(len(child), dtype=np.int64)
     moved = np.zeros(len(child), dtype=np.int32)
@@ -264,7 +264,7 @@ def _lay_out(
 
 
 def _rounded(thresholds: NDArray[Any]) -> NDArray[np.float32]:
-    """Round to four digits: the file is a seventh smaller, edges change by a hundredth at most."""
+    """Round to four digits: the file gets a seventh smaller, edges change by 0.01 at most."""
     size = np.where(thresholds == 0.0, 1.0, np.abs(thresholds))
     unit = 10.0 ** (np.floor(np.log10(size)) - 3)
     return np.asarray(np.round(thresholds / unit) * unit, dtype=np.float32)
@@ -273,7 +273,7 @@ def _rounded(thresholds: NDArray[Any]) -> NDArray[np.float32]:
 def _grow_reporting(
     binned: Any, labels: Any, training: TrainingOptions, seed: int, number: int, report: _Progress
 ) -> Any:
-    """Grow the tree in compiled code while a second thread reports how far it is."""
+    """Grow the tree in compiled code while a second thread reports the progress."""
     done = np.zeros(1, dtype=np.int64)
     stop = threading.Event()
 
@@ -357,7 +357,7 @@ def _edge_bins(patch: NDArray[np.uint8]) -> NDArray[np.int32]:
 
 
 def _plant(trees: list[tuple[Any, ...]], options: EdgeOptions) -> Forest:
-    """Put trees of different size into one forest: the shorter ones get leaves never reached."""
+    """Put trees of different sizes into one forest: the smaller ones get unreachable leaves."""
     n_nodes = max(len(child) for child, _, _, _ in trees)
 
     def padded(column: int, dtype: Any) -> NDArray[Any]:
