@@ -109,7 +109,7 @@ class EdgeDetector:
 
 @lru_cache(maxsize=1)
 def _opencv() -> Any:
-    """Return OpenCV's engine to thin edges, which works with any forest: here one without splits."""
+    """Return OpenCV's engine to thin edges. It works with any forest: here one without splits."""
     trivial = Forest(
         EdgeOptions(numberOfTrees=1, numberOfTreesToEvaluate=1),
         childs=np.zeros((1, 1), np.int32),

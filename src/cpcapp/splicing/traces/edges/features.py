@@ -49,7 +49,7 @@ class EdgeOptions:
 
     @property
     def reach(self) -> int:
-        """How far away the pixels lie that a feature depends on: smoothing, gradients at half size."""
+        """Largest distance of a pixel that a feature depends on; some maps are at half size."""
         smoothing = max(self.regFeatureSmoothingRadius, self.ssFeatureSmoothingRadius)
         gradients = self.gradientNormalizationRadius + self.gradientSmoothingRadius + 2
         return smoothing + 2 * gradients
