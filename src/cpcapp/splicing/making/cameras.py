@@ -1,9 +1,9 @@
-"""A simulated camera: gives a photo the traces that a real one leaves in every pixel.
+"""Simulated cameras: they add the traces that a real camera leaves in every pixel.
 
-A sensor sees one colour at each pixel, behind a mosaic of filters; the other two are
-interpolated from the neighbours. Noise grows with light. Sharpening comes last. Two cameras do
-all this differently, which is what tells a pasted part from its host, and scanned or resized
-training photos have lost it.
+A sensor measures one colour at each pixel, behind a mosaic of filters. The other two are
+interpolated from the neighbours. Noise grows with light. Sharpening comes last. Two cameras do all
+this differently, and these traces separate a pasted part from its host. Scanned or resized photos
+have lost them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _DIAGONAL = np.array(
 
 @dataclass(frozen=True)
 class Camera:
-    """What a simulated camera does to the light.
+    """The settings of a simulated camera.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Camera:
     shot_noise, read_noise : float
         The variance of the noise at light ``x`` in [0, 1] is ``shot_noise * x + read_noise``.
     sharpening : float
-        How much of the difference to a slightly blurred copy is added at the end.
+        The share of the difference to a slightly blurred copy that is added at the end.
     """
 
     phase: tuple[int, int] = (0, 0)
@@ -81,7 +81,7 @@ class Camera:
 
     @classmethod
     def random(cls, rng: np.random.Generator) -> Camera:
-        """Return a camera as they vary: any phase, any interpolation, noise of 0.3 to 3 levels."""
+        """Draw a camera: any phase, any interpolation, noise of 0.3 to 3 grey levels."""
         return cls(
             phase=(int(rng.integers(2)), int(rng.integers(2))),
             demosaicing=DEMOSAICING[rng.integers(len(DEMOSAICING))],
@@ -91,7 +91,7 @@ class Camera:
         )
 
     def shoot(self, scene: NDArray[Any], rng: np.random.Generator) -> NDArray[np.uint8]:
-        """Return the photo that this camera would take of a scene.
+        """Simulate the photo that this camera takes of a scene.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class Camera:
 
 
 def mosaic(light: NDArray[np.float32], phase: tuple[int, int]) -> NDArray[np.float32]:
-    """Keep of (height, width, 3) the one colour that the sensor sees: (height, width)."""
+    """Keep only the colour that the sensor measures: (height, width, 3) to (height, width)."""
     raw = light[:, :, 1].copy()
     r, c = phase
     raw[r::2, c::2] = light[r::2, c::2, 0]
@@ -137,7 +137,7 @@ def mosaic(light: NDArray[np.float32], phase: tuple[int, int]) -> NDArray[np.flo
 
 
 def demosaic(raw: NDArray[np.float32], phase: tuple[int, int], method: str) -> NDArray[np.float32]:
-    """Interpolate the colours that the mosaic hid.
+    """Interpolate the colours that the sensor did not measure.
 
     Parameters
     ----------
@@ -148,9 +148,9 @@ def demosaic(raw: NDArray[np.float32], phase: tuple[int, int], method: str) -> N
     Returns
     -------
     ndarray of shape (height, width, 3), float32
-        Known colours are kept as they are.
+        Measured colours are kept as they are.
     """
-    # Reflected so that the mosaic goes on in step beyond the border.
+    # Reflected so that the pattern of the mosaic continues beyond the border.
     padded = cv2.copyMakeBorder(raw, 4, 4, 4, 4, cv2.BORDER_REFLECT_101)
     h, w = padded.shape
     row, col = np.arange(h)[:, None] % 2 == phase[0], np.arange(w)[None, :] % 2 == phase[1]
@@ -166,7 +166,7 @@ def demosaic(raw: NDArray[np.float32], phase: tuple[int, int], method: str) -> N
 
 
 def _bilinear(raw: NDArray[np.float32], known: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Fill in by the mean of the nearest known values, weights falling with distance."""
+    """Fill in with the weighted mean of the nearest known values; nearer ones weigh more."""
     kernel = np.outer([1, 2, 1], [1, 2, 1]).astype(np.float32)
     return _fill_in(np.where(known, raw, 0.0), known, kernel)
 
@@ -206,7 +206,7 @@ def _edge_aware(
     is_green: NDArray[np.bool_],
     is_blue: NDArray[np.bool_],
 ) -> list[NDArray[np.float32]]:
-    """Green along the direction that changes less; red and blue by their difference to green."""
+    """Interpolate green along the direction of less change; red and blue as differences to it."""
     mean = np.array([[0.5, 0.0, 0.5]])
     slope = np.array([[1.0, 0.0, -1.0]])
     across, down = np.abs(_filter(raw, slope)), np.abs(_filter(raw, slope.T))

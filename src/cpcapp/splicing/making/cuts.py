@@ -1,4 +1,4 @@
-"""What splices are like, and drawing one: what is cut out, and where it is pasted."""
+"""Options of splices, and drawing one: what is cut out, and where it is pasted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MIRRORED = {"left": "right", "right": "left"}
 
 @dataclass(frozen=True)
 class SpliceOptions:
-    """What splices are like: ranges to draw from, and how often.
+    """Options of splices: ranges to draw values from, and probabilities.
 
     A share is the probability that a splice has the property. A range is its smallest and its
     largest value; the same number twice gives that number always.
@@ -46,7 +46,7 @@ class SpliceOptions:
     border_share : float
         How often the pasted part reaches the border of the photo.
     segments_share : float
-        How often a thing that people outlined in the donor is pasted, where outlines are known.
+        How often an object that people outlined in the donor is pasted, if outlines are known.
     shapes : tuple of str
         Otherwise one of these: ``"outline"``, ``"noise"``, ``"polygon"``, ``"ellipse"``,
         ``"rectangle"``.
@@ -64,12 +64,12 @@ class SpliceOptions:
     feather : tuple of float
         Standard deviation of the Gaussian that softens an edge, in pixels.
     colour_match_share : float
-        How often the pasted colours are drawn towards those of the place they are pasted to.
+        How often the pasted colours are matched to their new surroundings.
     colour_match : tuple of float
-        How far: 0 not at all, 1 to the same mean and standard deviation (in CIE Lab).
+        How much: 0 not at all, 1 to the same mean and standard deviation (in CIE Lab).
     camera_share : float
-        How often host and donor are taken with simulated cameras, two different ones: see
-        `cpcapp.splicing.making.cameras`. Scanned and resized photos have lost the traces of theirs.
+        How often host and donor are taken with two different simulated cameras; see
+        `cpcapp.splicing.making.cameras`. Scanned and resized photos have lost their camera traces.
     jpeg_share : float
         How often the finished photo is compressed.
     jpeg : tuple of int
@@ -79,7 +79,7 @@ class SpliceOptions:
     host_jpeg, donor_jpeg : tuple of int
         JPEG quality.
     size : int, optional
-        Longest side. A longer photo is cropped or shrunk to it, one as often as the other.
+        Longest side. A longer photo is cropped or shrunk to it, each in half of the cases.
 
     Examples
     --------
@@ -144,7 +144,7 @@ class SpliceOptions:
 
     @classmethod
     def varied(cls) -> SpliceOptions:
-        """Return the defaults: a bit of everything."""
+        """Return the defaults, in which everything varies."""
         return cls()
 
     @classmethod
@@ -196,7 +196,7 @@ class CutOut(NamedTuple):
 
 
 class _Choices(NamedTuple):
-    """What is drawn once, so that trying again does not favour what is easy to fit."""
+    """What is drawn only once: otherwise new attempts would favour what fits easily."""
 
     thing: bool
     reach: bool
@@ -211,7 +211,7 @@ def draw_cut_out(
     options: SpliceOptions,
     rng: np.random.Generator,
 ) -> tuple[CutOut, NDArray[np.float32], float]:
-    """Draw a cut whose area is within the limits; return it, its alpha and the feather."""
+    """Draw a cut-out with an area within the limits; return it, its alpha and the feather."""
     choices = _Choices(
         thing=bool(maps) and rng.random() < options.segments_share,
         reach=rng.random() < options.border_share,
@@ -231,7 +231,7 @@ def draw_cut_out(
             if options.area[0] <= (alpha >= 0.5).mean() <= options.area[1]:
                 return cut_out, alpha, feather
     cut_out = _fallback_cut_out(host, donor, choices, options)
-    # More would melt a small region away.
+    # A larger feather would dissolve a small region.
     feather = min(feather, 0.09 * math.sqrt(np.count_nonzero(cut_out.region)))
     return cut_out, _alpha(cut_out, host, feather), feather
 
@@ -305,11 +305,11 @@ def _draw_thing(
 def _move_outline(
     region: NDArray[np.bool_], move: Move, centre: tuple[float, float]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Return a region of the donor as the move shows it, and the map from it to the donor."""
+    """Return a region of the donor after the move, and the map from it to the donor."""
     box = move.host_box(region.shape)
     affine = move.onto(box, centre)
     rim = 16
-    # Slightly blurred, or an enlarged outline would show the donor's pixels as steps.
+    # Slightly blurred: otherwise an enlarged outline would show the donor's pixels as steps.
     framed = cv2.GaussianBlur(np.pad(region.astype(np.uint8) * np.uint8(255), rim), (0, 0), 1.0)
     local = affine.copy()
     local[:, 2] -= (centre[1] - (region.shape[1] - 1) / 2, centre[0] - (region.shape[0] - 1) / 2)
@@ -323,7 +323,7 @@ def _move_outline(
 def _fallback_cut_out(
     host: tuple[int, int], donor: tuple[int, int], choices: _Choices, options: SpliceOptions
 ) -> CutOut:
-    """Return a round region in the middle, of an area in the limits, whatever the photos are."""
+    """Return a round region in the middle, with an area within the limits, for any photos."""
     wanted = round(math.sqrt(options.area[0] * options.area[1]) * host[0] * host[1])
     down, across = (np.linspace(-1, 1, side) for side in host)
     field = down[:, None] ** 4 + across**4
@@ -332,7 +332,7 @@ def _fallback_cut_out(
     region, top, left = crop_tight(inside.reshape(host))
     scale = max(1.0, *((b - 1) / (d - 1) for b, d in zip(region.shape, donor, strict=True)))
     move = Move(choices.flip, scale, 0.0, "nearest" if scale == 1 else "cubic")
-    # The whole pixel nearest to the donor's middle, so that unscaled pixels are copied exactly.
+    # The whole pixel nearest to the donor's centre, so that unscaled pixels are copied exactly.
     centre = [(d - b) // 2 + (b - 1) / 2 for b, d in zip(region.shape, donor, strict=True)]
     if scale > 1:
         centre = [(d - 1) / 2 for d in donor]
@@ -363,11 +363,11 @@ def _alpha(cut_out: CutOut, host: tuple[int, int], feather: float) -> NDArray[np
     ]
     if feather:
         reach = math.ceil(3 * feather)
-        # What lies over the border counts as if it went on there.
+        # Beyond the border of the photo, the region continues.
         alpha = cv2.GaussianBlur(
             alpha, (2 * reach + 1,) * 2, feather, borderType=cv2.BORDER_REPLICATE
         )
-        # Deep inside, rounded weights add up to 1 but for a hair, on either side.
+        # Deep inside, the rounded weights sum to nearly 1, slightly above or below.
         alpha[alpha > 1 - 1e-5] = 1.0
     return alpha
 

@@ -1,4 +1,4 @@
-"""What is cut out of a donor photo, how it is turned, and where it lands on the host."""
+"""Shapes to cut out of a donor photo, how they are moved, and where they are pasted."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def random_shape(kind: str, area: float, rng: np.random.Generator) -> NDArray[np
     Parameters
     ----------
     kind : {"outline", "noise", "polygon", "ellipse", "rectangle"}
-        A wavy closed line, smooth noise above a threshold, straight cuts, or the plain forms.
+        A wavy closed line, smooth noise above a threshold, straight cuts, or a plain shape.
     area : float
-        Wanted number of pixels, met to within a few percent; a noise region can be smaller.
+        Number of pixels, reached to within a few percent; a noise region can be smaller.
     rng : numpy.random.Generator
 
     Returns
@@ -62,8 +62,8 @@ def _outline(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
 
 def _polygon(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     n = int(rng.integers(4, 10))
-    # Even angles with a part of a step of noise: no two corners meet, and no side runs
-    # through the middle.
+    # Even angles plus noise of a part of a step: no two corners meet, and no side passes through
+    # the middle.
     angle = (np.arange(n) + rng.uniform(0, 0.7, n)) * (2 * np.pi / n)
     radius = rng.uniform(0.45, 1.0, n)
     points = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
@@ -86,8 +86,8 @@ def _noise(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     coarse = rng.normal(size=(int(rng.integers(5, 9)),) * 2).astype(np.float32)
     field = cv2.resize(coarse, (side, side), interpolation=cv2.INTER_CUBIC)
     across = np.linspace(-1, 1, side, dtype=np.float32)
-    # The bowl keeps the region in the middle of its box, so that it does not end in a
-    # straight line that nobody cut.
+    # Subtracting a bowl keeps the region in the middle of its box. Otherwise it could end in a
+    # straight line at the border of the box.
     field -= np.float32(4.0) * (across**2 + across[:, None] ** 2)
     wanted = min(round(area), field.size - 1)
     level = np.partition(field, field.size - wanted, axis=None)[field.size - wanted]
@@ -138,7 +138,7 @@ def crop_tight(region: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], int, int]:
 
 @dataclass(frozen=True)
 class Segment:
-    """A thing in a donor photo.
+    """An object in a donor photo.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ class Segment:
     labels : tuple of int
         The segments it is made of.
     cut : frozenset of {"top", "bottom", "left", "right"}
-        The sides of the donor that cut the thing off.
+        The sides of the donor that cut off the object.
     """
 
     region: NDArray[np.bool_]
@@ -165,7 +165,7 @@ def draw_segment(
     max_area: float,
     rng: np.random.Generator,
 ) -> Segment | None:
-    """Draw a segment, or two that touch, from somebody's segmentation of a photo.
+    """Draw a segment, or two that touch, from a segmentation of a photo.
 
     Parameters
     ----------
@@ -178,8 +178,8 @@ def draw_segment(
     Returns
     -------
     Segment or None
-        None if what was drawn is no thing: too small or large, thin, or cut off by
-        opposite sides of the photo. Draw again then.
+        None if what was drawn is no usable object: too small or large, thin, or cut off by
+        opposite sides of the photo. Then draw again.
 
     Examples
     --------
@@ -251,9 +251,9 @@ def draw_place(
         Heights and widths.
     rng : numpy.random.Generator
     sides : sequence of {"top", "bottom", "left", "right"}, optional
-        Sides of the host that the box must reach. Without them it keeps clear of all sides.
+        Sides of the host that the box must reach. Without them it reaches no side.
     over : float
-        Share of the box that hangs over each of those sides.
+        Share of the box that lies outside of each of those sides.
 
     Returns
     -------
@@ -282,7 +282,7 @@ def draw_place(
 
 @dataclass(frozen=True)
 class Move:
-    """How a donor is mirrored, scaled and turned, in this order.
+    """How a donor is mirrored, scaled and rotated, in this order.
 
     Attributes
     ----------
@@ -290,7 +290,7 @@ class Move:
         Left to right.
     scale : float
     rotate : float
-        Degrees, clockwise as the picture is seen.
+        Degrees, clockwise.
     interpolation : str
         A key of `INTERPOLATIONS`.
     """
@@ -302,12 +302,12 @@ class Move:
 
     @property
     def exact(self) -> bool:
-        """Whether pixels stay what they are."""
+        """Whether pixels are copied without interpolation."""
         return self.scale == 1.0 and self.rotate == 0.0
 
     @property
     def matrix(self) -> NDArray[np.float64]:
-        """From steps (x, y) on the host to steps on the donor, (2, 2)."""
+        """The map from steps (x, y) on the host to steps on the donor, (2, 2)."""
         if self.exact:
             turn = np.eye(2)
         else:
@@ -316,17 +316,17 @@ class Move:
         return np.array([[-1.0 if self.flip else 1.0], [1.0]]) * turn
 
     def donor_box(self, box: tuple[int, int]) -> tuple[float, float]:
-        """Return the height and width of donor that a box on the host takes its pixels from."""
+        """Return height and width of the part of the donor that fills a box on the host."""
         width, height = np.abs(self.matrix) @ (box[1] - 1, box[0] - 1) + 1
         return float(height), float(width)
 
     def host_box(self, box: tuple[int, int]) -> tuple[int, int]:
-        """Return the height and width on the host that hold a box of the donor."""
+        """Return height and width of the box on the host that holds a box of the donor."""
         width, height = np.ceil(np.abs(np.linalg.inv(self.matrix)) @ (box[1], box[0]))
         return int(height), int(width)
 
     def onto(self, box: tuple[int, int], centre: tuple[float, float]) -> NDArray[np.float64]:
-        """Return the map of a box's pixels to the donor's, its centre to ``centre`` (y, x).
+        """Return the map from a box's pixels to the donor's; its centre goes to ``centre`` (y, x).
 
         Returns
         -------
@@ -349,7 +349,7 @@ def lift(
     move: Move,
     outside: int = cv2.BORDER_REFLECT_101,
 ) -> NDArray[np.uint8]:
-    """Return the pixels of a donor that come to lie in a box on the host.
+    """Return the pixels of a donor that fill a box on the host.
 
     Parameters
     ----------
@@ -359,9 +359,9 @@ def lift(
     box : tuple of int
         Height and width.
     move : Move
-        Which ``affine`` was made from.
+        The move that ``affine`` was made from.
     outside : int
-        OpenCV's border mode, for what the donor does not show.
+        OpenCV's border mode, for pixels outside of the donor.
 
     Returns
     -------
@@ -378,12 +378,12 @@ def lift(
     """
     corners = np.array([[0, box[1] - 1, 0, box[1] - 1], [0, 0, box[0] - 1, box[0] - 1], [1] * 4])
     reached = affine @ corners
-    # A wide margin, so that blurring and interpolating see the same neighbours as in the whole.
+    # A wide margin, so that blur and interpolation use the same neighbours as in the whole photo.
     first = np.clip(np.floor(reached.min(axis=1)).astype(int) - 12, 0, None)
     last = np.ceil(reached.max(axis=1)).astype(int) + 13
     window = donor[first[1] : max(last[1], first[1] + 1), first[0] : max(last[0], first[0] + 1)]
     if move.scale < 1.0:
-        # Without it, details finer than the new pixels would turn into patterns.
+        # Without this blur, details finer than the new pixels would alias.
         sigma = 0.5 * np.sqrt(1 / move.scale**2 - 1)
         window = cv2.GaussianBlur(window, (0, 0), sigma, borderType=cv2.BORDER_REFLECT_101)
     local = affine.copy()

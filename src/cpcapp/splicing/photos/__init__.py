@@ -1,1 +1,1 @@
-"""What comes in: image files and their pixels."""
+"""Image files: reading them, their pixels, JPEG."""

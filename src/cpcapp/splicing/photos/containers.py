@@ -1,7 +1,7 @@
-"""What an image file holds, found out without decoding a pixel.
+"""Inspecting image files without decoding a pixel.
 
-Each reader hands the decoders of Pillow no more of a file than the pixels take: comments,
-thumbnails, profiles and EXIF stay outside, and the directory of a TIFF is checked first.
+Pillow's decoders get only the parts of a file that the pixels need. Comments, thumbnails, profiles
+and EXIF are left out, and the directory of a TIFF is checked first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-# More than any real file has; a hostile one can't keep us busy.
+# More than any real file has. They limit the work that a hostile file can cause.
 _MAX_SEGMENTS = 1_000_000
 _MAX_SCANS = 100
 _MAX_VALUES = 1 << 18
@@ -33,7 +33,7 @@ Tags = dict[int, tuple[int, ...]]
 
 
 class UnreadableError(ValueError):
-    """A file can't be read; the message says why and what to do, but not which file."""
+    """A file can't be read. The message says why and what to do, but not which file."""
 
 
 CUT_OFF = "is cut off; use a complete copy"
@@ -42,7 +42,7 @@ DAMAGED = "is damaged; use an undamaged copy"
 
 @dataclass(frozen=True)
 class Contents:
-    """What is in a file.
+    """What a file contains, by its headers.
 
     Attributes
     ----------
@@ -50,16 +50,16 @@ class Contents:
     size : tuple of int
         Width and height, as stored.
     open : callable
-        Return the image for Pillow to decode.
+        Returns the image for Pillow to decode.
     notes : tuple of str
     orientation : int
         As EXIF counts it, 1 for upright.
     deep : bool
-        Whether there are 16 bits of colour, of which Pillow gives the upper 8.
+        Whether colours have 16 bits, of which Pillow gives the upper 8.
     inverted : bool
         Whether 0 is white.
     is_whole : callable
-        Tell from the decoded image whether all of it was there.
+        Returns whether the decoded image is complete.
     """
 
     format: str
@@ -73,7 +73,7 @@ class Contents:
 
 
 def inspect_container(data: bytes) -> Contents:
-    """Return what a file holds, by its content and not its name.
+    """Inspect a file. The content decides the format, not the name.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def inspect_container(data: bytes) -> Contents:
 
 def _bmp(data: bytes) -> Contents:
     image = BmpImageFile(io.BytesIO(data))
-    # Pillow unpacks them pixel by pixel in Python: a small file could take minutes.
+    # Pillow decodes these pixel by pixel in Python: a small file could take minutes.
     if image.info["compression"] in (1, 2):
         raise UnreadableError("is a BMP with run lengths, which is not read; save it as PNG")
     return Contents("BMP", image.size, lambda: image)
@@ -108,7 +108,7 @@ def _bmp(data: bytes) -> Contents:
 def _webp(data: bytes) -> Contents:
     if len(data) < max(30, int.from_bytes(data[4:8], "little") + 8):
         raise UnreadableError(CUT_OFF)
-    # From the header: opening it makes room for the pixels.
+    # Read from the header, because opening the file allocates memory for the pixels.
     if data[12:16] == b"VP8X":
         width, height = (1 + int.from_bytes(data[i : i + 3], "little") for i in (24, 27))
     elif data[12:16] == b"VP8L":
@@ -182,7 +182,7 @@ def _png(data: bytes) -> Contents:
     )
 
 
-# First column and row of each pass over the pixels, and the steps.
+# First column and row of each pass over the pixels, and the step sizes.
 _PNG_PASSES = (
     ((0, 0, 1, 1),),
     (
@@ -193,7 +193,7 @@ _PNG_PASSES = (
 
 
 def _unpacks_to(data: bytes, needed: int) -> bool:
-    """Tell whether there are so many bytes in a PNG: Pillow leaves black what is missing."""
+    """Return whether a PNG has at least so many bytes: Pillow leaves missing pixels black."""
     engine, size = zlib.decompressobj(), 0
     while size < needed and (piece := engine.decompress(data, 1 << 20)):
         size += len(piece)
@@ -201,13 +201,13 @@ def _unpacks_to(data: bytes, needed: int) -> bool:
     return size >= needed
 
 
-# A marker that a segment follows; fill bytes, stuffed zeros and the like are passed over.
+# A marker that is followed by a segment. Fill bytes, stuffed zeros and the like are skipped.
 _SCAN, _END = b"\xff\xda", b"\xff\xd9"
 _JPEG_MARKER = re.compile(rb"\xff([\x02-\xcf\xd9-\xfe])")
 
 
 def _jpeg_parts(data: bytes) -> tuple[bytes, bytes, bytes]:
-    """Return the tables that it takes to decode a JPEG, the scans, and the EXIF."""
+    """Return the tables needed to decode a JPEG, the scans, and the EXIF data."""
     head, exif, at = [b"\xff\xd8"], b"", 2
     for _ in range(_MAX_SEGMENTS):
         found = _JPEG_MARKER.search(data, at)
@@ -219,7 +219,7 @@ def _jpeg_parts(data: bytes) -> tuple[bytes, bytes, bytes]:
         at = start + int.from_bytes(data[start : start + 2], "big")
         if marker == 0xE1 and data.startswith(b"Exif\0\0", start + 2):
             exif = exif or data[start + 2 : at]
-        # Tables and frames, and what tells the colour space: JFIF and Adobe.
+        # Tables and frames, and the segments that give the colour space: JFIF and Adobe.
         if marker < 0xD0 or marker in (0xDB, 0xDD, 0xE0, 0xEE):
             head.append(data[found.start() : at])
     raise UnreadableError(f"has more than {_MAX_SEGMENTS} segments; save it anew")
@@ -227,7 +227,7 @@ def _jpeg_parts(data: bytes) -> tuple[bytes, bytes, bytes]:
 
 def _jpeg(data: bytes) -> Contents:
     head, scans, exif = _jpeg_parts(data)
-    # Each may go over the whole picture in a few bytes.
+    # A scan of a few bytes can update the whole picture.
     if scans.count(_SCAN) > _MAX_SCANS:
         raise UnreadableError(f"has more than {_MAX_SCANS} scans; save it anew")
     image = JpegImageFile(io.BytesIO(head + scans))
@@ -239,18 +239,19 @@ def _jpeg(data: bytes) -> Contents:
 
 
 def _jpeg_ends_early(image: ImageFile.ImageFile, head: bytes, scans: bytes) -> bool:
-    """Tell whether a decoded JPEG has an end, but too little before it.
+    """Return whether a decoded JPEG has an end marker, but too little data before it.
 
-    The decoder paints what is missing mid-grey and says nothing. So if the last pixel is mid-grey,
-    two bytes are taken off the end of the data: only the last pixels may change. (A progressive
-    JPEG without its last scans is not grey but blurred, and can't be told from a blurred photo.)
+    The decoder fills missing pixels with mid-grey, without an error. So if the last pixel is
+    mid-grey, two bytes are removed from the end of the data: in a complete file only the last
+    pixels change. (A progressive JPEG without its last scans is blurred instead of grey. It can't
+    be distinguished from a blurred photo.)
     """
     if "progressive" in image.info:
         return scans.count(_SCAN) == 1  # the first scan of several has no details
     width, height = image.size
     last = np.asarray(image.crop((width - 1, height - 1, width, height)))
     end = scans.find(_END)
-    # Of a smaller one the bytes could belong to all of it.
+    # In a smaller image, the last bytes could belong to all of it.
     if width <= 16 or height <= 32 or end < 2 or not np.isin(last, (127, 128)).all():
         return False
     shorter = JpegImageFile(io.BytesIO(head + scans[: end - 2] + scans[end:]))
@@ -258,7 +259,7 @@ def _jpeg_ends_early(image: ImageFile.ImageFile, head: bytes, scans: bytes) -> b
 
 
 def _orientation(exif: bytes) -> tuple[int, list[str]]:
-    """Return the orientation, and a note if it can't be told."""
+    """Return the orientation, and a note if the EXIF data is invalid."""
     if not exif:
         return 1, []
     try:
@@ -266,11 +267,11 @@ def _orientation(exif: bytes) -> tuple[int, list[str]]:
     except (UnreadableError, struct.error):
         return 1, ["broken EXIF ignored"]
     orientation = tags.get(274, (1,))[0]
-    # Some cameras write 0 for an orientation that they don't know.
+    # Some cameras write 0 if they don't know the orientation.
     return orientation, [] if orientation <= 8 else ["broken EXIF ignored"]
 
 
-# What the pixels need: 256 width, 257 height, 258 bits, 259 compression, 262 kind of colour,
+# Needed to decode the pixels: 256 width, 257 height, 258 bits, 259 compression, 262 kind of colour,
 # 266 order of bits, 273, 278, 279 strips, 277 samples, 284 planes, 317 predictor, 320 palette,
 # 322 to 325 tiles, 338 extra samples, 339 format of samples, 347 JPEG tables, 530 subsampling.
 # Read here only: 254 kind of page, 274 orientation.
@@ -286,7 +287,7 @@ def _tiff_order(data: bytes) -> str:
 
 
 def _tiff_tags(data: bytes, wanted: Container[int]) -> Tags:
-    """Return the wanted numbers of the first directory."""
+    """Return the values of the wanted tags in the first directory."""
     order = _tiff_order(data)
     (at,) = struct.unpack_from(order + "I", data, 4)
     (n_entries,) = struct.unpack_from(order + "H", data, at)
@@ -310,7 +311,7 @@ def _tiff_pages(data: bytes) -> int:
     order = _tiff_order(data)
     seen: set[int] = set()
     (at,) = struct.unpack_from(order + "I", data, 4)
-    with suppress(struct.error):  # the first page is read, wherever the others lie
+    with suppress(struct.error):  # only the first page is needed
         while at and at not in seen and len(seen) < _MAX_SEGMENTS:
             (n_entries,) = struct.unpack_from(order + "H", data, at)
             seen.add(at)
@@ -319,7 +320,7 @@ def _tiff_pages(data: bytes) -> int:
 
 
 def _plain_tiff(data: bytes, changed: Tags) -> bytes:
-    """Return a TIFF of one page without the tags that its pixels don't need."""
+    """Return a TIFF of one page with only the tags that its pixels need."""
     order = _tiff_order(data)
     (at,) = struct.unpack_from(order + "I", data, 4)
     (n_entries,) = struct.unpack_from(order + "H", data, at)
@@ -334,7 +335,7 @@ def _plain_tiff(data: bytes, changed: Tags) -> bytes:
 
 
 def _check_tiff_blocks(data: bytes, tags: Tags) -> None:
-    """Raise unless the strips or tiles are all there: Pillow leaves black what is not."""
+    """Raise unless all strips or tiles are there: Pillow leaves missing ones black."""
     width, height = tags[256][0], tags[257][0]
     samples, bits = tags.get(277, (1,))[0], tags.get(258, (1,))[0]
     tiled = 324 in tags
@@ -347,7 +348,7 @@ def _check_tiff_blocks(data: bytes, tags: Tags) -> None:
     planes = samples if tags.get(284) == (2,) else 1
     n_blocks = math.ceil(width / across) * math.ceil(height / down) * planes
     if len(offsets) == n_blocks and tags.get(259, (1,)) == (1,):
-        # Some writers give wrong numbers of bytes; here they follow from the size.
+        # Some writers give wrong byte counts; without compression they follow from the size.
         rows = [down] * n_blocks
         if not tiled:
             rows = [min(down, height - top) for top in range(0, height, down)] * planes
@@ -357,13 +358,13 @@ def _check_tiff_blocks(data: bytes, tags: Tags) -> None:
     ends = [offset + size for offset, size in zip(offsets, sizes, strict=True)]
     if max(ends) > len(data):
         raise UnreadableError(CUT_OFF)
-    # Half a JPEG in a TIFF is painted grey too.
+    # The missing part of a JPEG in a TIFF is filled with grey too.
     if tags.get(259) == (7,) and any(_END not in data[end - 4 : end] for end in ends):
         raise UnreadableError(CUT_OFF)
 
 
 def _check_tiff(tags: Tags) -> None:
-    """Raise if the pixels are of a kind that Pillow does not read, or reads wrongly."""
+    """Raise if Pillow does not read this type of pixels, or reads it wrongly."""
 
     def first(tag: int, default: int) -> int:
         return tags.get(tag, (default,))[0]
@@ -398,14 +399,14 @@ def _tiff(data: bytes) -> Contents:
         changed |= {338: (0,) * len(tags[338])} if len(tags[338]) < 3 else {}
     if (bits, colours) == (16, 5):
         notes.append("16 bits reduced to 8")
-    # Pillow does not invert all kinds of grey.
+    # Pillow does not invert all types of grey.
     if colours == 0:
         changed[262] = (1,)
 
     def open_file() -> TiffImageFile:
         _check_tiff_blocks(data, tags)
         image = TiffImageFile(io.BytesIO(_plain_tiff(data, changed)))
-        # Where Pillow makes it, it may warn of a size that is allowed.
+        # If Pillow allocates it, it may warn about a size that is allowed here.
         image.im = Image.new(image.mode, image.size).im
         return image
 

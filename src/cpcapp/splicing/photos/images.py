@@ -1,6 +1,6 @@
-"""Reading and checking image files that nobody vouches for: the only door they come in by.
+"""Reading and checking image files from unknown sources. All images are read by `read_image`.
 
-The size is checked before a pixel is decoded, and an image is read whole or not at all.
+The size is checked before a pixel is decoded. An image is read completely or not at all.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _TOO_LONG = f"has more than {MAX_BYTES >> 20} MiB; save it smaller"
 
 
 class ImageError(ValueError):
-    """An image can't be used; the message is one line that names it and says what to do."""
+    """An image can't be used. The message is one line that names it and says what to do."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReadImage:
-    """An image as it came in.
+    """The pixels of an image, and facts about its file.
 
     Attributes
     ----------
@@ -49,9 +49,10 @@ class ReadImage:
     name : str
         The name of the file, without its folder; empty if there is none.
     notes : tuple of str
-        What was done to the image that a person should know.
+        What was done to the image, such as ``"turned by the EXIF orientation"``.
     jpeg_quality : int or None
         Of a JPEG file, by its quantization table; see `cpcapp.splicing.photos.jpeg.file_quality`.
+        None for other formats.
     """
 
     pixels: NDArray[Any]
@@ -62,16 +63,16 @@ class ReadImage:
 
 
 def read_image(source: Any, *, max_pixels: int = MAX_PIXELS) -> ReadImage:
-    """Read an image, or say in one line why it can't be used.
+    """Read an image, or raise an error that says in one line why it can't be used.
 
     Parameters
     ----------
     source : path, bytes, binary file, PIL image or array
-        A file may be JPEG, PNG, TIFF, WebP or BMP, whatever its name ends in, and is turned
-        upright by its EXIF orientation; of several pages the first is read. A PIL image and an
-        array are taken as they are, and not turned. An array has the shape (height, width) or
-        (height, width, 1 to 4) and holds uint8, uint16, bool, or floats in [0, 1], which are
-        rounded to uint16; it is copied only if need be. Transparency is dropped, not blended.
+        A file may be JPEG, PNG, TIFF, WebP or BMP, with any suffix. It is turned upright by its
+        EXIF orientation; of several pages the first is read. PIL images and arrays are not turned.
+        An array has the shape (height, width) or (height, width, 1 to 4) and holds uint8, uint16,
+        bool, or floats in [0, 1], which are rounded to uint16. It is copied only if necessary.
+        Transparency is dropped, not blended.
     max_pixels : int, default=120_000_000
         Larger images are refused, a file by its header alone.
 
@@ -82,7 +83,7 @@ def read_image(source: Any, *, max_pixels: int = MAX_PIXELS) -> ReadImage:
     Raises
     ------
     ImageError
-        If the source is missing, damaged, cut off, too large or of a kind that is not read.
+        If the source is missing, damaged, cut off, too large or of a format that is not read.
 
     Examples
     --------
@@ -120,14 +121,14 @@ def read_image(source: Any, *, max_pixels: int = MAX_PIXELS) -> ReadImage:
         raise ImageError(
             f"{_printable_path(path)}: needs more memory than there is; make it smaller"
         ) from error
-    # Decoders answer bad bytes with nearly every exception there is.
+    # Decoders may raise almost any exception on bad bytes.
     except Exception as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ImageError(
             f"{_printable_path(path)}: is damaged or of a kind that is not read ({reason}); use an "
             "undamaged copy or save it as PNG"
         ) from error
-    # Not every reader of arrays takes one that can't be written to.
+    # Some functions do not accept read-only arrays.
     pixels = np.require(pixels, requirements=["C", "W"])
     return ReadImage(pixels, form, Path(path).name, tuple(dict.fromkeys(notes)), quality)
 
@@ -148,7 +149,7 @@ def _file_content(path: str) -> bytes:
         status = Path(path).stat()
         if stat.S_ISDIR(status.st_mode):
             raise ImageError("is a folder; give a file")
-        # A pipe or a device may never end.
+        # Reading a pipe or a device may never end.
         if not stat.S_ISREG(status.st_mode):
             raise ImageError("is not a regular file; copy it to one")
         if status.st_size > MAX_BYTES:
@@ -246,7 +247,7 @@ def _from_pil(image: Image.Image, notes: list[str], max_pixels: int) -> NDArray[
         notes.append("transparency ignored")
     if mode in ("P", "PA"):
         notes.append("converted from a palette")
-        # To RGBA: Pillow warns of transparent palettes that become RGB.
+        # Via RGBA: Pillow warns if a transparent palette is converted to RGB.
         return np.asarray(image.convert("RGBA"))[:, :, :3]
     if mode in ("CMYK", "YCbCr", "LAB", "HSV"):
         notes.append(f"converted from {mode}")
@@ -254,7 +255,7 @@ def _from_pil(image: Image.Image, notes: list[str], max_pixels: int) -> NDArray[
     if mode == "1":
         notes.append("1 bit")
     pixels = np.asarray(image)
-    # Where Pillow has no 16-bit mode for a file it takes its 32-bit one.
+    # For files without a 16-bit mode, Pillow uses its 32-bit mode.
     if mode == "I" and pixels.min() >= 0 and pixels.max() <= 65535:
         pixels = pixels.astype(np.uint16)
     pixels = pixels[:, :, :3] if mode == "RGBX" else pixels
@@ -276,7 +277,7 @@ _was_lenient = False
 
 @contextmanager
 def _strict_pillow() -> Iterator[None]:
-    """Have Pillow refuse images that end early, also where the process told it not to."""
+    """Make Pillow refuse truncated images, even if the process allowed them."""
     global _strict_users, _was_lenient
     with _strict_lock:
         _strict_users += 1
@@ -291,12 +292,12 @@ def _strict_pillow() -> Iterator[None]:
                 ImageFile.LOAD_TRUNCATED_IMAGES, _was_lenient = True, False
 
 
-# Pillow keeps one byte of two; told that they are in the other order it keeps the other one.
+# Pillow keeps one byte of two. With the other byte order it keeps the other byte.
 _OTHER_ORDER = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
 
 
 def _sixteen_bits(upper: ImageFile.ImageFile, lower: ImageFile.ImageFile) -> NDArray[Any]:
-    """Return all 16 bits of a colour image, opened twice, of which Pillow gives the upper 8."""
+    """Return all 16 bits of a colour image that was opened twice; Pillow gives only the upper 8."""
     for i, tile in enumerate(lower.tile):
         rawmode, *rest = (tile.args,) if isinstance(tile.args, str) else tile.args or ()
         swapped = rawmode[:-1] + _OTHER_ORDER[rawmode[-1]]

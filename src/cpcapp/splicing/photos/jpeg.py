@@ -1,4 +1,4 @@
-"""JPEG: photos to files and back, and what the tables in a file say of its quality."""
+"""JPEG: encoding, decoding, and the quality that the tables of a file stand for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cpcapp.splicing.photos.pixels import as_bytes
 
-# ITU-T T.81, table K.1: luminance, in rows. libjpeg scales it by the quality.
+# ITU-T T.81, table K.1: luminance, row by row. libjpeg scales it by the quality.
 STANDARD_TABLE = np.array(
     [
         *(16, 11, 10, 16, 24, 40, 51, 61),
@@ -27,7 +27,7 @@ STANDARD_TABLE = np.array(
 
 
 def recompress(pixels: ArrayLike, quality: int) -> NDArray[np.uint8]:
-    """Return what is left of a photo after JPEG.
+    """Compress a photo as JPEG and return the decoded pixels.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def recompress(pixels: ArrayLike, quality: int) -> NDArray[np.uint8]:
 
 
 def encode_jpeg(pixels: NDArray[np.uint8], quality: int) -> bytes:
-    """Return a photo as a JPEG file.
+    """Encode a photo as a JPEG file.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def encode_jpeg(pixels: NDArray[np.uint8], quality: int) -> bytes:
 
 
 def decode_jpeg(data: bytes) -> NDArray[np.uint8]:
-    """Return the pixels of a JPEG file that this package has written, (height, width, 3), RGB."""
+    """Decode a JPEG file that this package wrote; return RGB, (height, width, 3)."""
     decoded = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
     return np.asarray(cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB))
 
@@ -116,18 +116,18 @@ def table_quality(relative: float) -> int:
 def file_quality(table: Sequence[int]) -> int:
     """Return the quality that the luminance table of a JPEG file stands for.
 
-    Cameras and editors have tables of their own; for them it is the quality of libjpeg that
-    rounds about as much.
+    Cameras and editors use their own tables. For these the result is the quality of libjpeg with
+    about the same mean step.
 
     Parameters
     ----------
     table : sequence of 64 int
-        In any order, since only sums are compared.
+        In any order: only the sum is used.
 
     Returns
     -------
     int
-        From 1 to 100; for tables of libjpeg exact to 1.
+        From 1 to 100; for tables of libjpeg at most 1 off.
 
     Examples
     --------

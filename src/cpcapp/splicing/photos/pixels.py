@@ -1,4 +1,4 @@
-"""Pixels as numbers: the types of maps, and whole numbers to float32 in [0, 1]."""
+"""Types of maps and pixels, and conversions between uint8, uint16 and float32 in [0, 1]."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 #: A map, (height, width), or a photo, (height, width, 3).
 FloatMap = NDArray[np.float32]
-# Not that of `cpcapp.moments`: photos do without SciPy, which takes long to load.
+# Not imported from `cpcapp.moments`: that imports SciPy, which takes long to load.
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
-#: Of a photo as it is read: (height, width, 3).
+#: A photo as it is read, (height, width, 3).
 Pixels = NDArray[np.uint8] | NDArray[np.uint16]
 
 
@@ -47,7 +47,7 @@ def as_unit_float(pixels: NDArray[Any]) -> FloatMap:
 def as_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
     """Return uint8 or uint16 pixels as uint8, rounded to the nearest level.
 
-    All of the package rounds 16 bits in this way: ``65535 / 257 = 255``.
+    The whole package rounds 16 bits in this way: ``65535 / 257 = 255``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What every source of photos gives: a photo, where it was spliced, and its name."""
+"""Samples: photos with a name and a mask of what was pasted. All data sets return them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Sample:
-    """A photo with its ground truth, read when asked for and not kept.
+    """A photo with its ground truth. Image and mask are read when asked for and not kept.
 
     Attributes
     ----------
@@ -46,9 +46,10 @@ class Sample:
 
     @property
     def mask(self) -> NDArray[np.bool_]:
-        """The pasted part, (height, width); nothing for an authentic photo.
+        """The pasted part, (height, width), bool; all False for an authentic photo.
 
-        An authentic photo is read for its size; `read` gives both at once.
+        The size of an authentic photo is found by reading it. `read` returns image and mask and
+        reads the photo once.
         """
         return self.read()[1] if self.read_mask is None else self.read_mask()
 
@@ -62,7 +63,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Problem:
-    """A file of a data set that is missing, broken or not to be trusted."""
+    """A file of a data set that is missing, damaged or unreliable, and why."""
 
     name: str
     reason: str
@@ -88,7 +89,7 @@ def choose_evenly(items: Sequence[_Item], n: int | None) -> tuple[_Item, ...]:
 
 @dataclass(frozen=True)
 class SampleSet(Sequence[Sample]):
-    """The photos of a data set, and what of it could not be used.
+    """The photos of a data set, and the files that could not be used.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Photos to make splices of, read when they are needed."""
+"""Photos to make splices from, read when they are needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cpcapp.splicing.photos.images import image_files, read_image
 
 @dataclass(frozen=True)
 class SourcePhoto:
-    """A photo to make splices of, read when asked for.
+    """A photo to make splices from, read when asked for.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ def photos_from(paths: Sequence[str | Path]) -> list[SourcePhoto]:
     Returns
     -------
     list of SourcePhoto
-        Named after their files; of files with the same name, by the whole path.
+        Named after their files; files with the same name are named by the whole path.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the patches are cut from: the photo itself, or what is left of it after a filter."""
+"""What patches are cut from: the colours of a photo, their Laplacian, or the error level."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cpcapp.splicing.photos.pixels import FloatMap, as_unit_float
 
 _ERROR_LEVEL_QUALITY = 90
-# JPEG ends at 65,500 pixels: longer photos are compressed in parts of whole blocks.
+# JPEG allows sides up to 65,500 pixels: longer photos are compressed in parts of whole blocks.
 _MAX_JPEG_SIDE = 65_488
 _ROWS_PER_STRIP = 64
 
@@ -34,9 +34,9 @@ def laplacian(image: FloatMap) -> FloatMap:
 
 
 def error_level(image: FloatMap) -> FloatMap:
-    """Return what JPEG at quality 90 takes away.
+    """Return what JPEG at quality 90 removes.
 
-    Parts of a photo that were compressed before, or not, lose differently.
+    Parts that were compressed before, and parts that were not, lose differently.
     """
     planes = _empty_planes(image)
     for top in range(0, image.shape[0], _MAX_JPEG_SIDE):
@@ -44,7 +44,7 @@ def error_level(image: FloatMap) -> FloatMap:
             cols = slice(left, left + _MAX_JPEG_SIDE)
             part = image[top : top + _MAX_JPEG_SIDE, cols]
             compressed = _recompress(part)
-            # In strips: of a large photo every whole copy costs as much as the difference.
+            # In strips: copying a whole large photo takes as long as the difference.
             for first in range(0, len(compressed), _ROWS_PER_STRIP):
                 strip = slice(first, first + _ROWS_PER_STRIP)
                 kept = as_unit_float(cv2.cvtColor(compressed[strip], cv2.COLOR_BGR2RGB))
@@ -58,13 +58,13 @@ def _empty_planes(image: FloatMap) -> FloatMap:
 
 
 def _copy_channels(image: Any, planes: FloatMap) -> None:
-    """Write the channels of a picture to planes."""
+    """Copy the channels of a picture to planes."""
     for number, plane in enumerate(planes):
         plane[...] = cv2.extractChannel(image, number)
 
 
 def _recompress(image: FloatMap) -> NDArray[np.uint8]:
-    """Return the pixels after JPEG, in the order of OpenCV: blue, green, red."""
+    """Return the pixels after JPEG, in OpenCV's order: blue, green, red."""
     pixels = np.empty(image.shape, dtype=np.uint8)
     for first in range(0, len(image), _ROWS_PER_STRIP):
         rows = slice(first, first + _ROWS_PER_STRIP)
@@ -82,7 +82,7 @@ CHANNELS: dict[str, Callable[[FloatMap], FloatMap]] = {
 
 
 def image_planes(image: FloatMap, channels: str) -> NDArray[np.float32]:
-    """Return the channels of a photo, one after the other.
+    """Return the channels of a photo as separate planes.
 
     Parameters
     ----------

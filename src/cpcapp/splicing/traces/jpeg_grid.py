@@ -1,4 +1,4 @@
-"""Was a photo compressed, and how much? JPEG rounds the frequencies of 8 x 8 blocks."""
+"""Traces of JPEG compression: JPEG rounds the frequencies of 8 x 8 blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cpcapp.splicing.photos.jpeg import STANDARD_TABLE, table_quality
 from cpcapp.splicing.photos.pixels import FloatMap
 
 _BLOCK = 8
-# Added to mean amplitudes of grey levels: below this is rounding.
+# Added to mean amplitudes, in grey levels: smaller ones are rounding.
 _ROUNDING = 0.05
 # Enough for a stable median.
 _MAX_PIXELS = 1_000_000
@@ -23,11 +23,11 @@ _COSINES = (
 _FINE = np.add.outer(_FREQUENCIES, _FREQUENCIES) >= _BLOCK - 1
 # Low frequencies, which have coefficients of all sizes in most photos.
 _LOW = [(u, v) for u in range(5) for v in range(5) if 1 <= u + v <= 4]
-# In grey levels: smaller coefficients may be rounding of pixels, which has a deviation of 0.3.
+# In grey levels: smaller coefficients may be rounding of pixels, with a standard deviation of 0.3.
 _MIN_COEFFICIENT = 2.0
 _MIN_COUNT = 20
-# Of the steps on the grid to those off it. Made JPEGs of quality 85 and less have 1.5 and more,
-# photos that were never compressed 0.95 to 1.05, a page of text 0.98.
+# Ratio of the steps on the grid to those off it. Made JPEGs of quality 85 and less have 1.5 and
+# more, photos that were never compressed 0.95 to 1.05, a page of text 0.98.
 _MIN_RATIO = 1.25
 
 
@@ -41,9 +41,9 @@ def grid_strength(image: FloatMap) -> float:
     Returns
     -------
     float
-        The logarithm of the median over blocks of the mean amplitude of the high frequencies, on
-        a grid of blocks that begins at (4, 4) less that on the one that begins at (0, 0). About 0
-        for a photo that was never compressed, or was resized since; about 1 after JPEG at
+        The median over blocks of the mean amplitude of the high frequencies, in logarithms: its
+        value for blocks that begin at (4, 4) minus that for blocks that begin at (0, 0). About 0
+        for a photo that was never compressed, or was resized afterwards; about 1 after JPEG at
         quality 85.
 
     Examples
@@ -65,9 +65,9 @@ def grid_strength(image: FloatMap) -> float:
 def estimate_quality(image: FloatMap) -> int | None:
     """Estimate the JPEG quality of a photo from its pixels alone.
 
-    After quantization with a step ``s`` all coefficients of a frequency are multiples of ``s``: of
-    those that are not 0, the smallest tell the step. For made JPEGs of UCID and BSDS500 of
-    qualities 30 to 85 the estimate is 0 to 2 too high, in a few photos up to 17.
+    After quantization with a step ``s`` all coefficients of a frequency are multiples of ``s``. So
+    the smallest ones that are not 0 give the step. For made JPEGs of UCID and BSDS500 of qualities
+    30 to 85 the estimate is 0 to 2 too high, in a few photos up to 17.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ def estimate_quality(image: FloatMap) -> int | None:
     Returns
     -------
     int or None
-        None where no quantization shows: a quality of 90 and more, never compressed, cropped, or
-        too little detail to tell.
+        None if no quantization shows: the quality is 90 or more, the photo was never compressed
+        or was cropped, or it has too little detail.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def estimate_quality(image: FloatMap) -> int | None:
     if min(image.shape[:2]) < 2 * _BLOCK:
         return None
     on, off = (_relative_steps(image[start:, start:]) for start in (0, _BLOCK // 2))
-    # What is not compressed, drawings above all, has steps on either grid.
+    # Uncompressed pictures, drawings above all, can have steps on both grids.
     if on is None or off is None or on < _MIN_RATIO * off:
         return None
     return table_quality(on)
@@ -121,7 +121,7 @@ def _cosine_transform(image: FloatMap) -> FloatMap:
     """Return the coefficients of the grey photo, (rows of blocks, blocks, 8, 8)."""
     height, width = (n // _BLOCK * _BLOCK for n in image.shape[:2])
     apart = _BLOCK * max(1, height * width // _MAX_PIXELS)
-    # Of a large photo only some rows of blocks are copied.
+    # From a large photo only some rows of blocks are copied.
     strips = [image[top : top + _BLOCK, :width] for top in range(0, height, apart)]
     light = cv2.cvtColor(np.concatenate(strips), cv2.COLOR_RGB2GRAY)
     rows = _COSINES @ (light.reshape(-1, _BLOCK, width) * np.float32(255.0))

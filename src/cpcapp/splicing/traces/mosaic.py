@@ -1,9 +1,9 @@
-"""Do the two sides of an edge come from one camera? The trace of the colour mosaic tells.
+"""The trace of the sensor's colour mosaic, to see whether both sides of an edge share a camera.
 
-A sensor sees one colour at each pixel of a 2x2 lattice and the others are interpolated, so the
-deviation of a pixel's colours from their neighbours varies with its position in the lattice, in a
-way that depends on the camera and on the phase of the cut. Texture and light change it for all
-four positions alike, which is taken out.
+A sensor measures one colour at each pixel of a 2x2 lattice; the others are interpolated. So the
+deviation of a pixel's colours from their neighbours depends on its position in the lattice. How it
+does depends on the camera and on the phase of the lattice. Texture and light change the deviation
+at all four positions alike. This common part is removed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class MosaicOptions:
     min_valid_share : float
         Share of valid pixels that a window needs for its statistics to be used.
     opposite_quantile : float
-        Of the photo's windows, so many may show the opposite phase by chance.
+        Share of the photo's windows that may show the opposite phase by chance.
     """
 
     window: int = 24
@@ -80,7 +80,7 @@ class MosaicOptions:
                 raise ValueError(f"{name}={getattr(self, name)} must be from {low:g} to {high:g}")
 
 
-# Their windows overlap: more would say no more.
+# Windows overlap, so more of them would add no information.
 _MAX_WINDOWS = 250_000
 _ROWS_PER_STRIP = 128
 _POSITIONS = ((0, 0), (0, 1), (1, 0), (1, 1))
@@ -93,9 +93,9 @@ class MosaicTrace(NamedTuple):
     Attributes
     ----------
     statistics : ndarray of shape (12, height // 2, width // 2), float32
-        For each colour and each of the four positions in a 2 x 2 cell, the logarithm of the mean
-        squared deviation from the four neighbours over a window; for each colour the mean of the
-        four is 0. Shrunk towards 0 where few of the window's pixels are valid.
+        For each colour and each of the four positions in a 2 x 2 cell: the logarithm of the mean
+        squared deviation from the four neighbours, over a window. For each colour the mean of the
+        four is 0. Values are shrunk towards 0 where few of the window's pixels are valid.
     valid_share : ndarray of shape (height // 2, width // 2), float32 in [0, 1]
         Share of the window's pixels that are valid: neither clipped nor on an edge.
     usable : ndarray of shape (height // 2, width // 2), bool
@@ -132,7 +132,7 @@ def mosaic_trace(image: FloatMap, options: MosaicOptions | None = None) -> Mosai
     image = image[:height, :width]
     valid = np.empty((4, height // 2, width // 2), dtype=np.float32)
     out = np.empty((3, *valid.shape), dtype=np.float32)
-    # In strips: of a large photo every whole copy costs as much as the sums.
+    # In strips: copying a whole large photo takes as long as the sums.
     for top in range(0, height, _ROWS_PER_STRIP):
         is_valid, power = _squared_deviations(image, top, options)
         half = slice(top // 2, top // 2 + len(is_valid) // 2)
@@ -158,17 +158,17 @@ def mosaic_trace(image: FloatMap, options: MosaicOptions | None = None) -> Mosai
 
 
 class MosaicLevels(NamedTuple):
-    """How clearly a photo as a whole shows a mosaic, and how much of it shows another.
+    """How clearly a photo shows a mosaic, and how strongly a part shows the opposite phase.
 
     Attributes
     ----------
     level : float
-        The length of the vector ``m`` of the statistics' medians: about 0.3 and more for an
+        The length of the vector ``m`` of the statistics' medians: about 0.3 or more for an
         uncompressed photo of a camera, below 0.05 for one that was made smaller.
     opposite_phase : float
-        The statistics' largest component along ``-m / |m|``, but for the highest fiftieth of the
-        windows. In a photo of one camera the trace varies in strength but not in sign, and this is
-        negative or small; a part whose lattice is shifted has the same trace with the opposite
+        The statistics' largest component along ``-m / |m|``, without the highest fiftieth of the
+        windows. In a photo of one camera the trace varies in strength but not in sign. Then this
+        is negative or small. A part whose lattice is shifted has the same trace with the opposite
         sign.
     """
 
@@ -177,7 +177,7 @@ class MosaicLevels(NamedTuple):
 
 
 def mosaic_levels(trace: MosaicTrace | None, options: MosaicOptions | None = None) -> MosaicLevels:
-    """Return how clearly a photo shows a mosaic, and the opposite phase of it.
+    """Return how clearly a photo shows a mosaic, and how strongly its opposite phase.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def mosaic_levels(trace: MosaicTrace | None, options: MosaicOptions | None = Non
 def _squared_deviations(
     image: FloatMap, top: int, options: MosaicOptions
 ) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-    """Return for a strip which pixels are valid, and their squared deviations."""
+    """Return which pixels of a strip are valid, and their squared deviations."""
     above = min(top, 2)
     levels = image[top - above : top + _ROWS_PER_STRIP + 2] * np.float32(255.0)
     around = cv2.filter2D(levels, -1, _NEIGHBOURS, borderType=cv2.BORDER_REFLECT_101)
@@ -229,7 +229,7 @@ def _squared_deviations(
 def lattice_contrast(
     image: FloatMap, trace: MosaicTrace | None = None, options: MosaicOptions | None = None
 ) -> FloatMap:
-    """Return how differently the colour mosaic shows on both sides of each pixel.
+    """Return how much the colour mosaic differs between the two sides of each pixel.
 
     Parameters
     ----------
@@ -241,9 +241,10 @@ def lattice_contrast(
     Returns
     -------
     ndarray of shape (height, width), float32
-        For the statistics ``a`` and ``b`` of two windows, 56 pixels apart, ``2(|a||b| - a · b)``,
-        the largest over four directions. This is the squared distance of two vectors of one
-        length; where the same trace is only fainter it is 0. Near 0 also where no mosaic shows.
+        ``2(|a||b| - a · b)`` for the statistics ``a`` and ``b`` of two windows, 56 pixels apart;
+        the largest value over four directions. For vectors of the same length this is their
+        squared distance. It is 0 if one side only has a weaker form of the same trace, and near 0
+        if no mosaic shows.
 
     Examples
     --------
@@ -286,7 +287,7 @@ def _shifted_pairs(
 ) -> Iterator[tuple[FloatMap, FloatMap]]:
     """Yield for each step the values at one step ahead and at one behind."""
     rows, cols = values.shape
-    # What lies beyond the border repeats the border.
+    # Beyond the border, the border is repeated.
     wide = np.pad(values, far, mode="edge")
     for down, right in steps:
         ahead, behind = (

@@ -1,4 +1,4 @@
-"""The geometry of overlapping patches: cut them, find those of a kind, put them back."""
+"""The geometry of overlapping patches: cut them, select them, average them back to a map."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from cpcapp.splicing.photos.pixels import FloatMap
 
 WINDOWS = ("uniform", "gaussian")
-# Patches that are cut at a time: enough for a fast product, little memory.
+# Patches that are cut at a time: enough for a fast matrix product, and little memory.
 _PATCHES_PER_BLOCK = 8192
 _ROWS_PER_STRIP = 128
 
 
 def starts(length: int, size: int, stride: int) -> NDArray[np.intp]:
-    """Return where patches begin along a side, so that all of it is covered.
+    """Return where patches begin along a side, so that the whole side is covered.
 
     Examples
     --------
@@ -99,8 +99,8 @@ class PatchGrid:
         rows : slice
             Of the grid.
         patches : ndarray of shape (n, channels * size * size), float32
-            Flattened, the ``Z̃`` of the paper with a patch in each row. The next round writes
-            over it.
+            Flattened, the ``Z̃`` of the paper with a patch in each row. The next iteration
+            overwrites it.
         """
         windows = _windows(planes, self.size)
         rows, cols = self.rows, self.cols
@@ -120,7 +120,7 @@ class PatchGrid:
 
     def mean(self, planes: FloatMap) -> NDArray[np.float64]:
         """Return the mean of all patches, ``(channels * size * size,)``, without cutting them."""
-        # In how many patches a pixel is the d-th of a row or a column: (pixels, size).
+        # The number of patches in which a pixel is the d-th of a row or a column: (pixels, size).
         down, across = (
             np.stack([np.bincount(first + d, minlength=length) for d in range(self.size)], axis=1)
             for first, length in ((self.rows, self.height), (self.cols, self.width))
@@ -149,7 +149,7 @@ class PatchGrid:
         """
         rows, n = self.rows, len(planes) * self.size**2
         variance = np.empty(self.shape)
-        # Some rows at a time, so that nothing of the size of the photo is made.
+        # Some rows at a time, so that no array of the size of the photo is needed.
         for first in range(0, len(rows), _ROWS_PER_STRIP):
             some = rows[first : first + _ROWS_PER_STRIP]
             strip = planes[:, some[0] : some[-1] + self.size]
@@ -164,7 +164,7 @@ class PatchGrid:
         return variance
 
     def put_back(self, values: FloatMap, *, window: str = "uniform") -> FloatMap:
-        """Average over each pixel the values of the patches that contain it.
+        """Average, at each pixel, the values of the patches that contain it.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class PatchGrid:
             raise ValueError(f"window={window!r} must be one of {', '.join(map(repr, WINDOWS))}")
         profile = np.ones(self.size)
         if window == "gaussian":
-            # Not OpenCV's kernel, which is too high in the middle for an even size.
+            # OpenCV's own kernel is too high in the middle for an even size.
             from_centre = np.arange(self.size) - (self.size - 1) / 2
             profile = np.exp(-0.5 * (from_centre / (self.size / 5.0)) ** 2)
         # The sum over the patches that contain a pixel is separable: Σ over rows, Σ over columns.
@@ -195,7 +195,7 @@ class PatchGrid:
 
 
 def _regular_run(first: NDArray[np.intp]) -> tuple[int, int]:
-    """Return the stride of patches and how many of them keep it; the last one may not."""
+    """Return the stride of patches and how many of them follow it; the last one may not."""
     stride = int(first[1] - first[0]) if len(first) > 1 else 1
     regular = len(first) < 2 or first[-1] - first[-2] == stride
     return stride, len(first) if regular else len(first) - 1
@@ -220,7 +220,7 @@ def _sum_over_pixels(
     """Return for each pixel along the first axis the weighted sum of the patches on it."""
     stride, n = _regular_run(first)
     out = np.zeros((length, *values.shape[1:]))
-    # From the last pixel of a patch to the first: a pixel gets its patches in their order.
+    # From the last pixel of a patch to the first, so that patches are added in their order.
     for d in reversed(range(len(profile))):
         out[d : d + stride * (n - 1) + 1 : stride] += profile[d] * values[:n]
     if n < len(first):
@@ -262,7 +262,7 @@ def gather(planes: FloatMap, places: NDArray[np.intp], size: int) -> FloatMap:
 
 
 def share_in_patch(mask: NDArray[Any], size: int) -> NDArray[np.float32]:
-    """Return for every patch (stride 1) the share of its pixels in a mask.
+    """Return, for every patch (stride 1), the share of its pixels in a mask.
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ def share_in_patch(mask: NDArray[Any], size: int) -> NDArray[np.float32]:
            [0.25, 0.5 ]], dtype=float32)
     """
     height, width = mask.shape
-    # Whole numbers: exactly 0 and exactly 1 are told from nearly.
+    # Whole numbers, so that shares of exactly 0 and exactly 1 are exact.
     counts = cv2.boxFilter(
         mask.astype(np.uint8),
         cv2.CV_32S,

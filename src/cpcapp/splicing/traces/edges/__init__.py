@@ -1,7 +1,7 @@
-"""Structured edge detection: where people would draw the outline of things.
+"""Structured edge detection: where people would draw the outlines of objects.
 
-P. Dollár, C. L. Zitnick, "Structured forests for fast edge detection", ICCV 2013. The trainer,
-the forest and the engine that runs it are ours, the features are computed by OpenCV.
+P. Dollár, C. L. Zitnick, "Structured forests for fast edge detection", ICCV 2013. The trainer, the
+forest and the engine that runs it are ours. OpenCV computes the features.
 """
 
 from cpcapp.splicing.traces.edges.detector import (

@@ -19,11 +19,11 @@ from cpcapp.splicing.traces.edges.engine import ForestEngine
 from cpcapp.splicing.traces.edges.features import EdgeOptions
 from cpcapp.splicing.traces.edges.forest import Forest
 
-# Strength at which thinned edges agree best with people: on the validation photos of BSDS500, by a
+# The strength at which thinned edges agree best with people, on validation photos of BSDS500, by a
 # forest trained without them.
 BEST_THRESHOLD = 0.085
 
-# Each pixel must lie in as many patches as any other, also at the border of the photo.
+# With it, each pixel lies in as many patches as any other, also at the border of the photo.
 _MARGIN = 16
 
 
@@ -52,8 +52,8 @@ class EdgeDetector:
         image : array-like of shape (height, width[, channels])
             Grey, RGB or RGBA; whole numbers of 8 or 16 bits, or floats in [0, 1].
         scales : sequence of float, default=(1.0,)
-            Sizes at which to look; the mean is returned. ``(0.5, 1.0, 2.0)`` is more accurate
-            and takes five times as long.
+            Sizes at which edges are detected; the mean is returned. ``(0.5, 1.0, 2.0)`` is more
+            accurate and takes five times as long.
 
         Returns
         -------
@@ -76,8 +76,8 @@ class EdgeDetector:
         edges : ndarray of shape (height, width)
             What `detect` returns.
         border : int, default=0
-            Fade out edges that are closer than this to the border of the photo, where the
-            detector sees reflections. The scores on BSDS500 use 5.
+            Fade out edges closer than this to the border of the photo, where the detector uses
+            reflected pixels. The scores on BSDS500 use 5.
 
         Returns
         -------
@@ -86,7 +86,7 @@ class EdgeDetector:
         edges = np.ascontiguousarray(edges, dtype=np.float32)
         if edges.ndim != 2 or edges.size == 0:
             raise ValueError(f"edges have shape {edges.shape}; they must be (height, width)")
-        # OpenCV's suppression reads beside a map that is one pixel wide.
+        # OpenCV's suppression reads outside of a map that is one pixel wide.
         padded = cv2.copyMakeBorder(edges, 4, 4, 4, 4, cv2.BORDER_REPLICATE)
         engine = _opencv()
         orientation = engine.computeOrientation(padded)
@@ -109,7 +109,7 @@ class EdgeDetector:
 
 @lru_cache(maxsize=1)
 def _opencv() -> Any:
-    """Return OpenCV's engine, which thins edges whatever its forest is: one without questions."""
+    """Return OpenCV's engine to thin edges. It works with any forest: here one without splits."""
     trivial = Forest(
         EdgeOptions(numberOfTrees=1, numberOfTreesToEvaluate=1),
         childs=np.zeros((1, 1), np.int32),
@@ -136,7 +136,7 @@ def _fade(shape: tuple[int, ...], border: int) -> NDArray[np.float32]:
 
 
 def detect_edges(image: Any, *, scales: Sequence[float] = (1.0,)) -> NDArray[np.float32]:
-    """Return the strength of the edge at each pixel, by the detector of the package.
+    """Return the strength of the edge at each pixel, with the shipped detector.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Running a structured forest on a photo: all patches go down their trees together.
 
 The steps and their rounding are those of OpenCV's ``StructuredEdgeDetection``, whose features are
-used; what differs is that it reads a forest from a file in milliseconds, and that a level of the
+used. There are two differences. A forest is read from a file in milliseconds. And one level of the
 trees is one operation on many patches, which waits less for memory than one patch after the other.
 """
 
@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 from cpcapp.splicing.traces.edges.features import EdgeOptions, feature_table, put_maps, triangle
 from cpcapp.splicing.traces.edges.forest import Forest
 
-# Of the size that NumPy indexes with: others would be converted each time.
+# The integer type that NumPy uses for indexing: others would be converted each time.
 Indices = NDArray[np.intp]
 
 # All three were chosen by hand for speed; the result does not depend on them.
 # Pixels down and across whose features are computed together.
 _TILE = (768, 1024)
-# Walks that are done together, one for each patch and each of its trees.
+# Walks that are done together: one for each patch and each of its trees.
 _WALKS_TOGETHER = 3 << 14
-# Walks that have arrived at a leaf are put aside when they are more than one in this many.
+# Walks that have reached a leaf are removed when they are more than one in this many.
 _ARRIVED = 4
 
 
-# All of a node side by side, for one look into memory: the number of its right child, where in the
-# maps of a tile the two values lie whose difference it asks for, and the threshold.
+# The data of a node side by side, for one memory access: the number of its right child, the
+# positions in the maps of a tile of the two values whose difference it tests, and the threshold.
 _NODE = np.dtype([("child", "i4"), ("ahead", "i4"), ("behind", "i4"), ("threshold", "f4")])
 
 
@@ -46,7 +46,7 @@ class ForestEngine:
         self.options = o = forest.options
         self._tile = [max(1, n // o.stride) for n in _TILE]
         side = [o.stride // o.shrinkNumber * (n - 1) + o.width for n in self._tile]
-        # Channels are followed by a 0; those of a pixel begin where a line of the cache does.
+        # Channels are followed by a 0; those of a pixel begin at the start of a cache line.
         self._maps_shape = (2, *side, 16 * (o.n_channels // 16 + 1))
         self._pitch = o.stride * (self._tile[1] - 1) + o.patchInnerSize
         n_trees, n_nodes = forest.childs.shape
@@ -64,13 +64,13 @@ class ForestEngine:
         behind = (table.rows2 * width + table.cols2) * depth + table.channels
         ahead[o.n_regular :] += height * width * depth
         behind[o.n_regular :] += height * width * depth
-        # A feature that is no difference takes the 0 after the channels away.
+        # A feature that is a single value subtracts the 0 after the channels.
         behind[: o.n_regular] = o.n_channels
         childs = forest.childs.ravel()
         leaf = childs == 0
         feature = np.where(leaf, 0, forest.featureIds.ravel())
         nodes = np.empty(leaf.size, dtype=_NODE)
-        # A leaf is its own child on both sides: who has arrived stays.
+        # A leaf is its own child on both sides: a walk that has arrived stays there.
         right = childs + np.repeat(self._roots, forest.childs.shape[1])
         nodes["child"] = np.where(leaf, np.arange(leaf.size), right)
         nodes["threshold"] = np.where(leaf, -np.inf, forest.thresholds.ravel())
@@ -84,7 +84,7 @@ class ForestEngine:
         ----------
         image : ndarray of shape (height, width, 3), float32 in [0, 1], RGB
         margin : int
-            Pixels that are added around the photo, by reflection, and looked at like the photo.
+            Pixels that are added around the photo by reflection, and processed like the photo.
 
         Returns
         -------
@@ -102,7 +102,7 @@ class ForestEngine:
                 pixels = _cut(image, row_of[tall.pixels], col_of[wide.pixels])
                 put_maps(maps, pixels, o, tall.kept, wide.kept)
                 self._count(counts, maps, rows, cols)
-        # Every time that this is added, the sum is rounded.
+        # As in OpenCV, the sum is rounded after each addition.
         step = np.float32(2.0 * o.stride**2 / o.patchInnerSize**2 / o.numberOfTreesToEvaluate)
         sums = np.zeros(int(counts.max(initial=0)) + 1, dtype=np.float32)
         np.add.accumulate(np.full(len(sums) - 1, step), out=sums[1:])
@@ -127,7 +127,7 @@ class ForestEngine:
             band += self._votes(leaves, corner.ravel(), len(band))[:, : band.shape[1]]
 
     def _descend(self, values: NDArray[np.float32], corner: Indices, tree: Indices) -> Indices:
-        """Return the leaf at which each patch arrives in each of its trees, (patches * trees,)."""
+        """Return the leaf that each patch reaches in each of its trees, (patches * trees,)."""
         o = self.options
         tree = (tree[:, None] + np.arange(o.numberOfTreesToEvaluate)) % o.numberOfTrees
         node = self._roots.take(tree.ravel())
@@ -147,13 +147,13 @@ class ForestEngine:
         return leaves
 
     def _votes(self, leaves: Indices, corner: Indices, rows: int) -> NDArray[np.intp]:
-        """Return for each pixel how many leaves see an edge there, (rows, pitch)."""
+        """Return for each pixel how many leaves have an edge there, (rows, pitch)."""
         first = self._first.take(leaves)
         number = self._first.take(leaves + 1) - first
         voting = np.flatnonzero(number)
         first, number = first.take(voting), number.take(voting)
         corner = corner.take(voting // self.options.numberOfTreesToEvaluate)
-        # The pixels of all leaves one after the other: those of each count up from its first.
+        # The pixels of all leaves, one leaf after the other, each counted up from its first pixel.
         before = np.cumsum(number) - number
         which = np.repeat(first - before, number)
         which += np.arange(which.size)
@@ -163,7 +163,7 @@ class ForestEngine:
 
 
 class _Side(NamedTuple):
-    """One side of a tile: pixels of the photo with its borders, and those of the maps to keep."""
+    """One side of a tile: pixels of the photo with its borders, and pixels of the maps to keep."""
 
     pixels: slice
     kept: slice
@@ -172,7 +172,7 @@ class _Side(NamedTuple):
 def _side(patches: range, options: EdgeOptions, line: Indices) -> _Side:
     shrink, step = options.shrinkNumber, options.stride // options.shrinkNumber
     first, last = patches.start * step, (patches.stop - 1) * step + options.width
-    # Gradients are also taken at half the size: of the same pairs of pixels in every tile.
+    # Gradients are also computed at half the size: every tile must halve the same pairs of pixels.
     unit = 2 * shrink
     start = max(first * shrink - options.reach, 0) // unit * unit
     stop = min(-(-(last * shrink + options.reach) // unit) * unit, len(line))
@@ -192,7 +192,7 @@ def _split(n: int, size: int) -> Iterator[range]:
 def _mirror_indices(n: int, margin: int, padding: int) -> Indices:
     """Return which pixels a side has after both borders were put around it."""
     side = np.arange(n, dtype=np.int32)[:, None]
-    # The length is even, as OpenCV halves it.
+    # The length is made even, because OpenCV halves it.
     side = cv2.copyMakeBorder(side, margin, margin + n % 2, 0, 0, cv2.BORDER_REFLECT)
     side = cv2.copyMakeBorder(side, padding, padding, 0, 0, cv2.BORDER_REFLECT)
     return np.asarray(side[:, 0], dtype=np.intp)

@@ -1,7 +1,7 @@
-"""What a structured tree may ask about a patch: OpenCV's channels and their differences.
+"""The features of a patch that a structured tree may use: OpenCV's channels and their differences.
 
-The maps are those that OpenCV's own engine computes when it detects edges, made by its feature
-getter, so that a forest sees in use what it saw in training.
+The maps come from OpenCV's feature getter, which its own edge detector uses. So a forest gets the
+same features in use as in training.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class EdgeOptions:
 
     @property
     def reach(self) -> int:
-        """How far from a pixel its feature maps see: the smoothing, and gradients at half size."""
+        """Largest distance of a pixel that a feature depends on; some maps are at half size."""
         smoothing = max(self.regFeatureSmoothingRadius, self.ssFeatureSmoothingRadius)
         gradients = self.gradientNormalizationRadius + self.gradientSmoothingRadius + 2
         return smoothing + 2 * gradients
@@ -68,7 +68,7 @@ class EdgeOptions:
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """Where in the feature maps each feature looks: (row1, col1, channel) or a difference."""
+    """Where each feature is read in the maps: one value (row1, col1), or a difference of two."""
 
     rows1: NDArray[np.int64]
     cols1: NDArray[np.int64]
@@ -81,7 +81,7 @@ class FeatureTable:
 def feature_table(options: EdgeOptions) -> FeatureTable:
     """Return the order in which OpenCV numbers the features of a patch."""
     width, grid = options.width, options.selfsimilarityGridSize
-    # Values: channel by channel, each in columns.
+    # Values: channel by channel, each column by column.
     channel, col, row = np.meshgrid(
         np.arange(options.n_channels), np.arange(width), np.arange(width), indexing="ij"
     )
@@ -115,7 +115,7 @@ def feature_maps(
     Returns
     -------
     regular, similar : ndarray of shape (height', width', n_channels)
-        Of the photo with the detector's border, shrunk.
+        Of the photo with the detector's border, shrunk by ``shrinkNumber``.
     """
     p = options.padding
     maps = _maps(cv2.copyMakeBorder(image, p, p, p, p, cv2.BORDER_REFLECT), options)
@@ -136,8 +136,8 @@ def put_maps(
     Parameters
     ----------
     out : ndarray of shape (2, height, width, depth)
-        Gets the maps for values and for differences at its beginning; none of its sides may be
-        too short.
+        The maps for values and for differences are written to its beginning. It must be large
+        enough for them.
     padded : ndarray of shape (height', width', 3), float32 in [0, 1], RGB
     options : EdgeOptions
     rows, cols : slice

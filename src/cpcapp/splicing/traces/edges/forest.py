@@ -1,7 +1,7 @@
-"""A forest of structured trees: what it is, and the files it comes in.
+"""A forest of structured trees, and its two file formats.
 
-Our own file is a safetensors file, compressed with gzip, which is read in a tenth of a second.
-OpenCV's YAML, which takes it seconds, is for those who want to run a forest with OpenCV itself.
+Our own format is safetensors, compressed with gzip, which is read in a tenth of a second. OpenCV's
+YAML takes seconds. It is for those who want to run a forest with OpenCV itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from cpcapp._files import atomic_write
 from cpcapp.splicing.traces.edges.features import EdgeOptions
 
-# More than any real forest needs; a hostile file can't make us fill the memory.
+# More than any real forest needs. It limits the memory that a hostile file can use.
 _MAX_BYTES = 1 << 30
 _LISTS = {
     "childs": np.int32,
@@ -121,10 +121,10 @@ def _to_tensors(forest: Forest) -> bytes:
         "options": asdict(forest.options),
     }
     arrays = {name: getattr(forest, name) for name in _LISTS}
-    # How many edge pixels a node has is a small number, where they begin is not.
+    # The number of edge pixels of a node is small; the position of the first is not.
     arrays["edgeBoundaries"] = np.diff(forest.edgeBoundaries)
     arrays["edgeBins"] = forest.edgeBins[: forest.edgeBoundaries[-1]]
-    # What a leaf asks is never looked at.
+    # Feature and threshold of a leaf are never used.
     questions = forest.childs != 0
     arrays["featureIds"] = np.where(questions, forest.featureIds, 0)
     arrays["thresholds"] = np.where(questions, forest.thresholds, np.float32(0))
@@ -243,7 +243,7 @@ def _rows(section: str, name: str, dtype: Any) -> list[NDArray[Any]]:
 
 
 def _check(forest: Forest) -> None:
-    """Raise unless every index that the detector will follow lies inside its array."""
+    """Raise unless every index that the detector uses lies inside its array."""
     o = forest.options
     for option, lowest, highest in (
         ("stride", 1, 64),
@@ -276,7 +276,7 @@ def _check(forest: Forest) -> None:
     inner = forest.childs != 0
     left = forest.childs[inner] - 1
     node = np.broadcast_to(np.arange(shape[1]), shape)[inner]
-    # A child after its parent: every walk from the root ends.
+    # A child comes after its parent, so every walk from the root ends.
     if not ((left > node) & (left + 1 < shape[1])).all():
         raise ForestError("a node's child lies outside its tree or before it")
     ids = forest.featureIds[inner]

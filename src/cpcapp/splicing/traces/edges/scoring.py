@@ -1,4 +1,4 @@
-"""How well edges agree with those that people drew: the protocol of BSDS500."""
+"""How well detected edges agree with drawn ones: the protocol of BSDS500."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Counts:
     Attributes
     ----------
     found, drawn : ndarray of shape (n_thresholds,)
-        Drawn pixels that were found, and all of them, over all annotators.
+        Drawn pixels that were found, and all drawn pixels, over all annotators.
     right, detected : ndarray of shape (n_thresholds,)
-        Detected pixels that any annotator drew, and all of them.
+        Detected pixels that any annotator drew, and all detected pixels.
     """
 
     found: NDArray[np.int64]
@@ -106,7 +106,7 @@ def count_correspondences(
     Returns
     -------
     Counts
-        By a one-to-one assignment of detected to drawn pixels of the largest possible size.
+        From a one-to-one assignment of detected to drawn pixels with as many pairs as possible.
 
     Examples
     --------
@@ -209,8 +209,10 @@ def match_pixels(
 
 @numba.njit(nogil=True, cache=True)
 def _assign(pixels, number, n_truth, offsets):
-    """Augment pixel by pixel. A drawn pixel once found to lead nowhere never will: the searches
-    together look at each pair at most once or twice.
+    """Find augmenting paths, pixel by pixel.
+
+    A drawn pixel from which no path was found will not have one later. So all searches together
+    visit each pair at most once or twice.
     """
     n, reach = pixels.shape[0], offsets.shape[0]
     height, width = number.shape

@@ -26,7 +26,7 @@ from cpcapp.splicing.traces.edges.forest import Forest
 
 # As many as a byte can number: features are compared by bins.
 _N_BINS = 256
-# Nodes that are visited together: three lists of 32 numbers, two cache lines each.
+# Nodes that lie together in memory: three lists of 32 numbers, two cache lines each.
 _NODES_TOGETHER = 30
 # Patches from which the bounds of the bins are taken; chosen by hand, 80 for each bin.
 _SAMPLES_FOR_BINS = 20_000
@@ -67,7 +67,7 @@ class TrainingOptions:
 
 @dataclass
 class _Photo:
-    """A training photo, and where its patches can be taken."""
+    """A training photo, and where patches can be cut from it."""
 
     image: NDArray[np.float32]
     segmentations: list[NDArray[np.uint8]]
@@ -132,7 +132,7 @@ def _read(options: EdgeOptions, photo: BSDSPhoto) -> _Photo:
     inner, stride = options.patchInnerSize, options.stride
     segmentations, near = [], []
     for segments, boundary in zip(photo.segmentations(), photo.boundaries(), strict=True):
-        # Patches compare segments for equality only: the number modulo 256 will do.
+        # Segments are only compared for equality, so their number modulo 256 is enough.
         segmentations.append((segments & 255).astype(np.uint8))
         distance = cv2.distanceTransform((~boundary).astype(np.uint8), cv2.DIST_L2, 5)
         centres = distance[inner // 2 :: stride, inner // 2 :: stride]
@@ -221,7 +221,7 @@ def _prune(
     empty: NDArray[np.bool_],
     flat_share: float,
 ) -> NDArray[np.int32]:
-    """Return the children without the questions that nearly always end in "no edge"."""
+    """Return the children without the splits that nearly always end in "no edge"."""
     flat = np.where((child == 0) & empty, size, 0)
     for node in range(len(child) - 1, -1, -1):  # children come after their parents
         if child[node]:
@@ -232,10 +232,10 @@ def _prune(
 def _lay_out(
     child: NDArray[np.int32], size: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the nodes that can be reached in a new order, and their children in it.
+    """Return the reachable nodes in a new order, and their children in it.
 
-    A walk from the root then stays in nearby memory, which is half of its speed: a block holds
-    the questions asked most often below its first one.
+    In this order a walk from the root stays in nearby memory, which makes it twice as fast. A block
+    holds the nodes below its first one that are visited most often.
     """
     order = np.zeros(len(child), dtype=np.int64)
     moved = np.zeros(len(child), dtype=np.int32)
@@ -352,7 +352,7 @@ def _edge_bins(patch: NDArray[np.uint8]) -> NDArray[np.int32]:
 
 
 def _plant(trees: list[tuple[Any, ...]], options: EdgeOptions) -> Forest:
-    """Put trees of different size into one forest: the shorter ones get leaves never reached."""
+    """Put trees of different sizes into one forest: the smaller ones get unreachable leaves."""
     n_nodes = max(len(child) for child, _, _, _ in trees)
 
     def pad(column: int, dtype: Any) -> NDArray[Any]:
