@@ -25,7 +25,12 @@ from matplotlib.figure import Figure
 from _machine import describe_machine
 from cpcapp.splicing.datasets.bsds import BSDSPhoto, bsds_photos
 from cpcapp.splicing.traces.edges import EdgeDetector
-from cpcapp.splicing.traces.edges.scoring import Counts, Scores, count_correspondences, summarize
+from cpcapp.splicing.traces.edges.scoring import (
+    Counts,
+    EdgeScores,
+    count_correspondences,
+    summarize,
+)
 
 TARGET_ODS = 0.72
 TARGET_SPEED = 3.0
@@ -106,7 +111,7 @@ def measure_speed(photos: list[BSDSPhoto], forest: str | None) -> dict[str, floa
     return out
 
 
-def draw(scores: dict[str, Scores], path: Path) -> None:
+def draw(scores: dict[str, EdgeScores], path: Path) -> None:
     figure = Figure(figsize=(5, 5), layout="constrained")
     ax = figure.add_subplot()
     for f in (0.5, 0.6, 0.7, 0.8):
@@ -191,7 +196,7 @@ def main() -> None:
     print(as_markdown(result), end="")
 
 
-def score_all(photos: list[BSDSPhoto], forest: str | None) -> dict[str, Scores]:
+def score_all(photos: list[BSDSPhoto], forest: str | None) -> dict[str, EdgeScores]:
     with ProcessPoolExecutor() as pool:
         counts = list(pool.map(score_photo, [(p, forest) for p in photos], chunksize=4))
     return {name: summarize(c[name] for c in counts) for name in METHODS}

@@ -33,14 +33,20 @@ from _splicing_report import as_markdown
 from _targets import at_least, at_most
 from _timing import race
 from cpcapp import Moments
-from cpcapp.splicing import PRESETS, SpliceLocalizer, load_model, train_localizer
+from cpcapp.splicing import (
+    PRESETS,
+    SpliceLocalizer,
+    load_model,
+    save_model,
+    train_localizer,
+)
 from cpcapp.splicing.datasets import open_photos
 from cpcapp.splicing.datasets.bsds import bsds_sources
 from cpcapp.splicing.evaluation.controls import CONTROLS
 from cpcapp.splicing.evaluation.evaluate import evaluate
 from cpcapp.splicing.making.splices import SpliceMaker, SpliceOptions, training_splices
 from cpcapp.splicing.photos.pixels import as_unit_float
-from cpcapp.splicing.photos.samples import Sample, SampleSet
+from cpcapp.splicing.photos.samples import Sample, SampleSet, choose_evenly
 from cpcapp.splicing.photos.sources import SourcePhoto, photos_from
 from cpcapp.splicing.traces.channels import image_planes
 from cpcapp.splicing.traces.edges import detect_edges
@@ -123,7 +129,7 @@ def timed_training(
     }
 
 
-def gathered(samples: Sequence[Sample]) -> np.ndarray:
+def gather_group(samples: Sequence[Sample]) -> np.ndarray:
     """Return the patches across seams of one group of photos, as training gathers them."""
     rules, rng = PRESETS["paper"].rules, np.random.default_rng(0)
     blocks = []
@@ -139,7 +145,7 @@ def measure_moments(samples: Sequence[Sample], plan: Plan) -> Results:
 
     The product is ``ZᵀZ`` without using that it is symmetric: 2 M² operations for each patch.
     """
-    rows = gathered(samples)
+    rows = gather_group(samples)
     n, m = rows.shape
     moments = Moments(form="scatter")
     calls: dict[str, Callable[[], object]] = {
@@ -208,20 +214,16 @@ def variants(sources: Sequence[SourcePhoto], n: int) -> dict[str, SampleSet]:
     }
 
 
-def data_sets(data: Path, most: int | None) -> dict[str, SampleSet]:
+def data_sets(data: Path, n: int | None) -> dict[str, SampleSet]:
     opened = {
         "Columbia": open_photos(data / "columbia_dev", "columbia"),
         "CASIA v2.0": open_photos(data / "casia2_pairs", "casia"),
         "Nimble WEB": open_photos(data / "nimble_sample", "nimble", collection="Nimble-WEB"),
     }
-    return {name: spread(photos.spliced, most) for name, photos in opened.items()}
-
-
-def spread(photos: SampleSet, most: int | None) -> SampleSet:
-    """Return so many photos, from all over the set."""
-    n = min(len(photos), most or len(photos))
-    kept = tuple(photos[i * len(photos) // n] for i in range(n))
-    return SampleSet(photos.name, kept)
+    return {
+        name: SampleSet(photos.name, choose_evenly(photos.spliced.samples, n))
+        for name, photos in opened.items()
+    }
 
 
 def measure_scores(
@@ -273,7 +275,7 @@ def measure(plan: Plan, data: Path, arguments: argparse.Namespace) -> Results:
         fresh = {"default, trained here": own, **fresh}
     print("localizing ...", flush=True)
     with TemporaryDirectory() as folder:
-        paper.save(Path(folder) / "paper")
+        save_model(paper, Path(folder) / "paper")
         files = {names["shipped"]: arguments.default, names["paper"]: Path(folder) / "paper"}
         results["localizing"] = measure_localizing(files, data, plan)
     print("scores ...", flush=True)

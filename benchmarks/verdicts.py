@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -23,43 +22,46 @@ import cv2
 import numpy as np
 
 from _machine import describe_machine
+from cpcapp._parallel import map_threads
 from cpcapp.splicing import SpliceLocalizer, load_model
 from cpcapp.splicing.datasets import open_photos
 from cpcapp.splicing.datasets.bsds import bsds_sources
+from cpcapp.splicing.evaluation.controls import grey_level_map
 from cpcapp.splicing.evaluation.protocols import score_map
 from cpcapp.splicing.evaluation.truth import boundary_band
 from cpcapp.splicing.evaluation.verdict_scores import PhotoVerdict, VerdictScores
+from cpcapp.splicing.making.calibration_photos import calibration_photos
 from cpcapp.splicing.photos.jpeg import recompress
 from cpcapp.splicing.photos.samples import Sample
 from cpcapp.splicing.photos.sources import SourcePhoto, photos_from
-from cpcapp.splicing.training.calibrate import calibrate, calibration_photos
+from cpcapp.splicing.training.calibrate import calibrate
 
 Change = Callable[[Any], Any]
 Results = dict[str, Any]
 
 
-def _same(values: Any) -> Any:
+def _keep(values: Any) -> Any:
     return values
 
 
-def _smaller(pixels: Any) -> Any:
+def _shrink(pixels: Any) -> Any:
     flags = cv2.INTER_NEAREST if pixels.dtype == bool else cv2.INTER_AREA
     small = cv2.resize(pixels.astype(np.uint8), None, fx=0.75, fy=0.75, interpolation=flags)
     return small.astype(pixels.dtype)
 
 
-def _blurred(pixels: Any) -> Any:
+def _blur(pixels: Any) -> Any:
     return cv2.GaussianBlur(pixels, (0, 0), 0.7)
 
 
 # What is done to the photo, and to its mask.
 CHANGES: dict[str, tuple[Change, Change]] = {
-    "as it is": (_same, _same),
-    "JPEG 95": (partial(recompress, quality=95), _same),
-    "JPEG 85": (partial(recompress, quality=85), _same),
-    "JPEG 75": (partial(recompress, quality=75), _same),
-    "75 % of the size": (_smaller, _smaller),
-    "blurred (0.7 pixels)": (_blurred, _same),
+    "as it is": (_keep, _keep),
+    "JPEG 95": (partial(recompress, quality=95), _keep),
+    "JPEG 85": (partial(recompress, quality=85), _keep),
+    "JPEG 75": (partial(recompress, quality=75), _keep),
+    "75 % of the size": (_shrink, _shrink),
+    "blurred (0.7 pixels)": (_blur, _keep),
 }
 PROTOCOLS = ("edge", "edge-fixed", "surface", "surface-fixed")
 FIGURES = {"edge": ("f1", "mcc"), "surface": ("f1", "mcc"), "surface-fixed": ("f1",)}
@@ -72,23 +74,21 @@ TARGETS = {
 }
 
 
-def _look(
+def _score_photo(
     model: SpliceLocalizer, changes: tuple[Change, Change], sample: Sample
 ) -> tuple[PhotoVerdict, Results | None, Results | None]:
     pixels = np.ascontiguousarray(changes[0](sample.image))
     found = model.localize(pixels)
-    judged = PhotoVerdict(
-        sample.name, sample.authentic, *pixels.shape[:2], found.score, found.p_value
-    )
+    verdict = PhotoVerdict.from_maps(sample.name, sample.authentic, found)
     if sample.authentic:
-        return judged, None, None
+        return verdict, None, None
     mask = changes[1](sample.mask)
     edge = score_map(found.boundary, mask, ["edge", "edge-fixed"], threshold=model.threshold)
     scores = edge | score_map(found.region, mask, ["surface", "surface-fixed"])
     grey = score_map(
         grey_level_map(pixels, found.edges), mask, ["surface", "surface-fixed", "edge"]
     )
-    return judged, scores, grey
+    return verdict, scores, grey
 
 
 def _mean(scores: Sequence[Results], protocol: str, name: str) -> float:
@@ -99,13 +99,12 @@ def score_set(
     model: SpliceLocalizer, samples: Sequence[Sample], changes: tuple[Change, Change], jobs: int
 ) -> Results:
     """Score a data set after a change."""
-    with ThreadPoolExecutor(jobs) as pool:
-        looks = list(pool.map(partial(_look, model, changes), samples))
-    verdicts = VerdictScores(tuple(look[0] for look in looks)).to_dict()
+    photos = list(map_threads(partial(_score_photo, model, changes), samples, jobs=jobs))
+    verdicts = VerdictScores(tuple(photo[0] for photo in photos)).to_dict()
     verdicts.pop("photos")
     out: Results = {"verdict": verdicts}
     for kind, which in (("cPCA++", 1), ("control: grey level", 2)):
-        scores = [look[which] for look in looks if look[which] is not None]
+        scores = [photo[which] for photo in photos if photo[which] is not None]
         if scores:
             out[kind] = {
                 protocol: {name: _mean(scores, protocol, name) for name in names}
@@ -119,27 +118,28 @@ def authentic_sources(
 ) -> Iterator[tuple[str, SpliceLocalizer, list[Sample]]]:
     """Yield authentic photos, none of which the model that they are judged by was calibrated by."""
     bsds, ucid = bsds_sources(data / "bsds500"), photos_from([data / "ucid"])
-    test = _whole(photos_from([data / "bsds500" / "images" / "test"])[:: 2 * every])
+    test = _as_authentic(photos_from([data / "bsds500" / "images" / "test"])[:: 2 * every])
     yield "BSDS500 test", model, test
-    yield "BSDS500 test, calibrated by UCID alone", _calibrated(model, ucid, jobs), test
-    yield "UCID, calibrated by BSDS500 alone", _calibrated(model, bsds, jobs), _whole(ucid[::every])
+    n = max(80, 1200 // every)
+    by_ucid, by_bsds = (_calibrate_anew(model, sources, n, jobs) for sources in (ucid, bsds))
+    yield "BSDS500 test, calibrated by UCID alone", by_ucid, test
+    yield "UCID, calibrated by BSDS500 alone", by_bsds, _as_authentic(ucid[::every])
 
 
-def _whole(photos: Sequence[SourcePhoto]) -> list[Sample]:
+def _as_authentic(photos: Sequence[SourcePhoto]) -> list[Sample]:
     return [Sample(photo.name, True, photo.read) for photo in photos]
 
 
-def _calibrated(
-    model: SpliceLocalizer, sources: Sequence[SourcePhoto], jobs: int
+def _calibrate_anew(
+    model: SpliceLocalizer, sources: Sequence[SourcePhoto], n: int, jobs: int
 ) -> SpliceLocalizer:
     """Return the model as it judges if it has seen these photos only."""
-    other = SpliceLocalizer(model.preset, model.banks, model.threshold, model.facts)
-    calibrate(other, calibration_photos(sources, 1200), jobs=jobs)
-    return other
+    calibration = calibrate(model, calibration_photos(sources, n), jobs=jobs)
+    return SpliceLocalizer(model.preset, model.banks, model.threshold, calibration, model.facts)
 
 
 def measure(data: Path, every: int, jobs: int, keep: Callable[[Results], None]) -> Results:
-    """Measure everything but the places; what is known is kept after each part."""
+    """Measure everything but the hot spots; what is known is kept after each part."""
     model = load_model()
     columbia = list(open_photos(data / "columbia_dev"))
     spliced = [s for s in columbia if not s.authentic][::every]
@@ -165,21 +165,23 @@ def measure(data: Path, every: int, jobs: int, keep: Callable[[Results], None]) 
     return results
 
 
-def _places(model: SpliceLocalizer, changes: tuple[Change, Change], sample: Sample) -> Results:
+def _score_hot_spots(
+    model: SpliceLocalizer, changes: tuple[Change, Change], sample: Sample
+) -> Results:
     found = model.localize(np.ascontiguousarray(changes[0](sample.image)))
-    places = found.hot_spots
-    out: Results = {"authentic": sample.authentic, "shown": bool(places.any())}
+    hot_spots = found.hot_spots
+    out: Results = {"authentic": sample.authentic, "shown": bool(hot_spots.any())}
     if out["shown"] and not sample.authentic:
         near = boundary_band(changes[1](sample.mask), 12)
-        out["true"] = float(near[places].mean())
-        out["covered"] = float(places[boundary_band(changes[1](sample.mask), 2)].mean())
+        out["true"] = float(near[hot_spots].mean())
+        out["covered"] = float(hot_spots[boundary_band(changes[1](sample.mask), 2)].mean())
     return out
 
 
-def measure_places(data: Path, every: int, jobs: int) -> Results:
-    """Count photos in which places are shown, and how many of them lie at the seam."""
+def measure_hot_spots(data: Path, every: int, jobs: int) -> Results:
+    """Count photos in which hot spots are shown, and how many of them lie at the seam."""
     model = load_model()
-    test = _whole(photos_from([data / "bsds500" / "images" / "test"])[:: 2 * every])
+    test = _as_authentic(photos_from([data / "bsds500" / "images" / "test"])[:: 2 * every])
     columbia = list(open_photos(data / "columbia_dev"))[::every]
     results: Results = {}
     for name, photos, change in (
@@ -187,23 +189,23 @@ def measure_places(data: Path, every: int, jobs: int) -> Results:
         ("Columbia, JPEG 85", columbia, "JPEG 85"),
         ("BSDS500 test", test, "as it is"),
     ):
-        with ThreadPoolExecutor(jobs) as pool:
-            looks = list(pool.map(partial(_places, model, CHANGES[change]), photos))
+        score = partial(_score_hot_spots, model, CHANGES[change])
+        found = list(map_threads(score, photos, jobs=jobs))
+        authentic, spliced = (
+            [p for p in found if p["authentic"] is kind] for kind in (True, False)
+        )
         results[name] = {
-            "authentic with places": _share([look["shown"] for look in looks if look["authentic"]]),
-            "spliced with places": _share(
-                [look["shown"] for look in looks if not look["authentic"]]
-            ),
-            "of them within 12 pixels of the seam": _share(
-                [look["true"] for look in looks if "true" in look]
-            ),
-            "of the seam covered": _share([look["covered"] for look in looks if "covered" in look]),
+            "authentic with hot spots": _mean_share(authentic, "shown"),
+            "spliced with hot spots": _mean_share(spliced, "shown"),
+            "of them within 12 pixels of the seam": _mean_share(found, "true"),
+            "of the seam covered": _mean_share(found, "covered"),
         }
         print(name, results[name], flush=True)
     return results
 
 
-def _share(values: Sequence[float]) -> float | None:
+def _mean_share(photos: Sequence[Results], key: str) -> float | None:
+    values = [photo[key] for photo in photos if key in photo]
     return round(float(np.mean(values)), 4) if values else None
 
 
@@ -231,19 +233,19 @@ def as_markdown(report: Results) -> str:
             f"| {name} | {ours['edge']['f1']:.3f} | {ours['edge']['mcc']:.3f} | "
             f"{ours['surface']['f1']:.3f} | {ours['surface']['mcc']:.3f} | "
             f"{ours['surface-fixed']['f1']:.3f} | {grey['surface']['f1']:.3f}, "
-            f"{grey['surface']['mcc']:.3f} | {_told(verdict['auc_same_size'])} | "
-            f"{_told(verdict['found_of_spliced'])} | {_told(verdict['alarms_on_authentic'])} |"
+            f"{grey['surface']['mcc']:.3f} | {_figure(verdict['auc_same_size'])} | "
+            f"{_figure(verdict['found_of_spliced'])} | {_figure(verdict['alarms_on_authentic'])} |"
         )
     if "remark" in report:
         lines += ["", report["remark"]]
     if report.get("authentic"):
-        lines += _of_authentic(report["authentic"])
-    if "places" in report:
-        lines += _of_places(report["places"])
-    return "\n".join([*lines, *_targets(report["columbia_dev"]), ""])
+        lines += _authentic_table(report["authentic"])
+    if "hot_spots" in report:
+        lines += _hot_spots_table(report["hot_spots"])
+    return "\n".join([*lines, *_targets_table(report["columbia_dev"]), ""])
 
 
-def _of_authentic(results: Results) -> list[str]:
+def _authentic_table(results: Results) -> list[str]:
     lines = [
         "",
         "## Authentic photos at p ≤ 0.05",
@@ -255,31 +257,31 @@ def _of_authentic(results: Results) -> list[str]:
         "|---|---|---|",
     ]
     for name, found in results.items():
-        lines.append(f"| {name} | {found['n']} | {_told(found['alarms'])} |")
+        lines.append(f"| {name} | {found['n']} | {_figure(found['alarms'])} |")
     return lines
 
 
-def _of_places(results: Results) -> list[str]:
+def _hot_spots_table(results: Results) -> list[str]:
     names = list(next(iter(results.values())))
     lines = [
         "",
-        "## Places, at a false discovery rate of 0.05",
+        "## Hot spots, at a false discovery rate of 0.05",
         "",
         "| photos | " + " | ".join(names) + " |",
         "|---" * (len(names) + 1) + "|",
     ]
     for name, found in results.items():
-        lines.append(f"| {name} | " + " | ".join(_told(found[k]) for k in names) + " |")
+        lines.append(f"| {name} | " + " | ".join(_figure(found[k]) for k in names) + " |")
     return lines
 
 
-def _targets(results: Results) -> list[str]:
+def _targets_table(results: Results) -> list[str]:
     lines = ["", "## Targets on Columbia", "", "| | target | measured |", "|---|---|---|"]
     ours = results["as it is"]["cPCA++"]
     for name, (protocol, figure, target) in TARGETS.items():
         lines.append(f"| {name} | {target} | {ours[protocol][figure]:.3f} |")
     auc = results["as it is"]["verdict"]["auc_same_size"]
-    lines.append(f"| AUC over pairs of one size | 0.90 | {_told(auc)} |")
+    lines.append(f"| AUC over pairs of one size | 0.90 | {_figure(auc)} |")
     for name, target in (("JPEG 95", 0.76), ("JPEG 85", 0.68)):
         if name in results:
             found = results[name]["cPCA++"]["surface"]["f1"]
@@ -287,7 +289,7 @@ def _targets(results: Results) -> list[str]:
     return lines
 
 
-def _told(value: float | None) -> str:
+def _figure(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
@@ -296,7 +298,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="only every so many photos: a trial")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument(
-        "--only-places", action="store_true", help="measure the places again, keep the rest"
+        "--only-hot-spots", action="store_true", help="measure the hot spots again, keep the rest"
     )
     default = Path(__file__).parent / "results" / "verdicts.json"
     parser.add_argument("--output", type=Path, default=default, help="JSON file to write")
@@ -310,11 +312,11 @@ def main() -> None:
         arguments.output.write_text(json.dumps(report, indent=1) + "\n")
         arguments.output.with_suffix(".md").write_text(as_markdown(report))
 
-    if arguments.only_places:
+    if arguments.only_hot_spots:
         report: Results = json.loads(arguments.output.read_text())
     else:
         report = measure(data, arguments.every, arguments.jobs, keep)
-    keep(report | {"places": measure_places(data, arguments.every, arguments.jobs)})
+    keep(report | {"hot_spots": measure_hot_spots(data, arguments.every, arguments.jobs)})
 
 
 if __name__ == "__main__":
