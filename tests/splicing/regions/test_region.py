@@ -5,11 +5,9 @@ import pytest
 
 from cpcapp.splicing.boundary import BoundaryMap
 from cpcapp.splicing.making.cameras import Camera
-from cpcapp.splicing.regions.evidence import SeamEvidence, relative_strength
+from cpcapp.splicing.regions.evidence import SeamEvidence
 from cpcapp.splicing.regions.region import MIN_REGION_SIDE, find_region
-from cpcapp.splicing.regions.side_statistics import side_statistics
-from cpcapp.splicing.regions.superpixels import superpixels
-from cpcapp.splicing.traces.mosaic import MosaicTrace, mosaic_levels, mosaic_trace
+from cpcapp.splicing.traces.mosaic import mosaic_trace
 
 RULE = SeamEvidence(np.log([0.02, 0.2]), np.array([-3.0, 3.0]))
 
@@ -96,67 +94,3 @@ def test_a_small_photo_has_no_region(shape):
     )
     assert found.map.shape == shape
     assert not found.map.any()
-
-
-def test_statistics_have_mean_0_and_covariance_1_over_the_photo(rng):
-    scene = rng.integers(90, 130, (200, 260, 3), dtype=np.uint8)
-    photo = Camera(shot_noise=1e-3).shoot(scene, rng).astype(np.float32) / 255
-    labels, count = superpixels(photo)
-    found = side_statistics(mosaic_trace(photo), labels, count)
-    assert found.total.shape == (count, 6)
-    np.testing.assert_allclose(found.total.sum(axis=0), 0.0, atol=1e-6 * found.pixels.sum())
-    means = found.total[found.pixels > 0] / found.pixels[found.pixels > 0, None]
-    assert (means.var(axis=0) <= 1.0 + 1e-6).all()
-
-
-def test_a_photo_without_a_mosaic_has_a_low_level(rng):
-    scene = rng.integers(90, 130, (200, 260, 3), dtype=np.uint8)
-    shot = Camera(shot_noise=1e-3).shoot(scene, rng).astype(np.float32) / 255
-    without = mosaic_levels(mosaic_trace(scene.astype(np.float32) / 255))
-    assert mosaic_levels(mosaic_trace(shot)).level > 10 * without.level
-    assert mosaic_levels(None) == (0.0, 0.0)
-
-
-def test_of_a_large_photo_a_part_of_the_places_is_enough(rng):
-    shot = Camera(shot_noise=1e-3).shoot(np.full((320, 400, 3), 120, np.uint8), rng)
-    trace = mosaic_trace(shot.astype(np.float32) / 255)
-    large = MosaicTrace(
-        np.tile(trace.statistics, (1, 9, 9)),
-        np.tile(trace.valid_share, (9, 9)),
-        np.tile(trace.usable, (9, 9)),
-    )
-    assert large.valid_share.size > 2_000_000
-    np.testing.assert_allclose(mosaic_levels(large), mosaic_levels(trace), rtol=0.02, atol=0.01)
-
-
-@pytest.mark.parametrize(
-    ("strength", "ratio"),
-    [([0.0], [1.0]), ([1.0, 0.0], [0.0, 1.0]), ([0.0, np.nan], [0.0, 1.0]), ([0.0, 1.0], [0.0])],
-)
-def test_evidence_that_makes_no_sense_is_an_error(strength, ratio):
-    with pytest.raises(ValueError, match="strength"):
-        SeamEvidence(np.array(strength), np.array(ratio))
-
-
-def test_a_single_peak_does_not_hide_the_seam(rng):
-    """A photo's strengths are compared with each other, not with the one that is highest."""
-    strength = rng.gamma(1.0, 0.05, 20_000).astype(np.float32)
-    peak = strength.copy()
-    peak[0] = 100.0 * strength.max()
-    size = 300 * 400
-    np.testing.assert_allclose(
-        relative_strength(peak, size)[1:], relative_strength(strength, size)[1:], rtol=1e-3
-    )
-
-
-@pytest.mark.parametrize("factor", [0.2, 3.0])
-def test_strengths_have_no_unit(rng, factor):
-    strength = rng.gamma(1.0, 0.2, 20_000).astype(np.float32)
-    found = relative_strength(strength, 90_000)
-    np.testing.assert_allclose(relative_strength(strength * factor, 90_000), found, rtol=1e-5)
-    assert (found > 1.0).sum() == 1200  # four times the square root of the pixels
-
-
-def test_strengths_where_there_are_none():
-    assert relative_strength(np.zeros(0, np.float32), 100).shape == (0,)
-    assert not relative_strength(np.zeros(10, np.float32), 100).any()

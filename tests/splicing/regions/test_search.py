@@ -11,64 +11,11 @@ from cpcapp.splicing.regions.borders import border_pixels, collect_borders
 from cpcapp.splicing.regions.merge_tree import MergeTree
 from cpcapp.splicing.regions.search import best_cut, gain_of_moving, separate_parts
 from cpcapp.splicing.regions.side_statistics import SideStatistics
-
-
-def random_problem(rng, rows=3, cols=4, n_statistics=2):
-    """A chessboard of superpixels with random evidence, and statistics with covariance I."""
-    count = rows * cols
-    labels = np.kron(np.arange(count).reshape(rows, cols), np.ones((3, 3), int)).astype(np.int32)
-    one, two = (labels.ravel()[places] for places in border_pixels(labels))
-    borders = collect_borders(count, one, two, rng.normal(-0.3, 1.0, len(one)))
-    means = rng.normal(size=(count, n_statistics))
-    means -= means.mean(axis=0)
-    means = means @ np.linalg.inv(np.linalg.cholesky(means.T @ means / count)).T
-    return borders, SideStatistics(means * 9.0, np.full(count, 9.0))
+from superpixel_problems import random_problem
 
 
 def evidence_of(borders, statistics, side, mosaic_weight):
     return borders.cut(side)[0] + mosaic_weight * statistics.evidence(side)
-
-
-def test_borders_count_every_pixel_once():
-    labels = np.array([[0, 0, 1], [2, 2, 1]], dtype=np.int32)
-    one, two = (labels.ravel()[places] for places in border_pixels(labels))
-    borders = collect_borders(3, one, two, np.ones(len(one)))
-    found = {
-        (int(i), int(j)): n
-        for i, j, n in zip(borders.one, borders.two, borders.length, strict=True)
-    }
-    assert found == {(0, 1): 1.0, (0, 2): 2.0, (1, 2): 1.0}
-    assert borders.cut(np.array([True, False, False])) == (3.0, 3.0)
-
-
-def test_two_means_gain_what_the_determinant_says(rng):
-    """-n/2 log det(S_within)/det(S_total), against covariances that are computed in full."""
-    _, statistics = random_problem(rng, n_statistics=3)
-    side = rng.random(12) < 0.4
-    values = statistics.total / statistics.pixels[:, None]
-    within = sum(
-        np.cov(values[part].T, bias=True) * part.sum() / len(side) for part in (side, ~side)
-    )
-    wanted = -0.5 * statistics.pixels.sum() * np.linalg.slogdet(within)[1]
-    assert statistics.evidence(side) == pytest.approx(wanted, rel=1e-9)
-
-
-def test_the_preference_is_the_likelihood_ratio_of_two_gaussians(rng):
-    from scipy.stats import multivariate_normal
-
-    _, statistics = random_problem(rng)
-    side = rng.random(12) < 0.4
-    values = statistics.total / statistics.pixels[:, None]
-    within = sum(
-        np.cov(values[part].T, bias=True) * part.sum() / len(side) for part in (side, ~side)
-    )
-    inside, outside = (
-        multivariate_normal(values[part].mean(axis=0), within).logpdf(values)
-        for part in (side, ~side)
-    )
-    np.testing.assert_allclose(
-        statistics.preference(side), statistics.pixels * (inside - outside), rtol=1e-8
-    )
 
 
 @given(seed=st.integers(0, 10_000), node_share=st.floats(0.0, 0.999))
@@ -100,19 +47,6 @@ def test_parts_that_are_moved_together_gain_the_sum(seed):
     found += preference[moved].sum() - preference[side].sum()
     assert found == pytest.approx(gain[parts].sum(), abs=1e-9)
     assert gain[parts[0]] == gain.max()
-
-
-def test_the_tree_holds_every_superpixel_once(rng):
-    borders, _ = random_problem(rng)
-    tree = MergeTree.build(borders)
-    assert len(tree.size) == 2 * 12 - 1
-    assert tree.side(len(tree.size) - 1).all()
-    for node in range(12):
-        assert np.flatnonzero(tree.side(node)).tolist() == [node]
-    values = rng.normal(size=12)
-    np.testing.assert_allclose(
-        tree.sums(values), [values[tree.side(node)].sum() for node in range(len(tree.size))]
-    )
 
 
 @pytest.mark.parametrize("mosaic_weight", [0.0, 0.05])

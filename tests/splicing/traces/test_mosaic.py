@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from cpcapp.splicing.making.cameras import DEMOSAICING, Camera
-from cpcapp.splicing.traces.mosaic import lattice_contrast, mosaic_trace
+from cpcapp.splicing.traces.mosaic import (
+    MosaicTrace,
+    lattice_contrast,
+    mosaic_levels,
+    mosaic_trace,
+)
 
 
 def scene(rng, height=200, width=300):
@@ -88,3 +93,23 @@ def test_any_size(shape, rng):
     assert contrast.shape == shape
     assert contrast.dtype == np.float32
     assert np.isfinite(contrast).all() and (contrast >= 0).all()
+
+
+def test_a_photo_without_a_mosaic_has_a_low_level(rng):
+    scene = rng.integers(90, 130, (200, 260, 3), dtype=np.uint8)
+    shot = Camera(shot_noise=1e-3).shoot(scene, rng).astype(np.float32) / 255
+    without = mosaic_levels(mosaic_trace(scene.astype(np.float32) / 255))
+    assert mosaic_levels(mosaic_trace(shot)).level > 10 * without.level
+    assert mosaic_levels(None) == (0.0, 0.0)
+
+
+def test_of_a_large_photo_a_part_of_the_places_is_enough(rng):
+    shot = Camera(shot_noise=1e-3).shoot(np.full((320, 400, 3), 120, np.uint8), rng)
+    trace = mosaic_trace(shot.astype(np.float32) / 255)
+    large = MosaicTrace(
+        np.tile(trace.statistics, (1, 9, 9)),
+        np.tile(trace.valid_share, (9, 9)),
+        np.tile(trace.usable, (9, 9)),
+    )
+    assert large.valid_share.size > 2_000_000
+    np.testing.assert_allclose(mosaic_levels(large), mosaic_levels(trace), rtol=0.02, atol=0.01)
