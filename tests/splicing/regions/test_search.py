@@ -108,3 +108,58 @@ def test_trimming_takes_away_what_only_weak_borders_hold():
 def test_trimming_leaves_something():
     borders, nothing = strip_of_four()
     assert crossed(best_cut(borders, nothing, 0.0, trim_per_pixel=50.0)) == [True, False, True]
+
+
+def dominoes():
+    """A chessboard of 6 x 12 superpixels, black and white by the mosaic, and decoys on it.
+
+    Six pairs of one black and one white superpixel each have a border that looks like a seam:
+    the best nodes of the merge tree, whose two sides do not differ at all.
+    """
+    rows, cols = 6, 12
+    labels = np.arange(rows * cols).reshape(rows, cols)
+    black = (np.add.outer(np.arange(rows), np.arange(cols)) % 2 == 0).ravel()
+    decoy = np.full((rows, cols), -1)
+    for number in range(6):
+        decoy[3 * (number % 2) + 1, 4 * (number // 2) + 1 : 4 * (number // 2) + 3] = number
+    cells = labels.astype(np.int32).repeat(3, axis=0).repeat(3, axis=1)
+    one, two = (cells.ravel()[pixels] for pixels in border_pixels(cells))
+    inside = decoy.ravel()
+    seen = np.where(inside[one] == inside[two], np.where(inside[one] >= 0, -5.0, -0.01), 1.0)
+    statistics = SideStatistics(np.where(black, 9.0, -9.0)[:, None], np.full(rows * cols, 9.0))
+    return collect_borders(rows * cols, one, two, seen), statistics, black, inside >= 0
+
+
+def test_a_difference_of_the_sides_is_found_behind_better_looking_borders():
+    """No border leads there: the search must also begin with what the statistics say."""
+    borders, statistics, black, decoys = dominoes()
+    assert statistics.evidence(decoys) == pytest.approx(0.0, abs=1e-9)
+    cut = best_cut(borders, statistics, mosaic_weight=1.0)
+    assert np.array_equal(cut.side, black) or np.array_equal(cut.side, ~black)
+    assert cut.sides == pytest.approx(-0.5 * 9 * 72 * np.log(1e-3))
+    assert cut.seam == pytest.approx(borders.cut(black)[0])
+    assert cut.length == borders.cut(black)[1]
+
+
+def test_without_weight_of_the_mosaic_the_borders_decide():
+    borders, statistics, _, decoys = dominoes()
+    cut = best_cut(borders, statistics, mosaic_weight=0.0)
+    assert np.array_equal(cut.side, decoys) or np.array_equal(cut.side, ~decoys)
+    assert (cut.sides, cut.evidence) == (0.0, cut.seam)
+
+
+@given(seed=st.integers(0, 10_000))
+def test_no_part_would_be_better_on_the_other_side(seed):
+    borders, statistics = random_problem(np.random.default_rng(seed), rows=5, cols=6)
+    cut, tree = best_cut(borders, statistics, 0.0), MergeTree.build(borders)
+    for node in range(len(tree.size)):
+        assert borders.cut(cut.side ^ tree.side(node))[0] <= cut.evidence + 1e-5
+
+
+@given(seed=st.integers(0, 10_000))
+def test_a_cut_says_what_it_is_made_of(seed):
+    borders, statistics = random_problem(np.random.default_rng(seed), rows=5, cols=6)
+    cut = best_cut(borders, statistics, 0.05, trim_per_pixel=0.1)
+    assert (cut.seam, cut.length) == pytest.approx(borders.cut(cut.side))
+    assert cut.sides == pytest.approx(0.05 * statistics.evidence(cut.side))
+    assert cut.evidence == cut.seam + cut.sides
