@@ -143,6 +143,22 @@ def test_rounding_is_no_power():
     assert bank.power(image)[1].any()
 
 
+@pytest.mark.parametrize(("share", "seen"), [(0.5, False), (2.0, True)])
+def test_rounding_is_what_a_float_can_not_hold(share, seen):
+    """At each pixel by ``eps``, in the direction of the filter: ``v = (eps Σ|f|)²``."""
+    options = replace(OPTIONS, size=8, stride=8, n_filters=1)
+    rng = np.random.default_rng(1)
+    filters = rng.standard_normal((192, 1)).astype(np.float32)
+    filters -= filters.mean()  # most filters sum to nearly 0
+    bank = FilterBank(options, filters, np.ones(1))
+    image = np.tile(rng.uniform(0.5, 0.98, (8, 8, 3)).astype(np.float32), (4, 4, 1))
+    image[:8, 8:16] = image[:8, :8]
+    eps = np.finfo(np.float32).eps
+    direction = np.sign(filters).reshape(3, 8, 8).transpose(1, 2, 0)
+    image[:8, :8] += np.float32(share * eps) * direction
+    assert bank.power(image)[1].any() == seen
+
+
 @pytest.mark.parametrize(
     "options",
     [

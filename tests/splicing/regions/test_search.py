@@ -14,10 +14,6 @@ from cpcapp.splicing.regions.side_statistics import SideStatistics
 from superpixel_problems import random_problem
 
 
-def evidence_of(borders, statistics, side, mosaic_weight):
-    return borders.cut(side)[0] + mosaic_weight * statistics.evidence(side)
-
-
 @given(seed=st.integers(0, 10_000), node_share=st.floats(0.0, 0.999))
 def test_what_moving_a_part_gains(seed, node_share):
     rng = np.random.default_rng(seed)
@@ -49,23 +45,25 @@ def test_parts_that_are_moved_together_gain_the_sum(seed):
     assert gain[parts[0]] == gain.max()
 
 
-@pytest.mark.parametrize("mosaic_weight", [0.0, 0.05])
-def test_the_best_of_all_cuts_is_nearly_always_found(mosaic_weight):
-    """Against trying all 2048 labellings."""
-    found_best, close = 0, 0
+@pytest.mark.parametrize(
+    ("mosaic_weight", "found_at_least"), [(0.0, 0.985), (0.05, 0.96), (0.3, 0.72)]
+)
+def test_the_best_of_all_cuts_is_nearly_always_found(mosaic_weight, found_at_least):
+    """Against trying all 2048 labellings; with one start of six it is found less often."""
     labellings = np.array(list(itertools.product([False, True], repeat=11)))
-    for seed in range(30):
+    sides = np.column_stack([labellings, np.zeros(len(labellings), dtype=bool)])
+    found_best, close = 0, 0
+    for seed in range(200):
         borders, statistics = random_problem(np.random.default_rng(seed))
         cut = best_cut(borders, statistics, mosaic_weight)
-        best = max(
-            evidence_of(borders, statistics, np.append(side, False), mosaic_weight)
-            for side in labellings
-        )
+        seam = (sides[:, borders.one] != sides[:, borders.two]) @ borders.evidence
+        gain = statistics.gain(sides @ statistics.total, sides @ statistics.pixels)
+        best = (seam + mosaic_weight * gain).max()
         assert cut.evidence <= best + 1e-9
         found_best += cut.evidence >= best - 1e-9
         close += cut.evidence >= 0.9 * best
-    assert found_best >= 24
-    assert close >= 28
+    assert found_best >= found_at_least * 200
+    assert close >= 0.8 * 200
 
 
 def test_no_evidence_no_cut(rng):
@@ -130,15 +128,24 @@ def dominoes():
     return collect_borders(rows * cols, one, two, seen), statistics, black, inside >= 0
 
 
-def test_a_difference_of_the_sides_is_found_behind_better_looking_borders():
-    """No border leads there: the search must also begin with what the statistics say."""
+@pytest.mark.parametrize("n_unknown", [0, 4])
+def test_a_difference_of_the_sides_is_found_behind_better_looking_borders(n_unknown):
+    """No border leads there: the search must also begin with what the statistics say.
+
+    Of some superpixels nothing may be known, since no mosaic shows in them.
+    """
     borders, statistics, black, decoys = dominoes()
+    known = np.ones(72, dtype=bool)
+    known[[0, 1, 70, 71][:n_unknown]] = False
+    statistics = SideStatistics(statistics.total * known[:, None], statistics.pixels * known)
     assert statistics.evidence(decoys) == pytest.approx(0.0, abs=1e-9)
     cut = best_cut(borders, statistics, mosaic_weight=1.0)
-    assert np.array_equal(cut.side, black) or np.array_equal(cut.side, ~black)
-    assert cut.sides == pytest.approx(-0.5 * 9 * 72 * np.log(1e-3))
-    assert cut.seam == pytest.approx(borders.cut(black)[0])
-    assert cut.length == borders.cut(black)[1]
+    unlike = cut.side ^ black
+    assert unlike[known].all() or not unlike[known].any()
+    assert cut.sides > 0.9 * -0.5 * 9 * known.sum() * np.log(1e-3)
+    assert (cut.seam, cut.length) == pytest.approx(borders.cut(cut.side))
+    if not n_unknown:
+        assert cut.sides == pytest.approx(-0.5 * 9 * 72 * np.log(1e-3))
 
 
 def test_without_weight_of_the_mosaic_the_borders_decide():

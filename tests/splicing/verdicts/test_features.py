@@ -57,6 +57,7 @@ def test_the_squares_at_the_border_are_smaller():
     assert found[2, 3] == pytest.approx(np.log(2.0))
     assert found[1, 1] == pytest.approx(np.log(1.0))
     assert (found[0] == found[0, 0]).all()
+    assert found[0, 0] == pytest.approx(np.log(1e-6))  # of nothing no logarithm is taken
 
 
 def test_which_features_count_and_which_compare():

@@ -70,6 +70,13 @@ def test_a_value_that_many_squares_share_is_counted_once():
     assert tail.p_value(np.array([1.5]))[0] == pytest.approx(0.25, rel=0.1)
 
 
+def test_a_photo_of_one_square_weighs_as_much_as_any():
+    """Beyond all other squares half of the photos are left: the tail ends with that square."""
+    tail = PatchTail.learn([np.linspace(0.0, 1.0, 1000), np.array([5.0])])
+    assert tail.z_score[-1] == 5.0
+    assert tail.p_value(np.array([1.0]))[0] == pytest.approx(0.5, rel=0.1)
+
+
 LINE = PatchTail(np.array([0.0, 1.0, 3.0]), np.array([-0.5, -1.0, -3.0]))
 
 
@@ -92,6 +99,8 @@ def test_the_tail_survives_json():
         ([0.0, 1.0], [-1.0]),
         ([[0.0, 1.0]], [[-1.0, -2.0]]),
         ([0.0, 0.0], [-1.0, -2.0]),
+        ([0.0, 2.0, 1.0], [-1.0, -2.0, -3.0]),
+        ([0.0, 1.0, 2.0], [-1.0, -3.0, -2.0]),
         ([0.0, 1.0], [-1.0, -1.0]),
         ([0.0, np.nan], [-1.0, -2.0]),
         ([0.0, 1.0], [-1.0, -np.inf]),
