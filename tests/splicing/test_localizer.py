@@ -19,11 +19,19 @@ from cpcapp.splicing import (
     Localization,
     Preset,
     SpliceLocalizer,
+    load_model,
     read_image,
 )
+from cpcapp.splicing import localizer as localizer_module
+from cpcapp.splicing.making.cameras import Camera
+from cpcapp.splicing.regions import region as region_module
+from cpcapp.splicing.regions.region import find_region
 from cpcapp.splicing.traces import patches
 from cpcapp.splicing.traces.channels import image_planes
 from cpcapp.splicing.traces.edges import detect_edges
+from cpcapp.splicing.traces.mosaic import lattice_contrast
+from cpcapp.splicing.verdicts import features as features_module
+from cpcapp.splicing.verdicts.calibration import Calibration
 
 PLAIN = BankOptions(size=6, stride=2, n_filters=5)
 # Every way in which a bank can differ from the paper's.
@@ -350,3 +358,117 @@ def test_parts_that_do_not_fit():
     for threshold in (-0.1, 1.1, math.nan):
         with pytest.raises(ValueError, match=r"threshold=.* must be in"):
             SpliceLocalizer(preset, [bank], threshold)
+
+
+# -- the mosaic's contrast, and what is measured once --------------------------------------
+
+
+def two_cameras(rng, height=96, width=128):
+    """A noisy scene whose right half was taken by a camera of another phase."""
+    plain = np.full((height, width, 3), 120, dtype=np.uint8)
+    ours, theirs = (Camera(p, shot_noise=1e-3).shoot(plain, rng) for p in ((0, 0), (1, 0)))
+    return unit(np.where(np.arange(width)[:, None] < width // 2, ours, theirs))
+
+
+@pytest.mark.parametrize("offset", [0.15, 2.0])
+def test_the_boundary_holds_the_contrast_of_the_mosaic(offset, rng):
+    """The product of filters times ``sqrt(contrast + offset)``, over its maximum."""
+    image, edges = two_cameras(rng), rng.random((96, 128), dtype=np.float32)
+    plain, with_mosaic = (
+        localizer_of(PLAIN, mosaic_contrast=mosaic, mosaic_offset=offset).filter_boundary(
+            image, edges
+        )
+        for mosaic in (False, True)
+    )
+    contrast = lattice_contrast(image)
+    assert contrast.max() > 10 * np.median(contrast[:, :20])
+    product = plain.map * np.sqrt(contrast + offset)
+    np.testing.assert_allclose(with_mosaic.map, product / product.max(), atol=1e-5)
+    assert with_mosaic.scale == pytest.approx(plain.scale * product.max(), rel=1e-4)
+
+
+def test_without_a_mosaic_the_filters_decide_alone(rng):
+    """White and black show no mosaic: the offset keeps the map from being 0."""
+    image = np.ones((64, 80, 3), dtype=np.float32)
+    image[20:40, 30:60] = 0.0
+    edges = rng.random((64, 80), dtype=np.float32)
+    localizer = localizer_of(PLAIN, mosaic_contrast=True)
+    assert lattice_contrast(image).max() < 1e-6
+    plain = localizer_of(PLAIN).filter_boundary(image, edges)
+    found = localizer.filter_boundary(image, edges)
+    np.testing.assert_allclose(found.map, plain.map / plain.map.max(), atol=1e-5)
+    assert found.map.max() == pytest.approx(1.0)
+
+
+def test_a_trace_that_was_measured_is_used(rng):
+    image, edges = two_cameras(rng), rng.random((96, 128), dtype=np.float32)
+    localizer = localizer_of(PLAIN, mosaic_contrast=True)
+    trace = localizer.mosaic_trace(image)
+    np.testing.assert_array_equal(
+        localizer.filter_boundary(image, edges, trace).map,
+        localizer.filter_boundary(image, edges).map,
+    )
+    assert localizer.mosaic_trace(image[:1]) is None
+    assert localizer.mosaic_trace(image[:, :1]) is None
+    assert localizer.mosaic_trace(image[:2, :2]) is not None
+
+
+def count_calls(monkeypatch, owner, name):
+    """Have every call of a function counted; it does what it did."""
+    calls, before = [], getattr(owner, name)
+
+    def counted(*args, **kwargs):
+        calls.append(name)
+        return before(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, counted)
+    return calls
+
+
+def test_a_photo_is_measured_once(monkeypatch, rng):
+    """Each of these takes time that a user waits for."""
+    measured = {
+        "patch_strengths": localizer_module,
+        "mosaic_trace": localizer_module,
+        "lattice_contrast": localizer_module,
+        "mosaic_levels": localizer_module,
+        "detect_edges": localizer_module,
+        "find_region": localizer_module,
+        "estimate_quality": localizer_module,
+        "benjamini_hochberg": localizer_module,
+        "grid_strength": features_module,
+        "superpixels": region_module,
+        "best_cut": region_module,
+        "side_statistics": region_module,
+        "similar_photos": Calibration,
+    }
+    calls = {name: count_calls(monkeypatch, owner, name) for name, owner in measured.items()}
+    found = load_model().localize((255 * two_cameras(rng, 160, 200)).round().astype(np.uint8))
+    once = {name: len(made) for name, made in calls.items() if name != "benjamini_hochberg"}
+    assert once == dict.fromkeys(once, 1)
+    assert calls["benjamini_hochberg"] == []  # only where it is asked for
+    for _ in range(3):
+        assert found.hot_spots.shape == found.p_map.shape == found.mask.shape == (160, 200)
+        assert found.verdict
+    assert len(calls["benjamini_hochberg"]) == 1
+    assert len(calls["similar_photos"]) == 1
+
+
+def test_judging_adds_region_and_verdict_to_the_boundary(rng):
+    """What `localize` puts together, from the parts it is made of."""
+    model, photo = load_model(), (255 * two_cameras(rng, 160, 200)).round().astype(np.uint8)
+    found, image = model.localize(photo), unit(photo)
+    trace = model.mosaic_trace(image)
+    boundary = model.filter_boundary(image, found.edges, trace)
+    region = find_region(image, boundary, trace, model.calibration.evidence, model.preset.regions)
+    np.testing.assert_array_equal(found.region, region.map)
+    np.testing.assert_array_equal(found.boundary, region.boundary)
+    np.testing.assert_array_equal(found.mask, region.map > 0.5)
+    judged = model.calibration.judge(*model.measure_features(image, boundary, trace))
+    assert (found.score, found.p_value) == (judged.score, judged.p_value)
+    np.testing.assert_array_equal(found.patch_p_values, judged.patch_p_values)
+    assert found.calibrated
+    bare = SpliceLocalizer(model.preset, model.banks).localize(photo)
+    np.testing.assert_array_equal(bare.boundary, boundary.map)
+    assert (bare.region, bare.mask, bare.score, bare.p_value) == (None, None, None, None)
+    assert bare.verdict == "can't tell (the model has not learned to judge)"

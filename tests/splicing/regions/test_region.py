@@ -2,14 +2,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.ndimage import distance_transform_edt
 
 from cpcapp.splicing.boundary import BoundaryMap
 from cpcapp.splicing.making.cameras import Camera
+from cpcapp.splicing.regions.borders import border_pixels
 from cpcapp.splicing.regions.evidence import SeamEvidence, relative_strength
-from cpcapp.splicing.regions.region import MIN_REGION_SIDE, find_region
-from cpcapp.splicing.regions.side_statistics import side_statistics
-from cpcapp.splicing.regions.superpixels import superpixels
-from cpcapp.splicing.traces.mosaic import MosaicTrace, mosaic_levels, mosaic_trace
+from cpcapp.splicing.regions.options import RegionOptions
+from cpcapp.splicing.regions.region import (
+    MIN_REGION_SIDE,
+    emphasise_border,
+    extract_borders,
+    find_region,
+)
+from cpcapp.splicing.traces.mosaic import MosaicTrace, mosaic_trace
 
 RULE = SeamEvidence(np.log([0.02, 0.2]), np.array([-3.0, 3.0]))
 
@@ -98,65 +106,168 @@ def test_a_small_photo_has_no_region(shape):
     assert not found.map.any()
 
 
-def test_statistics_have_mean_0_and_covariance_1_over_the_photo(rng):
-    scene = rng.integers(90, 130, (200, 260, 3), dtype=np.uint8)
-    photo = Camera(shot_noise=1e-3).shoot(scene, rng).astype(np.float32) / 255
-    labels, count = superpixels(photo)
-    found = side_statistics(mosaic_trace(photo), labels, count)
-    assert found.total.shape == (count, 6)
-    np.testing.assert_allclose(found.total.sum(axis=0), 0.0, atol=1e-6 * found.pixels.sum())
-    means = found.total[found.pixels > 0] / found.pixels[found.pixels > 0, None]
-    assert (means.var(axis=0) <= 1.0 + 1e-6).all()
+def rim(photo_shape, box):
+    """A photo with a lighter part, and a seam of one pixel's width along its border."""
+    top, bottom, left, right = box
+    photo = np.full((*photo_shape, 3), 0.3, dtype=np.float32)
+    photo[top:bottom, left:right] = 0.7
+    seam = np.zeros(photo_shape, dtype=np.float32)
+    seam[top:bottom, left:right] = 1.0
+    seam[top + 1 : bottom - 1, left + 1 : right - 1] = 0.0
+    return photo, seam
 
 
-def test_a_photo_without_a_mosaic_has_a_low_level(rng):
-    scene = rng.integers(90, 130, (200, 260, 3), dtype=np.uint8)
-    shot = Camera(shot_noise=1e-3).shoot(scene, rng).astype(np.float32) / 255
-    without = mosaic_levels(mosaic_trace(scene.astype(np.float32) / 255))
-    assert mosaic_levels(mosaic_trace(shot)).level > 10 * without.level
-    assert mosaic_levels(None) == (0.0, 0.0)
+@pytest.mark.parametrize("factor", [2.0, 3.0, 4.0])
+@pytest.mark.parametrize("shift", [0, 1, 2, 3])
+def test_a_narrow_seam_stays_strong_in_a_photo_made_smaller(factor, shift):
+    """By averaging alone a seam of one pixel would be as many times fainter."""
+    side = 288
+    box = (72 + shift, 216 + shift, 60 + shift, 216 + shift)
+    photo, seam = rim((side, side), box)
+    # So long a seam is expected that the unit of strength is the least one.
+    options = RegionOptions(max_pixels=int((side / factor) ** 2), seam_length_factor=1000.0)
+    found = extract_borders(photo, BoundaryMap(seam, 1.0), None, options)
+    smaller = round(side / factor)
+    assert found.labels.shape == (smaller, smaller)
+    strength = found.strength * np.float32(options.min_strength_unit)
+    height, width = box[1] - box[0], box[3] - box[2]
+    along = np.sort(strength)[::-1][: round(1.5 * (height + width) / factor)]
+    assert np.median(along) >= 0.5
+    assert strength.max() <= 1.0 + 1e-6
 
 
-def test_of_a_large_photo_a_part_of_the_places_is_enough(rng):
-    shot = Camera(shot_noise=1e-3).shoot(np.full((320, 400, 3), 120, np.uint8), rng)
-    trace = mosaic_trace(shot.astype(np.float32) / 255)
-    large = MosaicTrace(
-        np.tile(trace.statistics, (1, 9, 9)),
-        np.tile(trace.valid_share, (9, 9)),
-        np.tile(trace.usable, (9, 9)),
-    )
-    assert large.valid_share.size > 2_000_000
-    np.testing.assert_allclose(mosaic_levels(large), mosaic_levels(trace), rtol=0.02, atol=0.01)
+def test_a_photo_up_to_the_limit_is_taken_as_it_is():
+    photo, seam = rim((80, 100), (20, 60, 30, 70))
+    for limit, shape in ((8000, (80, 100)), (7999, (80, 100)), (5120, (64, 80))):
+        options = RegionOptions(max_pixels=limit)
+        found = extract_borders(photo, BoundaryMap(seam, 1.0), None, options)
+        assert found.labels.shape == shape
 
 
-@pytest.mark.parametrize(
-    ("strength", "ratio"),
-    [([0.0], [1.0]), ([1.0, 0.0], [0.0, 1.0]), ([0.0, np.nan], [0.0, 1.0]), ([0.0, 1.0], [0.0])],
-)
-def test_evidence_that_makes_no_sense_is_an_error(strength, ratio):
-    with pytest.raises(ValueError, match="strength"):
-        SeamEvidence(np.array(strength), np.array(ratio))
+def test_strengths_are_those_of_the_stronger_of_two_pixels():
+    photo, seam, _ = square()
+    found = extract_borders(photo, BoundaryMap(seam, 1.0), None)
+    here, there = border_pixels(found.labels)
+    np.testing.assert_array_equal(found.pixels, here)
+    labels, values = found.labels.ravel(), seam.ravel()
+    np.testing.assert_array_equal(found.one, labels[here])
+    np.testing.assert_array_equal(found.two, labels[there])
+    expected = relative_strength(np.maximum(values[here], values[there]), seam.size)
+    np.testing.assert_array_equal(found.strength, expected)
 
 
-def test_a_single_peak_does_not_hide_the_seam(rng):
-    """A photo's strengths are compared with each other, not with the one that is highest."""
-    strength = rng.gamma(1.0, 0.05, 20_000).astype(np.float32)
-    peak = strength.copy()
-    peak[0] = 100.0 * strength.max()
-    size = 300 * 400
-    np.testing.assert_allclose(
-        relative_strength(peak, size)[1:], relative_strength(strength, size)[1:], rtol=1e-3
-    )
+@pytest.mark.parametrize("mosaic", [False, True])
+def test_certainty_is_what_moving_a_superpixel_would_cost(mosaic, rng):
+    """``1 - exp(-loss / 40)``, with the loss of each superpixel by moving it alone."""
+    photo, seam, _ = square()
+    seam[:, 130:150] *= 0.06
+    seam += rng.random(seam.shape, dtype=np.float32) * np.float32(0.05)
+    trace = None
+    if mosaic:
+        shape = (100, 150)
+        statistics = rng.normal(size=(12, *shape)).astype(np.float32)
+        statistics[:, 30:70, 45:105] += 1.0
+        trace = MosaicTrace(statistics, np.ones(shape, np.float32), np.ones(shape, bool))
+    boundary = BoundaryMap(np.clip(seam, 0, 1), 1.0)
+    found = find_region(photo, boundary, trace, RULE)
+    extracted = extract_borders(photo, boundary, trace)
+    cut, borders = extracted.find_cut(RULE)
+    np.testing.assert_array_equal(cut.side, found.cut.side)
+    before = borders.cut(cut.side)[0]
+    prefers = RULE.mosaic_weight * extracted.statistics.preference(cut.side)
+    assert prefers.any() == mosaic
+    inside = found.map[cut.side[extracted.labels]].min() > 0.5
+    certainties = []
+    for number in range(extracted.count):
+        moved = cut.side ^ (np.arange(extracted.count) == number)
+        loss = before - borders.cut(moved)[0]
+        loss += prefers[number] if cut.side[number] else -prefers[number]
+        certainty = 1.0 - np.exp(-max(loss, 0.0) / 40.0)
+        sign = 1.0 if cut.side[number] == inside else -1.0
+        values = found.map[extracted.labels == number]
+        np.testing.assert_allclose(values, 0.5 + 0.5 * sign * certainty, atol=1e-5)
+        certainties.append(certainty)
+    assert min(certainties) < 0.4 < 0.7 < max(certainties)  # not all are as certain
 
 
-@pytest.mark.parametrize("factor", [0.2, 3.0])
-def test_strengths_have_no_unit(rng, factor):
-    strength = rng.gamma(1.0, 0.2, 20_000).astype(np.float32)
-    found = relative_strength(strength, 90_000)
-    np.testing.assert_allclose(relative_strength(strength * factor, 90_000), found, rtol=1e-5)
-    assert (found > 1.0).sum() == 1200  # four times the square root of the pixels
+def test_penalised_borders_are_those_the_cut_was_trimmed_by():
+    photo, seam, _ = square()
+    extracted = extract_borders(photo, BoundaryMap(seam, 1.0), None)
+    rule = SeamEvidence(RULE.strength, RULE.ratio, trim_per_pixel=0.75)
+    cut, borders = extracted.find_cut(rule)
+    evidence = rule(extracted.strength)
+    across = cut.side[extracted.one] != cut.side[extracted.two]
+    assert cut.seam == pytest.approx(evidence[across].sum())
+    assert borders.cut(cut.side)[0] == pytest.approx((evidence[across] - 0.75).sum())
 
 
-def test_strengths_where_there_are_none():
-    assert relative_strength(np.zeros(0, np.float32), 100).shape == (0,)
-    assert not relative_strength(np.zeros(10, np.float32), 100).any()
+def test_which_of_two_equal_parts_is_pasted_is_no_accident():
+    """The inside is called pasted up to exactly half of the photo."""
+    photo, seam = np.full((96, 128, 3), 0.3, np.float32), np.zeros((96, 128), np.float32)
+    photo[:, 64:] = 0.7
+    seam[:, 62:66] = 1.0
+    found = find_region(photo, BoundaryMap(seam, 1.0), None, RULE)
+    labels = extract_borders(photo, BoundaryMap(seam, 1.0), None).labels
+    inside = found.cut.side[labels]
+    assert inside.mean() == 0.5
+    np.testing.assert_array_equal(found.map > 0.5, inside)
+
+
+@given(seed=st.integers(0, 1000))
+def test_the_border_is_emphasised_by_a_gaussian_of_the_distance(seed):
+    """``(b + 0.05) exp(-d²/2σ²) + 0.15 b`` over its maximum, with SciPy's exact distances."""
+    rng = np.random.default_rng(seed)
+    side = np.zeros((40, 50), dtype=bool)
+    top, left = rng.integers(5, 20, 2)
+    side[top : top + 12, left : left + 18] = True
+    boundary = rng.random((40, 50), dtype=np.float32)
+    border = np.zeros(side.shape, dtype=bool)
+    border[:, 1:] |= side[:, 1:] != side[:, :-1]
+    border[1:] |= side[1:] != side[:-1]
+    near = np.exp(-(distance_transform_edt(~border) ** 2) / (2 * 3.0**2))
+    expected = (boundary + 0.05) * near + 0.15 * boundary
+    found = emphasise_border(boundary, side)
+    assert found.dtype == np.float32
+    assert found.max() == 1.0
+    # OpenCV's distances are exact to a few hundredths of a pixel.
+    np.testing.assert_allclose(found, expected / expected.max(), atol=0.02)
+
+
+def test_the_border_of_a_smaller_copy_is_drawn_larger():
+    side = np.zeros((40, 60), dtype=bool)
+    side[10:30, 20:40] = True
+    found = emphasise_border(np.zeros((80, 120), dtype=np.float32), side)
+    assert found.shape == (80, 120)
+    assert found[40, 41] > 0.9 > 0.1 > found[40, 60]
+    assert found[4, 4] < 0.01
+
+
+def test_what_the_options_of_the_border_do(rng):
+    boundary = rng.random((40, 50), dtype=np.float32)
+    side = np.zeros((40, 50), dtype=bool)
+    side[:, 25:] = True
+    wide = emphasise_border(boundary, side, RegionOptions(border_sigma=50.0, far_weight=0.0))
+    expected = boundary + 0.05
+    np.testing.assert_allclose(wide, expected / expected.max(), atol=0.15)
+    far = emphasise_border(boundary, side, RegionOptions(border_sigma=0.1, far_weight=1.0))
+    ratio = far[:, :20] / boundary[:, :20]
+    np.testing.assert_allclose(ratio, ratio[0, 0], rtol=1e-4)
+
+
+def test_without_a_region_the_boundary_is_as_it_was():
+    photo, seam, _ = square()
+    never = SeamEvidence(RULE.strength, np.array([-3.0, -1.0]))
+    found = find_region(photo, BoundaryMap(seam, 1.0), None, never)
+    assert not found.cut.side.any()
+    assert not found.map.any()
+    np.testing.assert_array_equal(found.boundary, seam)
+
+
+def test_a_region_is_sought_from_64_pixels_on():
+    photo, seam, _ = square(MIN_REGION_SIDE, 128, (16, 48, 32, 80))
+    assert MIN_REGION_SIDE == 64
+    assert find_region(photo, BoundaryMap(seam, 1.0), None, RULE).map.any()
+    smaller = find_region(photo[1:], BoundaryMap(seam[1:], 1.0), None, RULE)
+    assert not smaller.map.any()
+    np.testing.assert_array_equal(smaller.boundary, seam[1:])
+    assert (smaller.cut.evidence, smaller.cut.length, smaller.cut.side.any()) == (0.0, 0.0, False)

@@ -11,64 +11,7 @@ from cpcapp.splicing.regions.borders import border_pixels, collect_borders
 from cpcapp.splicing.regions.merge_tree import MergeTree
 from cpcapp.splicing.regions.search import best_cut, gain_of_moving, separate_parts
 from cpcapp.splicing.regions.side_statistics import SideStatistics
-
-
-def random_problem(rng, rows=3, cols=4, n_statistics=2):
-    """A chessboard of superpixels with random evidence, and statistics with covariance I."""
-    count = rows * cols
-    labels = np.kron(np.arange(count).reshape(rows, cols), np.ones((3, 3), int)).astype(np.int32)
-    one, two = (labels.ravel()[places] for places in border_pixels(labels))
-    borders = collect_borders(count, one, two, rng.normal(-0.3, 1.0, len(one)))
-    means = rng.normal(size=(count, n_statistics))
-    means -= means.mean(axis=0)
-    means = means @ np.linalg.inv(np.linalg.cholesky(means.T @ means / count)).T
-    return borders, SideStatistics(means * 9.0, np.full(count, 9.0))
-
-
-def evidence_of(borders, statistics, side, mosaic_weight):
-    return borders.cut(side)[0] + mosaic_weight * statistics.evidence(side)
-
-
-def test_borders_count_every_pixel_once():
-    labels = np.array([[0, 0, 1], [2, 2, 1]], dtype=np.int32)
-    one, two = (labels.ravel()[places] for places in border_pixels(labels))
-    borders = collect_borders(3, one, two, np.ones(len(one)))
-    found = {
-        (int(i), int(j)): n
-        for i, j, n in zip(borders.one, borders.two, borders.length, strict=True)
-    }
-    assert found == {(0, 1): 1.0, (0, 2): 2.0, (1, 2): 1.0}
-    assert borders.cut(np.array([True, False, False])) == (3.0, 3.0)
-
-
-def test_two_means_gain_what_the_determinant_says(rng):
-    """-n/2 log det(S_within)/det(S_total), against covariances that are computed in full."""
-    _, statistics = random_problem(rng, n_statistics=3)
-    side = rng.random(12) < 0.4
-    values = statistics.total / statistics.pixels[:, None]
-    within = sum(
-        np.cov(values[part].T, bias=True) * part.sum() / len(side) for part in (side, ~side)
-    )
-    wanted = -0.5 * statistics.pixels.sum() * np.linalg.slogdet(within)[1]
-    assert statistics.evidence(side) == pytest.approx(wanted, rel=1e-9)
-
-
-def test_the_preference_is_the_likelihood_ratio_of_two_gaussians(rng):
-    from scipy.stats import multivariate_normal
-
-    _, statistics = random_problem(rng)
-    side = rng.random(12) < 0.4
-    values = statistics.total / statistics.pixels[:, None]
-    within = sum(
-        np.cov(values[part].T, bias=True) * part.sum() / len(side) for part in (side, ~side)
-    )
-    inside, outside = (
-        multivariate_normal(values[part].mean(axis=0), within).logpdf(values)
-        for part in (side, ~side)
-    )
-    np.testing.assert_allclose(
-        statistics.preference(side), statistics.pixels * (inside - outside), rtol=1e-8
-    )
+from superpixel_problems import random_problem
 
 
 @given(seed=st.integers(0, 10_000), node_share=st.floats(0.0, 0.999))
@@ -102,36 +45,25 @@ def test_parts_that_are_moved_together_gain_the_sum(seed):
     assert gain[parts[0]] == gain.max()
 
 
-def test_the_tree_holds_every_superpixel_once(rng):
-    borders, _ = random_problem(rng)
-    tree = MergeTree.build(borders)
-    assert len(tree.size) == 2 * 12 - 1
-    assert tree.side(len(tree.size) - 1).all()
-    for node in range(12):
-        assert np.flatnonzero(tree.side(node)).tolist() == [node]
-    values = rng.normal(size=12)
-    np.testing.assert_allclose(
-        tree.sums(values), [values[tree.side(node)].sum() for node in range(len(tree.size))]
-    )
-
-
-@pytest.mark.parametrize("mosaic_weight", [0.0, 0.05])
-def test_the_best_of_all_cuts_is_nearly_always_found(mosaic_weight):
-    """Against trying all 2048 labellings."""
-    found_best, close = 0, 0
+@pytest.mark.parametrize(
+    ("mosaic_weight", "found_at_least"), [(0.0, 0.985), (0.05, 0.96), (0.3, 0.72)]
+)
+def test_the_best_of_all_cuts_is_nearly_always_found(mosaic_weight, found_at_least):
+    """Against trying all 2048 labellings; with one start of six it is found less often."""
     labellings = np.array(list(itertools.product([False, True], repeat=11)))
-    for seed in range(30):
+    sides = np.column_stack([labellings, np.zeros(len(labellings), dtype=bool)])
+    found_best, close = 0, 0
+    for seed in range(200):
         borders, statistics = random_problem(np.random.default_rng(seed))
         cut = best_cut(borders, statistics, mosaic_weight)
-        best = max(
-            evidence_of(borders, statistics, np.append(side, False), mosaic_weight)
-            for side in labellings
-        )
+        seam = (sides[:, borders.one] != sides[:, borders.two]) @ borders.evidence
+        gain = statistics.gain(sides @ statistics.total, sides @ statistics.pixels)
+        best = (seam + mosaic_weight * gain).max()
         assert cut.evidence <= best + 1e-9
         found_best += cut.evidence >= best - 1e-9
         close += cut.evidence >= 0.9 * best
-    assert found_best >= 24
-    assert close >= 28
+    assert found_best >= found_at_least * 200
+    assert close >= 0.8 * 200
 
 
 def test_no_evidence_no_cut(rng):
@@ -174,3 +106,67 @@ def test_trimming_takes_away_what_only_weak_borders_hold():
 def test_trimming_leaves_something():
     borders, nothing = strip_of_four()
     assert crossed(best_cut(borders, nothing, 0.0, trim_per_pixel=50.0)) == [True, False, True]
+
+
+def dominoes():
+    """A chessboard of 6 x 12 superpixels, black and white by the mosaic, and decoys on it.
+
+    Six pairs of one black and one white superpixel each have a border that looks like a seam:
+    the best nodes of the merge tree, whose two sides do not differ at all.
+    """
+    rows, cols = 6, 12
+    labels = np.arange(rows * cols).reshape(rows, cols)
+    black = (np.add.outer(np.arange(rows), np.arange(cols)) % 2 == 0).ravel()
+    decoy = np.full((rows, cols), -1)
+    for number in range(6):
+        decoy[3 * (number % 2) + 1, 4 * (number // 2) + 1 : 4 * (number // 2) + 3] = number
+    cells = labels.astype(np.int32).repeat(3, axis=0).repeat(3, axis=1)
+    one, two = (cells.ravel()[pixels] for pixels in border_pixels(cells))
+    inside = decoy.ravel()
+    seen = np.where(inside[one] == inside[two], np.where(inside[one] >= 0, -5.0, -0.01), 1.0)
+    statistics = SideStatistics(np.where(black, 9.0, -9.0)[:, None], np.full(rows * cols, 9.0))
+    return collect_borders(rows * cols, one, two, seen), statistics, black, inside >= 0
+
+
+@pytest.mark.parametrize("n_unknown", [0, 4])
+def test_a_difference_of_the_sides_is_found_behind_better_looking_borders(n_unknown):
+    """No border leads there: the search must also begin with what the statistics say.
+
+    Of some superpixels nothing may be known, since no mosaic shows in them.
+    """
+    borders, statistics, black, decoys = dominoes()
+    known = np.ones(72, dtype=bool)
+    known[[0, 1, 70, 71][:n_unknown]] = False
+    statistics = SideStatistics(statistics.total * known[:, None], statistics.pixels * known)
+    assert statistics.evidence(decoys) == pytest.approx(0.0, abs=1e-9)
+    cut = best_cut(borders, statistics, mosaic_weight=1.0)
+    unlike = cut.side ^ black
+    assert unlike[known].all() or not unlike[known].any()
+    assert cut.sides > 0.9 * -0.5 * 9 * known.sum() * np.log(1e-3)
+    assert (cut.seam, cut.length) == pytest.approx(borders.cut(cut.side))
+    if not n_unknown:
+        assert cut.sides == pytest.approx(-0.5 * 9 * 72 * np.log(1e-3))
+
+
+def test_without_weight_of_the_mosaic_the_borders_decide():
+    borders, statistics, _, decoys = dominoes()
+    cut = best_cut(borders, statistics, mosaic_weight=0.0)
+    assert np.array_equal(cut.side, decoys) or np.array_equal(cut.side, ~decoys)
+    assert (cut.sides, cut.evidence) == (0.0, cut.seam)
+
+
+@given(seed=st.integers(0, 10_000))
+def test_no_part_would_be_better_on_the_other_side(seed):
+    borders, statistics = random_problem(np.random.default_rng(seed), rows=5, cols=6)
+    cut, tree = best_cut(borders, statistics, 0.0), MergeTree.build(borders)
+    for node in range(len(tree.size)):
+        assert borders.cut(cut.side ^ tree.side(node))[0] <= cut.evidence + 1e-5
+
+
+@given(seed=st.integers(0, 10_000))
+def test_a_cut_says_what_it_is_made_of(seed):
+    borders, statistics = random_problem(np.random.default_rng(seed), rows=5, cols=6)
+    cut = best_cut(borders, statistics, 0.05, trim_per_pixel=0.1)
+    assert (cut.seam, cut.length) == pytest.approx(borders.cut(cut.side))
+    assert cut.sides == pytest.approx(0.05 * statistics.evidence(cut.side))
+    assert cut.evidence == cut.seam + cut.sides

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import io
+
 import cv2
 import numpy as np
 import pytest
+from PIL import Image, ImageDraw, ImageFont
 from scipy.fft import dctn
 
+from cpcapp.splicing import load_model, read_image
+from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.photos.jpeg import recompress
-from cpcapp.splicing.traces.jpeg_grid import grid_strength
+from cpcapp.splicing.traces.jpeg_grid import estimate_quality, grid_strength
 
 
 @pytest.fixture
@@ -65,3 +70,128 @@ def test_of_a_large_photo_a_part_is_enough(photo):
 def test_any_size(shape, rng):
     assert np.isfinite(grid_strength(rng.random((*shape, 3), dtype=np.float32)))
     assert grid_strength(np.zeros((*shape, 3), dtype=np.float32)) == 0.0
+
+
+# -- the quality, from pixels alone -----------------------------------------------------------
+
+QUALITIES = (30, 40, 50, 60, 70, 80, 85)
+
+
+def saved(pixels, quality):
+    """As Pillow writes and reads it, by default with colours at half the size."""
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", quality=quality)
+    return np.asarray(Image.open(file).convert("RGB"))
+
+
+def errors(photos):
+    """Estimates less true qualities; a quality that is not seen is as wrong as can be."""
+    found = {}
+    for name, pixels in photos.items():
+        for quality in QUALITIES:
+            estimate = estimate_quality(unit(saved(pixels, quality)))
+            found[name, quality] = 100 if estimate is None else estimate - quality
+    return found
+
+
+def check_estimates(photos):
+    found = np.array(list(errors(photos).values()))
+    assert (np.abs(found) <= 3).mean() >= 0.8
+    # Too high rather than too low: no photo is called too compressed that is not.
+    assert found.min() >= -3
+
+
+def test_the_quality_of_the_example_photos():
+    photos = {sample.name: sample.image for sample in example_photos()}
+    check_estimates(photos)
+    for pixels in photos.values():
+        assert estimate_quality(unit(pixels)) is None  # of quality 90 and more, or resized
+        assert estimate_quality(unit(saved(pixels, 95))) is None
+
+
+def test_the_quality_of_real_photos(data_folder):
+    """Of UCID, which were never compressed, and of BSDS500, which were but little."""
+    ucid = sorted((data_folder / "ucid").glob("*.tif"))[::3]
+    bsds = sorted((data_folder / "bsds500" / "images" / "train").glob("*.jpg"))[:40:10]
+    assert len(ucid) >= 3
+    assert len(bsds) == 4
+    photos = {path.name: read_image(path).pixels for path in (*ucid, *bsds)}
+    check_estimates(photos)
+    for path in ucid:
+        assert estimate_quality(unit(photos[path.name])) is None
+
+
+def test_coarser_steps_are_lower_qualities(photo):
+    found = [estimate_quality(unit(recompress(photo, quality))) for quality in (30, 50, 70, 85)]
+    assert found == sorted(found)
+    assert len(set(found)) == 4
+
+
+def test_a_crop_off_the_grid_hides_the_quality(photo):
+    compressed = recompress(photo, 60)
+    assert estimate_quality(unit(compressed)) == pytest.approx(60, abs=4)
+    assert estimate_quality(unit(compressed[8:, 16:])) == pytest.approx(60, abs=4)
+    assert estimate_quality(unit(compressed[4:, 4:])) is None
+
+
+@pytest.mark.parametrize("size", [8, 11, 16, 24])
+def test_a_page_of_text_was_never_compressed(size):
+    """Sharp letters have strong high frequencies in blocks, on the grid and off it."""
+    page = text_page(size)
+    assert estimate_quality(unit(page)) is None
+    assert estimate_quality(unit(page[3:, 5:])) is None
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (15, 90), (90, 15), (16, 16), (64, 64)])
+@pytest.mark.parametrize("level", [0, 128, 255])
+def test_nothing_to_see_is_no_quality(shape, level):
+    flat = np.full((*shape, 3), level, dtype=np.uint8)
+    assert estimate_quality(unit(flat)) is None
+    assert estimate_quality(unit(recompress(flat, 30))) is None
+
+
+# -- and what the verdict makes of it ---------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_model()
+
+
+def text_page(size, height=300, width=400):
+    page = Image.new("RGB", (width, height), "white")
+    draw = ImageDraw.Draw(page)
+    font = ImageFont.load_default(size)
+    words = "Quarterly figures of the northern branch, not to be forwarded. " * 4
+    for row, top in enumerate(range(6, height - size, size + 4)):
+        draw.text((6, top), words[row * 7 :][: width // 3], font=font, fill="black")
+    return np.asarray(page)
+
+
+def test_a_strongly_compressed_photo_is_no_evidence(model, tmp_path):
+    """By its file, and by its pixels in a file that says nothing of it."""
+    (photo,) = [sample.image for sample in example_photos() if sample.authentic]
+    Image.fromarray(photo).save(tmp_path / "photo.jpg", quality=50)
+    pixels = read_image(tmp_path / "photo.jpg").pixels
+    Image.fromarray(pixels).save(tmp_path / "photo.png")
+    by_file, by_pixels = (model.localize(tmp_path / name) for name in ("photo.jpg", "photo.png"))
+    assert by_file.jpeg_quality == 50
+    assert 50 <= by_pixels.jpeg_quality < 60
+    for found in (by_file, by_pixels):
+        assert found.p_value > 0.05
+        assert found.verdict == "can't tell (too compressed)"
+
+
+def test_a_good_jpeg_is_not_too_compressed(model, tmp_path):
+    (photo,) = [sample.image for sample in example_photos() if sample.authentic]
+    Image.fromarray(photo).save(tmp_path / "photo.jpg", quality=92)
+    found = model.localize(tmp_path / "photo.jpg")
+    assert found.jpeg_quality == pytest.approx(92, abs=1)
+    assert "too compressed" not in found.verdict
+
+
+@pytest.mark.parametrize("size", [11, 16])
+def test_a_page_of_text_is_not_called_too_compressed(model, size):
+    found = model.localize(text_page(size))
+    assert found.jpeg_quality is None
+    assert "too compressed" not in found.verdict

@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+import cv2
 import numpy as np
 import pytest
 
 from cpcapp.splicing.making.cameras import DEMOSAICING, Camera
-from cpcapp.splicing.traces.mosaic import lattice_contrast, mosaic_trace
+from cpcapp.splicing.traces.mosaic import (
+    MosaicOptions,
+    MosaicTrace,
+    lattice_contrast,
+    mosaic_levels,
+    mosaic_trace,
+)
 
 
 def scene(rng, height=200, width=300):
@@ -88,3 +95,81 @@ def test_any_size(shape, rng):
     assert contrast.shape == shape
     assert contrast.dtype == np.float32
     assert np.isfinite(contrast).all() and (contrast >= 0).all()
+
+
+def test_a_photo_without_a_mosaic_has_a_low_level(rng):
+    scene = rng.integers(90, 130, (200, 260, 3), dtype=np.uint8)
+    shot = Camera(shot_noise=1e-3).shoot(scene, rng).astype(np.float32) / 255
+    without = mosaic_levels(mosaic_trace(scene.astype(np.float32) / 255))
+    assert mosaic_levels(mosaic_trace(shot)).level > 10 * without.level
+    assert mosaic_levels(None) == (0.0, 0.0)
+
+
+def test_of_a_large_photo_a_part_of_the_places_is_enough(rng):
+    shot = Camera(shot_noise=1e-3).shoot(np.full((320, 400, 3), 120, np.uint8), rng)
+    trace = mosaic_trace(shot.astype(np.float32) / 255)
+    large = MosaicTrace(
+        np.tile(trace.statistics, (1, 9, 9)),
+        np.tile(trace.valid_share, (9, 9)),
+        np.tile(trace.usable, (9, 9)),
+    )
+    assert large.valid_share.size > 2_000_000
+    np.testing.assert_allclose(mosaic_levels(large), mosaic_levels(trace), rtol=0.02, atol=0.01)
+
+
+def made_trace(statistics):
+    shape = statistics.shape[1:]
+    return MosaicTrace(statistics, np.ones(shape, np.float32), np.ones(shape, dtype=bool))
+
+
+def slow_contrast(statistics, distance):
+    """``2(|a||b| - a · b)``, the largest of four directions, cell by cell."""
+    _, rows, cols = statistics.shape
+    slant = round(distance / 2**0.5)
+    steps = ((0, distance), (distance, 0), (slant, slant), (slant, -slant))
+    out = np.zeros((4, rows, cols))
+    for number, (down, right) in enumerate(steps):
+        for row in range(rows):
+            for col in range(cols):
+                a, b = (
+                    statistics[
+                        :,
+                        min(max(row + sign * down, 0), rows - 1),
+                        min(max(col + sign * right, 0), cols - 1),
+                    ].astype(float)
+                    for sign in (1, -1)
+                )
+                out[number, row, col] = 2.0 * (np.linalg.norm(a) * np.linalg.norm(b) - a @ b)
+    return out
+
+
+@pytest.mark.parametrize("distance", [2, 3, 14])
+def test_the_contrast_is_the_largest_of_four_directions(distance, rng):
+    """Against plain loops; each of the four is the largest somewhere."""
+    statistics = rng.normal(size=(12, 20, 26)).astype(np.float32)
+    image = np.zeros((40, 52, 3), dtype=np.float32)
+    found = lattice_contrast(image, made_trace(statistics), MosaicOptions(distance=distance))
+    by_direction = slow_contrast(statistics, distance)
+    assert set(by_direction.argmax(axis=0).ravel()) == {0, 1, 2, 3}
+    largest = by_direction.max(axis=0).astype(np.float32)
+    expected = cv2.resize(largest, (52, 40), interpolation=cv2.INTER_LINEAR)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(("down", "right"), [(0, 14), (14, 0), (10, 10), (10, -10)])
+def test_a_difference_in_one_direction_alone_is_seen(down, right):
+    """Two windows that differ, one step to either side; about the cell between them."""
+    statistics = np.zeros((12, 41, 41), dtype=np.float32)
+    statistics[0] = 1.0
+    statistics[:2, 20 + down, 20 + right] = 0.0, 1.0
+    image = np.zeros((82, 82, 3), dtype=np.float32)
+    found = lattice_contrast(image, made_trace(statistics))
+    # 2(|a||b| - a · b) = 2 of two unit vectors at right angles; most of it at each pixel.
+    assert found[40:42, 40:42].min() > 2 * 0.75**2 - 1e-4
+
+
+def test_the_trace_is_measured_if_it_is_not_given(rng):
+    image = photo(Camera(shot_noise=3e-4), rng)
+    options = MosaicOptions(window=16, distance=9)
+    expected = lattice_contrast(image, mosaic_trace(image, options), options)
+    np.testing.assert_array_equal(lattice_contrast(image, options=options), expected)

@@ -9,7 +9,15 @@ from cpcapp.splicing import SpliceLocalizer, load_model
 from cpcapp.splicing.making.calibration_photos import calibration_photos
 from cpcapp.splicing.photos.samples import Sample
 from cpcapp.splicing.photos.sources import SourcePhoto
-from cpcapp.splicing.training.calibrate import calibrate
+from cpcapp.splicing.training.calibrate import (
+    CalibrationPhoto,
+    calibrate,
+    fisher_direction,
+    learn_calibration,
+)
+from cpcapp.splicing.verdicts.features import PhotoFeatures
+from cpcapp.splicing.verdicts.hot_spots import PatchTail
+from cpcapp.splicing.verdicts.options import VerdictOptions
 
 
 def scene(seed, height=112, width=144):
@@ -128,3 +136,98 @@ def test_no_photo_is_read_twice(sources):
     photos = [counted(sample) for sample in calibration_photos(sources, 8)]
     calibrate(load_model(), photos, jobs=1)
     assert sorted(reads) == sorted(sample.name for sample in photos)
+
+
+# -- learning, in closed form ---------------------------------------------------------------
+
+
+def measured_photos(rng, n=24):
+    """As many spliced as authentic photos that are all alike but for their peaks."""
+    photos = []
+    for authentic in (True, False):
+        for _ in range(n):
+            peak = rng.normal() + (0.0 if authentic else 2.0)
+            photos.append(
+                CalibrationPhoto(
+                    authentic,
+                    rng.gamma(2.0, 1.0, 0 if authentic else 50).astype(np.float32),
+                    rng.gamma(1.0, 1.0, 200).astype(np.float32),
+                    PhotoFeatures(peak, 0.0, -3.0, 0.0, 0.0),
+                    (peak - rng.exponential(size=300)).astype(np.float32),
+                )
+            )
+    return photos
+
+
+def test_the_tail_judges_each_photo_by_the_others(rng):
+    """Its z-scores are of the mean and deviation that the scores of all others have."""
+    photos = measured_photos(rng)
+    learned = learn_calibration(photos, VerdictOptions())
+    authentic = [photo for photo in photos if photo.authentic]
+    weight = learned.weights[0]
+    scores = np.array([learned.score(photo.features) for photo in authentic])
+    np.testing.assert_allclose(learned.authentic[:, -1], scores)
+    z_scores = []
+    for number, photo in enumerate(authentic):
+        others = np.delete(scores, number)
+        rest = scores[number] - weight * photo.features.peak
+        deviation = others.std(ddof=1) * (1 + 1 / len(others)) ** 0.5
+        z_scores.append((weight * photo.strengths + rest - others.mean()) / deviation)
+    expected = PatchTail.learn(z_scores)
+    np.testing.assert_allclose(learned.patch_tail.z_score, expected.z_score, rtol=1e-6)
+    np.testing.assert_allclose(learned.patch_tail.log_survival, expected.log_survival)
+
+
+def test_a_photo_unlike_all_others_says_nothing_of_the_tail(rng):
+    """It has nothing but itself to be compared with."""
+    photos = measured_photos(rng)
+    strange = photos[0]._replace(
+        features=photos[0].features._replace(compression=50.0),
+        strengths=photos[0].strengths + np.float32(1e3),
+    )
+    learned, without = (
+        learn_calibration([*first, *photos[1:]], VerdictOptions()).patch_tail
+        for first in ([strange], [strange._replace(strengths=photos[0].strengths)])
+    )
+    np.testing.assert_array_equal(learned.z_score, without.z_score)
+
+
+def test_fishers_direction_has_a_ridge_of_a_fiftieth():
+    """``d / 1.02 v`` for features without correlation, ``v`` their variance."""
+    corners = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]]) * np.array([1.0, 3.0])
+    variance = corners.var(axis=0, ddof=1)
+    shift = np.array([2.0, 6.0])
+    found = fisher_direction(corners + shift, corners)
+    np.testing.assert_allclose(found, shift / (1.02 * variance), rtol=1e-6)
+
+
+def test_two_features_that_say_the_same_share_the_weight(rng):
+    """Without a ridge there would be no solution, or one of huge weights."""
+    one = rng.normal(size=(500, 1))
+    target, background = one + 1.5, one
+    alone = fisher_direction(target.repeat(2, axis=1), background.repeat(2, axis=1))
+    np.testing.assert_allclose(alone, 1.5 / (2.02 * one.var(ddof=1)), rtol=1e-6)
+
+
+def test_the_direction_is_of_the_mean_covariance(rng):
+    target = rng.normal(size=(400, 3)) @ rng.normal(size=(3, 3)) + 1.0
+    background = rng.normal(size=(300, 3))
+    pooled = (np.cov(target.T) + np.cov(background.T)) / 2
+    pooled[np.diag_indices(3)] *= 1.02
+    expected = np.linalg.inv(pooled) @ (target.mean(axis=0) - background.mean(axis=0))
+    np.testing.assert_allclose(fisher_direction(target, background), expected, rtol=1e-5)
+
+
+def test_squares_are_not_judged_by_a_peak_that_speaks_for_authenticity(rng):
+    """Then none of the squares speaks for a splice either."""
+    turned = [photo._replace(authentic=not photo.authentic) for photo in measured_photos(rng)]
+    learned = learn_calibration(turned, VerdictOptions())
+    assert learned.weights[0] < 0.0
+    assert learned.patch_tail is None
+
+
+@pytest.mark.parametrize(("n", "judges"), [(19, False), (20, True)])
+def test_twenty_photos_of_each_kind_are_enough_to_judge(n, judges, rng):
+    learned = learn_calibration(measured_photos(rng, n), VerdictOptions())
+    assert learned.can_judge == judges
+    assert (learned.n_spliced, learned.n_authentic) == (n, n)

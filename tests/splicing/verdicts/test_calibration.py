@@ -193,3 +193,85 @@ def test_squares_are_judged_as_photos_are(calibration):
     assert student_tail(z_score[0, 6]) == pytest.approx(judged.p_value, rel=0.01)
     p = judged.patch_p_values
     assert p[0, 6] == pytest.approx(calibration.patch_tail.p_value(z_score)[0, 6]) == p.min()
+
+
+@given(seed=st.integers(0, 1000))
+def test_similar_photos_have_weighted_mean_and_deviation(seed):
+    """Against NumPy's weighted covariance, which has the same correction for uncertain means."""
+    rng = np.random.default_rng(seed)
+    known = rng.normal(size=(30, 4)) * [1.0, 0.7, 0.25, 2.0]
+    calibration = Calibration(EVIDENCE, WEIGHTS, known)
+    features = PhotoFeatures(0.5, *rng.normal(scale=0.3, size=2), 0.1, 0.05)
+    found = calibration.similar_photos(features)
+    seen = np.array([features.mean, features.level, features.compression])
+    off = (known[:, :3] - seen) / [1.0, 0.7, 0.25]
+    weight = np.exp(-0.5 * (off**2).sum(axis=1))
+    if weight.sum() < 4.0:
+        assert found is None
+        return
+    assert found.mean == pytest.approx(np.average(known[:, 3], weights=weight))
+    assert found.deviation == pytest.approx(np.cov(known[:, 3], aweights=weight) ** 0.5)
+    assert found.effective_count == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
+
+
+def test_as_many_similar_photos_as_asked_for_are_enough():
+    for n, enough in ((3, False), (4, True)):
+        known = np.column_stack([np.tile([0.0, -3.5, 0.0], (n, 1)), np.arange(n)])
+        assert (p_value(Calibration(EVIDENCE, WEIGHTS, known), with_score(1.0)) is None) != enough
+
+
+def test_photos_that_all_have_one_score_leave_no_doubt():
+    """A deviation of 0 is no division by it."""
+    known = np.tile([0.0, -3.5, 0.0, 1.0], (30, 1))
+    calibration = Calibration(EVIDENCE, WEIGHTS, known)
+    assert p_value(calibration, with_score(1.5)) == pytest.approx(1 / 31)
+    assert p_value(calibration, with_score(0.5)) == pytest.approx(1.0)
+
+
+def test_z_scores_of_other_peaks(calibration):
+    """A peak that is higher by one has a score that is higher by its weight."""
+    features = with_score(2.0)
+    similar = calibration.similar_photos(features)
+    peaks = np.array([[features.peak, features.peak + 1.0]])
+    found = calibration.z_score(features, peaks, similar)
+    spread = similar.deviation * (1 + 1 / similar.effective_count) ** 0.5
+    np.testing.assert_allclose(found, [[(2 - similar.mean) / spread, (4 - similar.mean) / spread]])
+
+
+def test_a_model_without_a_tail_shows_no_squares(calibration):
+    bare = replace(calibration, patch_tail=None)
+    for features in (with_score(2.0), with_score(2.0, 50.0)):
+        assert bare.judge(features, ONE_SQUARE).patch_p_values is None
+    assert bare.judge(with_score(2.0), ONE_SQUARE).p_value is not None
+
+
+def test_a_calibration_says_whether_it_can_judge(calibration):
+    assert calibration.can_judge
+    for part in ("weights", "authentic"):
+        missing = replace(calibration, **{part: None})
+        assert not missing.can_judge
+        assert missing.similar_photos(with_score(1.0)) is None
+        assert missing.judge(with_score(1.0), ONE_SQUARE).patch_p_values is None
+
+
+def test_a_calibration_without_authentic_photos_survives_json():
+    bare = Calibration(EVIDENCE, n_spliced=3, n_authentic=2)
+    again = Calibration.from_dict(json.loads(json.dumps(bare.to_dict())), OPTIONS)
+    assert (again.n_spliced, again.n_authentic) == (3, 2)
+    assert (again.weights, again.authentic, again.patch_tail) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "message"),
+    [
+        ("weights", np.ones(3), r"weights of shape \(3,\) must be finite, \(4,\)"),
+        ("weights", np.ones((4, 1)), "weights of shape"),
+        ("weights", np.array([1.0, 1.0, np.nan, 1.0]), "weights of shape"),
+        ("authentic", np.ones((5, 3)), r"authentic of shape \(5, 3\) must be finite, \(-1, 4\)"),
+        ("authentic", np.ones(4), "authentic of shape"),
+        ("authentic", np.full((5, 4), np.inf), "authentic of shape"),
+    ],
+)
+def test_parts_of_a_wrong_shape_are_an_error(part, value, message):
+    with pytest.raises(ValueError, match=message):
+        Calibration(EVIDENCE, **{part: value})

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from cpcapp.splicing.boundary import BoundaryMap
 from cpcapp.splicing.making.cameras import Camera
+from cpcapp.splicing.photos.jpeg import recompress
+from cpcapp.splicing.traces.jpeg_grid import grid_strength
 from cpcapp.splicing.traces.mosaic import MosaicLevels, mosaic_levels, mosaic_trace
 from cpcapp.splicing.verdicts.features import PhotoFeatures, patch_strengths
 from cpcapp.splicing.verdicts.options import VerdictOptions
@@ -53,3 +57,30 @@ def test_the_squares_at_the_border_are_smaller():
     assert found[2, 3] == pytest.approx(np.log(2.0))
     assert found[1, 1] == pytest.approx(np.log(1.0))
     assert (found[0] == found[0, 0]).all()
+    assert found[0, 0] == pytest.approx(np.log(1e-6))  # of nothing no logarithm is taken
+
+
+def test_which_features_count_and_which_compare():
+    features = PhotoFeatures(1.0, 2.0, 3.0, 4.0, 5.0)
+    assert features.score_features.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert features.similarity_features.tolist() == [2.0, 3.0, 5.0]
+
+
+def test_the_peak_is_the_quantile_of_the_options(rng):
+    boundary = BoundaryMap(rng.random((160, 240), dtype=np.float32), 3.0)
+    strengths = patch_strengths(boundary, 8)
+    for quantile in (0.5, 0.9, 1.0):
+        options = replace(OPTIONS, peak_quantile=quantile)
+        found = PhotoFeatures.measure(BLACK, boundary, NO_MOSAIC, strengths, options)
+        assert found.peak == pytest.approx(np.quantile(strengths, quantile))
+
+
+def test_levels_and_compression_are_those_measured(rng):
+    boundary = BoundaryMap(rng.random((70, 80), dtype=np.float32), 3.0)
+    photo = recompress(rng.integers(90, 160, (70, 80, 3), dtype=np.uint8), 80)
+    image = photo.astype(np.float32) / 255
+    found = measure(image, boundary, MosaicLevels(0.4, 0.3))
+    assert found.level == pytest.approx(np.log(0.42))
+    assert found.opposite_phase == 0.3
+    assert found.compression == grid_strength(image) > 0.3
+    assert found.mean == pytest.approx(np.log(3.0 * boundary.map.mean()), rel=1e-5)

@@ -29,6 +29,7 @@ def test_words_say_no_more_than_is_known(p_value, facts, words):
 def test_a_small_photo_has_no_verdict(shape):
     assert verdict_text(0.001, shape) == "can't tell (too small)"
     assert verdict_text(0.001, (64, 64)) == "signs of splicing"
+    assert verdict_text(0.001, (64, 64, 3)) == "signs of splicing"  # as an array has it
 
 
 @pytest.mark.parametrize(

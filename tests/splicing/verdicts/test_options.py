@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from cpcapp.splicing import PRESETS, load_model
+from cpcapp.splicing.verdicts.options import VerdictOptions
+
+NAMES = [field.name for field in fields(VerdictOptions)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("value", [-1, 1 << 29, float("nan")])
+def test_settings_out_of_range(name, value):
+    with pytest.raises(ValueError, match=rf"{name}={value} must be from .* to "):
+        VerdictOptions(**{name: value})
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_quantile_may_be_an_end(value):
+    assert VerdictOptions(peak_quantile=value).peak_quantile == value
+
+
+def test_widths_are_in_the_order_of_the_features():
+    options = VerdictOptions(mean_width=1.5, mosaic_width=2.5, compression_width=3.5)
+    assert options.widths == (1.5, 2.5, 3.5)
+
+
+def test_the_shipped_model_was_made_with_the_defaults():
+    """A model made today would judge alike: the stored settings are the defaults."""
+    model = load_model()
+    assert model.preset.verdict == VerdictOptions() == PRESETS["default"].verdict
+    assert model.calibration.options == model.preset.verdict
