@@ -62,7 +62,7 @@ bench-loading: $(VENV)/.bench
 # Need the folders bsds500 and ucid in CPCAPP_DATA: they make the shipped forest and the shipped
 # localizer again.
 train-edges: $(VENV)/.bench
-	$(BIN)/cpcapp train-edges "$(CPCAPP_DATA)/bsds500" -o src/cpcapp/splicing/edges/forest.safetensors.gz
+	$(BIN)/cpcapp train-edges "$(CPCAPP_DATA)/bsds500" -o src/cpcapp/splicing/traces/edges/forest.safetensors.gz
 # Stopped, it goes on where it was.
 train-default: $(VENV)/.bench
 	$(BIN)/cpcapp train "$(CPCAPP_DATA)/bsds500" "$(CPCAPP_DATA)/ucid" -o new.safetensors

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         wachter_edge,
     )
     from cpcapp.estimators import CPCA, CPCAPlusPlus
+    from cpcapp.estimators.cpca_plus_plus import NoComponentsWarning
     from cpcapp.loading import Loading
     from cpcapp.moments import Moments
 
@@ -32,6 +33,7 @@ __all__ = [
     "Contrast",
     "Loading",
     "Moments",
+    "NoComponentsWarning",
     "count_components",
     "glrt_detects",
     "log_glrt",
@@ -56,6 +58,7 @@ _ROOMS = {
         "wachter_edge",
     ),
     "cpcapp.estimators": ("CPCA", "CPCAPlusPlus"),
+    "cpcapp.estimators.cpca_plus_plus": ("NoComponentsWarning",),
     "cpcapp.loading": ("Loading",),
     "cpcapp.moments": ("Moments",),
 }

@@ -16,6 +16,8 @@ from cpcapp.detection import count_components
 from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.moments import Moments
 
+__all__ = ["contrast"]
+
 if TYPE_CHECKING:
     from anndata import AnnData
 

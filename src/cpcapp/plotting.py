@@ -10,6 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
+__all__ = ["contrast_figure", "loadings", "scatter", "scatter_grid", "spectrum"]
+
 # Okabe and Ito's colours, told apart by people with any common kind of colour vision; the
 # marker says the same once more.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")

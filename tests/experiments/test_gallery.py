@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cpcapp.experiments import NAMES, Missing, Picture, Result, Settings
+from cpcapp.experiments import NAMES, Missing, Result, Settings
+from cpcapp.experiments._results import Picture
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -8,8 +8,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from cpcapp.experiments import Missing, Settings, run_experiment
+from cpcapp.experiments import Missing, Settings
 from cpcapp.experiments._markdown import plain
+from cpcapp.experiments._running import run_experiment
 from cpcapp.experiments._text import cell_text
 from cpcapp.experiments.report import json_text, write_report
 

@@ -5,17 +5,7 @@ An experiment has a ``TITLE`` and a function ``run(settings, progress)`` that re
 makes pages of them. ``cpcapp reproduce`` is the command.
 """
 
-from cpcapp.experiments._results import Missing, PaperSays, Picture, Result, Settings, Table
+from cpcapp.experiments._results import Missing, Result, Settings
 from cpcapp.experiments._running import NAMES, run_experiment, run_experiments
 
-__all__ = [
-    "NAMES",
-    "Missing",
-    "PaperSays",
-    "Picture",
-    "Result",
-    "Settings",
-    "Table",
-    "run_experiment",
-    "run_experiments",
-]
+__all__ = ["NAMES", "Missing", "Result", "Settings", "run_experiment", "run_experiments"]

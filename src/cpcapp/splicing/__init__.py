@@ -1,7 +1,11 @@
-"""Find the seam in a spliced photo."""
+"""Find the seam in a spliced photo.
+
+What users need is here; the rooms below may change from version to version.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from cpcapp.splicing.boundary import BankOptions, FilterBank
@@ -14,6 +18,15 @@ from cpcapp.splicing.results.folder import ResultsError
 from cpcapp.splicing.results.photo_result import PhotoResult
 
 if TYPE_CHECKING:
+    from cpcapp.splicing.datasets.opening import open_photos
+    from cpcapp.splicing.evaluation.report import LocalizerReport
+    from cpcapp.splicing.evaluation.run import evaluate_localizer
+    from cpcapp.splicing.examples import example_photos
+    from cpcapp.splicing.making.folder import make_splices
+    from cpcapp.splicing.photos.samples import Sample, SampleSet
+    from cpcapp.splicing.pictures.overlays import draw_overlay
+    from cpcapp.splicing.traces.edges.detector import detect_edges
+    from cpcapp.splicing.training.sources import train_from_folders
     from cpcapp.splicing.training.train import train_localizer
 
 __all__ = [
@@ -22,25 +35,51 @@ __all__ = [
     "FilterBank",
     "ImageError",
     "Localization",
+    "LocalizerReport",
     "ModelError",
     "PatchRules",
     "PhotoResult",
     "Preset",
     "ResultsError",
+    "Sample",
+    "SampleSet",
     "SpliceLocalizer",
+    "detect_edges",
+    "draw_overlay",
+    "evaluate_localizer",
+    "example_photos",
     "load_model",
     "localize_files",
+    "make_splices",
+    "open_photos",
     "read_image",
     "save_model",
+    "train_from_folders",
     "train_localizer",
 ]
 
+# Imported on first use: they need SciPy, which takes longer to import than a photo to localize.
+_ON_FIRST_USE = {
+    "LocalizerReport": "cpcapp.splicing.evaluation.report",
+    "Sample": "cpcapp.splicing.photos.samples",
+    "SampleSet": "cpcapp.splicing.photos.samples",
+    "detect_edges": "cpcapp.splicing.traces.edges.detector",
+    "draw_overlay": "cpcapp.splicing.pictures.overlays",
+    "evaluate_localizer": "cpcapp.splicing.evaluation.run",
+    "example_photos": "cpcapp.splicing.examples",
+    "make_splices": "cpcapp.splicing.making.folder",
+    "open_photos": "cpcapp.splicing.datasets.opening",
+    "train_from_folders": "cpcapp.splicing.training.sources",
+    "train_localizer": "cpcapp.splicing.training.train",
+}
+
 
 def __getattr__(name: str) -> Any:
-    # Found on first use: whoever looks at a photo need not wait for SciPy.
-    if name == "train_localizer":
-        from cpcapp.splicing.training.train import train_localizer
+    if name not in _ON_FIRST_USE:
+        raise AttributeError(f"module 'cpcapp.splicing' has no attribute {name!r}")
+    globals()[name] = found = getattr(import_module(_ON_FIRST_USE[name]), name)
+    return found
 
-        globals()[name] = train_localizer
-        return train_localizer
-    raise AttributeError(f"module 'cpcapp.splicing' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -194,3 +194,12 @@ def test_labels_of_a_smaller_copy_are_read_at_the_same_places():
     assert (found.pixels == 2400.0).all()
     means = found.total / found.pixels[:, None]
     np.testing.assert_allclose(means.T @ means / 4, np.eye(2), atol=1e-5)
+
+
+def test_a_flat_photo_has_no_statistics():
+    """Its windows are all usable and all the same: there is no direction to scale."""
+    photo = np.full((120, 160, 3), 0.5, dtype=np.float32)
+    labels = np.repeat(np.arange(4, dtype=np.int32), 40)[None].repeat(120, axis=0)
+    found = side_statistics(mosaic_trace(photo), labels, 4)
+    assert not found.pixels.any()
+    assert not found.total.any()

@@ -116,6 +116,8 @@ def side_statistics(
     if usable.sum() < _MIN_WINDOWS:
         return nothing
     whitened = _whiten(values[usable], options)
+    if not whitened.shape[1]:  # the same everywhere: a flat photo
+        return nothing
     where = labels[np.ix_(rows, cols)][usable]
     area = float(step**2)
     pixels = np.asarray(np.bincount(where, minlength=count) * area, dtype=np.float64)
