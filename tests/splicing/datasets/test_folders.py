@@ -163,3 +163,10 @@ class TestReadable:
 
         with pytest.raises(TypeError, match="a bug"):
             list(read_samples([Sample("one", True, wrong)], []))
+
+
+def test_images_of_kinds_that_are_not_read_are_problems(pairs):
+    (pairs / "images" / "phone.avif").write_bytes(b"not read")
+    known = {problem.name for problem in folder_pair(pairs).problems}
+    assert "phone.avif" in known
+    assert not photo_files(pairs / "authentic").problems

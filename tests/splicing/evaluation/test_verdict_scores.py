@@ -53,3 +53,13 @@ def test_nothing_to_compare_gives_nothing():
     assert found.alarms() is None
     sizes = VerdictScores((photo("a", False, 1.0, (1, 2)), photo("b", True, 1.0, (2, 1))))
     assert sizes.auc(same_size=True) is None
+
+
+def test_photos_without_a_p_value_raise_no_alarm():
+    """They are photos all the same: of four authentic ones with one alarm it is a quarter."""
+    p_values = (0.01, 0.5, None, None)
+    photos = [PhotoVerdict(str(i), True, 9, 9, 1.0, p) for i, p in enumerate(p_values)]
+    scores = VerdictScores((*photos, PhotoVerdict("small", True, 9, 9, None, None)))
+    assert scores.alarms() == 0.25
+    assert scores.to_dict()["n_without_p_value"] == 2
+    assert scores.to_dict()["n_without_score"] == 1

@@ -14,6 +14,7 @@ from PIL import Image
 from cpcapp.splicing.photos.images import ImageError, image_files, read_image
 from cpcapp.splicing.photos.pixels import BoolArray, Pixels
 from cpcapp.splicing.photos.samples import Problem, Sample, SampleSet
+from cpcapp.splicing.photos.sources import find_unread
 
 # Of Exif: the tag, and its values for a photo that has to be turned by 90 degrees.
 _ORIENTATION = 274
@@ -104,8 +105,9 @@ class SampleCollector:
         """Leave a photo out."""
         self.problems.append(Problem(name, reason))
 
-    def finish(self, name: str, folder: Path) -> SampleSet:
-        """Return what was found."""
+    def finish(self, name: str, folder: Path, *, recursive: bool = True) -> SampleSet:
+        """Return what was found; images of kinds that are not read are problems."""
+        self.problems += find_unread([folder], recursive=recursive)
         if not self.samples and not self.problems:
             raise FileNotFoundError(f"{folder} holds no photos")
         return SampleSet(name, tuple(self.samples), tuple(self.problems))

@@ -136,4 +136,4 @@ def photo_files(folder: str | os.PathLike[str], *, recursive: bool = False) -> S
     found = SampleCollector()
     for photo in list_photos(folder, recursive=recursive):
         found.authentic(photo.relative_to(folder).as_posix(), photo)
-    return found.finish(folder.resolve().name, folder)
+    return found.finish(folder.resolve().name, folder, recursive=recursive)

@@ -93,9 +93,16 @@ class VerdictScores:
         return float(((ahead > 0.0) + 0.5 * (ahead == 0.0))[counted].mean())
 
     def alarms(self, level: float = ALARM_LEVEL, *, authentic: bool = True) -> float | None:
-        """Return the share of authentic, or of spliced photos with a p-value of at most a level."""
-        values = [p.p_value for p in self._with_score(authentic) if p.p_value is not None]
-        return float(np.mean(np.array(values) <= level)) if values else None
+        """Return the share of authentic, or of spliced photos with a p-value of at most a level.
+
+        A photo without a p-value, which is like too few of those of the calibration, counts as one
+        without alarm. None if no photo has a score.
+        """
+        alarms = [
+            photo.p_value is not None and photo.p_value <= level
+            for photo in self._with_score(authentic)
+        ]
+        return float(np.mean(alarms)) if alarms else None
 
     def describe(self) -> str:
         """Return a sentence on how well spliced photos are told from authentic ones.
@@ -124,6 +131,9 @@ class VerdictScores:
             "n_spliced": len(self._with_score(False)),
             "n_authentic": len(self._with_score(True)),
             "n_without_score": sum(p.score is None for p in self.photos),
+            "n_without_p_value": sum(
+                p.score is not None and p.p_value is None for p in self.photos
+            ),
             "auc": self.auc(),
             "auc_same_size": self.auc(same_size=True),
             "alarm_level": ALARM_LEVEL,

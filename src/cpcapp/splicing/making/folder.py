@@ -21,6 +21,7 @@ from cpcapp.splicing.datasets.sources import open_sources
 from cpcapp.splicing.making.cuts import SpliceOptions
 from cpcapp.splicing.making.splices import SpliceMaker, split_readable
 from cpcapp.splicing.photos.samples import Problem
+from cpcapp.splicing.photos.sources import find_unread
 
 #: What to do if the folder is not empty.
 Existing = Literal["error", "resume", "replace"]
@@ -126,6 +127,7 @@ def make_splices(
     sources = open_sources(photos, outside=folder)
     _check_folder(folder, existing)
     readable, problems = split_readable(sources, jobs=jobs, progress=reading_progress)
+    problems += find_unread(photos)
     if len(readable) < 2:
         why = "".join(f"; {problem}" for problem in problems[:3])
         raise ValueError(f"{len(readable)} photos can be read, at least two are needed{why}")

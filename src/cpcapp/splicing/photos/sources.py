@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp.splicing.photos.file_search import explain_unread, find_images
 from cpcapp.splicing.photos.images import image_files, read_image
+from cpcapp.splicing.photos.samples import Problem
 
 
 @dataclass(frozen=True)
@@ -70,3 +73,37 @@ def photos_from(paths: Sequence[str | Path]) -> list[SourcePhoto]:
 def read_pixels(path: Path) -> NDArray[np.uint8] | NDArray[np.uint16]:
     """Return the pixels of an image file, (height, width, 3)."""
     return read_image(path).pixels
+
+
+def find_unread(
+    paths: Sequence[str | os.PathLike[str]], *, recursive: bool = False
+) -> list[Problem]:
+    """Name the images in some files and folders that are of kinds that are not read.
+
+    Parameters
+    ----------
+    paths : sequence of path
+        As for `cpcapp.splicing.photos.images.image_files`. What does not exist has none.
+    recursive : bool, default=False
+        Whether to search the folders in a folder too.
+
+    Returns
+    -------
+    list of Problem
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> (folder / "holiday.heic").touch()
+    >>> print(find_unread([folder])[0])
+    holiday.heic: is of a kind that is not read; save it as JPEG or PNG
+    """
+    unread: list[Path] = []
+    for path in paths:
+        try:
+            unread += find_images(path, recursive=recursive).unreadable
+        except FileNotFoundError:
+            continue
+    reasons = ((file.name, explain_unread([file])) for file in unread)
+    return [Problem(name, reason.removeprefix(f"{name} ")) for name, reason in reasons]

@@ -15,6 +15,7 @@ from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.making.calibration_photos import calibration_photos
 from cpcapp.splicing.making.splices import training_splices
 from cpcapp.splicing.photos.samples import SampleSet
+from cpcapp.splicing.photos.sources import find_unread
 from cpcapp.splicing.presets import Preset
 from cpcapp.splicing.training.train import train_localizer
 
@@ -110,8 +111,9 @@ def open_training_set(
         return TrainingSet(_join_sets(opened), None)
     sources = open_sources(plain)
     n_calibration = min(_N_CALIBRATION, 2 * n_splices)
+    splices = training_splices(sources, n_splices, seed=seed)
     return TrainingSet(
-        training_splices(sources, n_splices, seed=seed),
+        replace(splices, problems=tuple(find_unread(plain))),
         calibration_photos(sources, n_calibration, seed=seed),
     )
 
