@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,13 @@ settings.load_profile("cpcapp")
 # start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+if find_spec("torch") is not None:
+    import torch
+
+    # Small tensors gain nothing by threads, and lose much where cores are shared.
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

@@ -118,7 +118,16 @@ ROOMS = [
 ]
 SPLICING_ROOMS = [
     *("photos", "datasets", "making", "traces", "boundary", "regions", "verdicts", "presets"),
-    *("localizer", "model_file", "examples", "pictures", "results", "evaluation", "training"),
+    *(
+        "localizer",
+        "model_file",
+        "examples",
+        "pictures",
+        "results",
+        "evaluation",
+        "training",
+        "networks",
+    ),
 ]
 SOURCE = Path(cpcapp.__file__).parent
 

@@ -18,6 +18,7 @@ from cpcapp.cli import (
     reproduce,
     train,
     train_edges,
+    train_network,
 )
 from cpcapp.cli._errors import UserError
 
@@ -40,6 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
     reproduce.add_parser(commands)
     train.add_parser(commands)
     train_edges.add_parser(commands)
+    train_network.add_parser(commands)
     return parser
 
 

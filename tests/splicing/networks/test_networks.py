@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cpcapp.splicing.examples import example_photos
+
+torch = pytest.importorskip("torch", reason="needs the extra torch")
+
+from cpcapp.splicing.making.stream import SpliceBatch, StreamOptions  # noqa: E402
+from cpcapp.splicing.networks.losses import measure_losses, seam_band  # noqa: E402
+from cpcapp.splicing.networks.trace_network import (  # noqa: E402
+    NetworkOptions,
+    NetworkOutput,
+    TraceNetwork,
+)
+from cpcapp.splicing.networks.training import (  # noqa: E402
+    Photos,
+    TrainingPlan,
+    TrainingRun,
+    train_network,
+    validate,
+)
+
+TINY = NetworkOptions(8, 1, 16, 8, (1, 2), 4)
+STREAM = StreamOptions(size=64, group=4)
+PLAN = TrainingPlan(seconds=1e6, batch=8, workers=0, validate_every=1e6, n_validation=4, seed=3)
+
+
+def half_mask(size=64):
+    mask = torch.zeros(2, 1, size, size)
+    mask[:, :, :, size // 2 :] = 1.0
+    return mask
+
+
+def output_of(mask, *, sign=1.0):
+    """What a perfect network measures."""
+    share = torch.nn.functional.avg_pool2d(mask, 8)
+    return NetworkOutput(
+        20.0 * (seam_band(mask) - 0.5),
+        sign * 20.0 * (share - 0.5),
+        torch.cat([4.0 * share, torch.zeros_like(share)], dim=1),
+    )
+
+
+def test_a_perfect_measure_costs_nothing():
+    mask = half_mask()
+    torch.manual_seed(0)
+    perfect = measure_losses(output_of(mask), mask)
+    assert perfect.seam < 1e-3
+    assert perfect.region < 1e-3
+    assert perfect.traces < 0.35  # -log σ(1) for blocks of one side
+    blind = NetworkOutput(*(torch.zeros_like(part) for part in output_of(mask)))
+    wrong = measure_losses(blind, mask)
+    assert all(bad > good + 0.2 for bad, good in zip(wrong, perfect, strict=True))
+
+
+def test_the_other_sign_of_a_region_costs_little_but_an_alarm_much():
+    mask = half_mask()
+    other = measure_losses(output_of(mask, sign=-1.0), mask).region
+    assert other == pytest.approx(0.05, abs=0.01)
+    nothing = torch.zeros_like(mask)
+    alarm = measure_losses(output_of(mask, sign=1.0), nothing).region
+    assert alarm > 1.0
+
+
+def test_the_band_is_that_of_the_protocol():
+    from cpcapp.splicing.evaluation.truth import boundary_band
+
+    mask = half_mask()[:1]
+    found = seam_band(mask)[0, 0].bool().numpy()
+    assert (found == boundary_band(mask[0, 0].bool().numpy(), 4)).all()
+
+
+def test_a_known_table_changes_what_is_measured_and_photos_do_not_mix():
+    torch.manual_seed(0)
+    network = TraceNetwork(TINY).eval()
+    photos = torch.randint(0, 256, (2, 3, 48, 56)).float()
+    unknown, known = torch.zeros(2, 64), torch.full((2, 64), 7.0)
+    with torch.no_grad():
+        both, alone = network(photos, unknown), network(photos[1:], unknown[1:])
+        told = network(photos, known)
+    torch.testing.assert_close(both.seam[1:], alone.seam, atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(told.region, both.region)
+    assert both.region.shape == (2, 1, 6, 7)
+
+
+@pytest.fixture(scope="module")
+def photos():
+    images = [torch.from_numpy(p.image.copy()).permute(2, 0, 1) for p in example_photos()]
+    crops = [image[:, i : i + 150, i : i + 200] for image in images for i in range(0, 120, 20)]
+    return Photos(crops, [None] * len(crops))
+
+
+def step(run, photos, n):
+    """Train for some steps."""
+    before = run.step
+    entries = []
+
+    class Enough(Exception):
+        pass
+
+    original = torch.optim.AdamW.step
+
+    def counted(self, *args, **kwargs):
+        if run.step - before >= n:
+            raise Enough
+        return original(self, *args, **kwargs)
+
+    torch.optim.AdamW.step = counted
+    try:
+        train_network(run, photos, PLAN, piece_seconds=1e6, stream=STREAM, report=entries.append)
+    except Enough:
+        pass
+    finally:
+        torch.optim.AdamW.step = original
+    return run
+
+
+def test_it_learns_and_goes_on_after_a_stop(photos, tmp_path):
+    run = TrainingRun.begin(TINY, PLAN, "cpu")
+    mask = half_mask()
+    fixed = SpliceBatch(255.0 * mask.repeat(1, 3, 1, 1), mask, torch.zeros(2, 64))
+    assert 0.0 <= validate(run.average, [fixed])["seam_f1"] <= 1.0
+    start = {name: value.clone() for name, value in run.network.state_dict().items()}
+    step(run, photos, 4)
+    assert run.step == 4
+    changed = run.network.state_dict()
+    assert any(not torch.equal(start[name], changed[name]) for name in start)
+    run.save(tmp_path / "run")
+    later = TrainingRun.resume(tmp_path / "run", PLAN, "cpu")
+    assert (later.step, later.piece) == (4, 1)
+    for name, value in run.average.state_dict().items():
+        assert torch.equal(later.average.state_dict()[name], value)
+    states = later.optimizer.state_dict()["state"], run.optimizer.state_dict()["state"]
+    torch.testing.assert_close(
+        states[0][0]["exp_avg"], states[1][0]["exp_avg"], rtol=0.01, atol=1e-6
+    )
+    assert step(later, photos, 2).step == 6
+
+
+def test_options_survive_json():
+    content = json.loads(json.dumps(TINY.to_dict()))
+    assert NetworkOptions.from_dict(content) == TINY
+
+
+def test_held_out_photos_are_not_trained_on(photos):
+    train, held = photos.split()
+    assert len(held.images) == 2
+    assert len(train.images) + len(held.images) == len(photos.images)
+    assert not any(one is other for one in train.images for other in held.images)
