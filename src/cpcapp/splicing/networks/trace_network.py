@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from cpcapp.splicing.making.histories import cosine_matrix
 
+# JFIF: of red, green and blue.
 _LUMINANCE = (0.299, 0.587, 0.114)
 
 

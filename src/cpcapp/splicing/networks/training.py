@@ -19,6 +19,8 @@ from cpcapp.splicing.making.stream import SpliceBatch, SpliceStream, StreamOptio
 from cpcapp.splicing.networks.losses import Losses, measure_losses, seam_band
 from cpcapp.splicing.networks.trace_network import NetworkOptions, TraceNetwork
 
+# Of the learning rate, and what is kept of the mean of the weights in a step: usual values, not
+# tuned.
 _WARM_UP_STEPS = 300
 _AVERAGING = 0.999
 # Batches that a process makes ahead.

@@ -25,6 +25,7 @@ from cpcapp.splicing.photos.file_search import SUFFIXES as SUFFIXES
 from cpcapp.splicing.photos.file_search import image_files as image_files
 from cpcapp.splicing.photos.jpeg import file_quality
 
+# The largest cameras of today have 100 to 150 megapixels; a hostile file can claim any number.
 MAX_PIXELS = 120_000_000
 MAX_BYTES = 1 << 30
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cpcapp.splicing.photos.pixels import FloatMap, as_unit_float
 
+# As error level analysis is mostly done.
 _ERROR_LEVEL_QUALITY = 90
 # JPEG allows sides up to 65,500 pixels: longer photos are compressed in parts of whole blocks.
 _MAX_JPEG_SIDE = 65_488
