@@ -32,7 +32,9 @@ def small(monkeypatch):
     from cpcapp.splicing.networks.trace_network import NetworkOptions
     from cpcapp.splicing.networks.training import TrainingPlan
 
-    monkeypatch.setattr(run, "NetworkOptions", lambda: NetworkOptions(4, 1, 8, 8, (1, 1), 4))
+    monkeypatch.setattr(
+        run, "NetworkOptions", lambda: NetworkOptions(4, 1, 4, 8, 8, (1,), (1,), 2, 2, 4, 4)
+    )
     monkeypatch.setattr(run, "StreamOptions", lambda group: StreamOptions(size=64, group=8))
     few = {"batch": 8, "n_validation": 8, "validate_every": 1e6}
     monkeypatch.setattr(run, "TrainingPlan", lambda **given: TrainingPlan(**given | few))

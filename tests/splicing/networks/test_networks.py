@@ -23,7 +23,7 @@ from cpcapp.splicing.networks.training import (  # noqa: E402
     validate,
 )
 
-TINY = NetworkOptions(8, 1, 16, 8, (1, 2), 4)
+TINY = NetworkOptions(8, 1, 4, 16, 8, (1,), (2,), 3, 2, 8, 4)
 STREAM = StreamOptions(size=64, group=4)
 PLAN = TrainingPlan(seconds=1e6, batch=8, workers=0, validate_every=1e6, n_validation=4, seed=3)
 
@@ -40,6 +40,7 @@ def output_of(mask, *, sign=1.0):
     return NetworkOutput(
         20.0 * (seam_band(mask) - 0.5),
         sign * 20.0 * (share - 0.5),
+        sign * 20.0 * (share - 0.5),
         torch.cat([4.0 * share, torch.zeros_like(share)], dim=1),
     )
 
@@ -50,6 +51,7 @@ def test_a_perfect_measure_costs_nothing():
     perfect = measure_losses(output_of(mask), mask)
     assert perfect.seam < 1e-3
     assert perfect.region < 1e-3
+    assert perfect.pasted < 1e-3
     assert perfect.traces < 0.35  # -log σ(1) for blocks of one side
     blind = NetworkOutput(*(torch.zeros_like(part) for part in output_of(mask)))
     wrong = measure_losses(blind, mask)
@@ -58,8 +60,9 @@ def test_a_perfect_measure_costs_nothing():
 
 def test_the_other_sign_of_a_region_costs_little_but_an_alarm_much():
     mask = half_mask()
-    other = measure_losses(output_of(mask, sign=-1.0), mask).region
-    assert other == pytest.approx(0.05, abs=0.01)
+    other = measure_losses(output_of(mask, sign=-1.0), mask)
+    assert other.region == pytest.approx(0.05, abs=0.01)
+    assert other.pasted > 1.0
     nothing = torch.zeros_like(mask)
     alarm = measure_losses(output_of(mask, sign=1.0), nothing).region
     assert alarm > 1.0

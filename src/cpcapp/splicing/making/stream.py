@@ -42,7 +42,12 @@ class StreamOptions:
     one_step_share : float
         Of groups whose two histories differ in one step only.
     same_photo_share : float
-        Of groups in which the pasted part is the photo itself after other steps.
+        Of groups in which the pasted part is the photo itself after one step more.
+    moved_share : float
+        Of groups in which the pasted part comes from another place of the same photo.
+    aligned_hosts, aligned_donors : float
+        How often the blocks of the last JPEG before the splice begin at the upper left corner. A
+        host is mostly opened and saved as it is; a pasted part lies anywhere.
     segment_share : float
         How often a thing that people outlined is pasted, where outlines are known.
     feather_share : float
@@ -57,7 +62,10 @@ class StreamOptions:
     group: int = 8
     authentic_share: float = 0.18
     one_step_share: float = 0.4
-    same_photo_share: float = 0.1
+    same_photo_share: float = 0.08
+    moved_share: float = 0.08
+    aligned_hosts: float = 0.75
+    aligned_donors: float = 0.2
     segment_share: float = 0.6
     feather_share: float = 0.35
     colour_match_share: float = 0.3
@@ -149,17 +157,9 @@ class SpliceStream:
         last, shrink = self._draw_last()
         canvas = -(-round(options.size / shrink) // 8) * 8
         host_history = self._draw_history()
-        if chance() < options.one_step_share:
-            donor_history = self._change_one_step(host_history)
-        else:
-            donor_history = self._draw_history()
-        host, chosen = self._draw_photos(host_history, canvas)
-        if chance() < options.same_photo_share:
-            extra = [self._draw_step(kind) for kind in ("blur", "resize", "noise", "jpeg")]
-            donor_history = [*host_history, self.random.choice(extra)]
-            donor, _ = self._draw_photos(donor_history, canvas, chosen)
-        else:
-            donor, _ = self._draw_photos(donor_history, canvas)
+        aligned = chance() < options.aligned_hosts
+        host, chosen = self._draw_photos(host_history, canvas, aligned)
+        donor = self._draw_donor(host, host_history, canvas, aligned, chosen)
         mask = self._draw_masks(donor[1], canvas)
         keep = torch.rand(options.group, 1, 1, 1, generator=self.generator, device=self.device)
         mask = mask * (keep >= options.authentic_share)
@@ -187,6 +187,29 @@ class SpliceStream:
             table = last[-1].values["luminance"].reshape(options.group, 64)
         x, mask = (part[:, :, : options.size, : options.size] for part in (x, mask))
         return SpliceBatch(x, mask, table)
+
+    def _draw_donor(
+        self,
+        host: tuple[Tensor, Tensor],
+        history: History,
+        canvas: int,
+        aligned: bool,
+        chosen: list[tuple[int, float, float]],
+    ) -> tuple[Tensor, Tensor]:
+        """Draw the photos that parts are taken of, and their segments."""
+        options, u = self.options, self.random.random()
+        if u < options.same_photo_share:
+            kind = self.random.choice(["blur", "resize", "noise", "jpeg"])
+            return self._draw_photos([*history, self._draw_step(kind)], canvas, aligned, chosen)[0]
+        if u < options.same_photo_share + options.moved_share:
+            shift = [self.random.randint(canvas // 8, canvas * 7 // 8) for _ in range(2)]
+            photos, labels = (torch.roll(part, shift, (2, 3)) for part in host)
+            return photos, labels
+        one_step = self.random.random() < options.one_step_share
+        if not (one_step and self.random.random() < 0.6):
+            aligned = self.random.random() < options.aligned_donors
+        donor_history = self._change_one_step(history) if one_step else self._draw_history()
+        return self._draw_photos(donor_history, canvas, aligned)[0]
 
     def _match_colours(self, pasted: Tensor, host: Tensor) -> Tensor:
         mean, wanted = (x.mean(dim=(2, 3), keepdim=True) for x in (pasted, host))
@@ -287,8 +310,10 @@ class SpliceStream:
         jpeg = self._draw_jpeg(self.random.choice([(60, 85), (80, 95), (88, 100)]))
         if u < 0.2:
             return [], 1.0
-        if u < 0.72:
+        if u < 0.66:
             return [jpeg], 1.0
+        if u < 0.72:
+            return [self._draw_step("jpeg"), jpeg], 1.0
         if u < 0.8:
             return [self._draw_step(self.random.choice(["sharpen", "blur", "tone"])), jpeg], 1.0
         shrink = self.random.uniform(0.7, 1.0)
@@ -301,7 +326,11 @@ class SpliceStream:
     # -- photos and masks ------------------------------------------------------------------
 
     def _draw_photos(
-        self, history: History, canvas: int, chosen: list[tuple[int, float, float]] | None = None
+        self,
+        history: History,
+        canvas: int,
+        aligned: bool,
+        chosen: list[tuple[int, float, float]] | None = None,
     ) -> tuple[tuple[Tensor, Tensor], list[tuple[int, float, float]]]:
         """Return photos after a history, and their segments, cropped to a canvas.
 
@@ -336,7 +365,6 @@ class SpliceStream:
             x = step.apply(x, self.generator)
             if step.kind == "resize":
                 labels = F.interpolate(labels, size=x.shape[2:])
-        aligned = self.random.random() < 0.5
         top, left = (
             self.random.randint(0, max(0, length - canvas))
             // (8 if aligned else 1)

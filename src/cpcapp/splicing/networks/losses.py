@@ -14,7 +14,7 @@ from cpcapp.splicing.networks.trace_network import NetworkOutput
 BAND_RADIUS = 4
 # Seams are few of all pixels.
 _SEAM_WEIGHT = 3.0
-# What a region with the other sign costs more: the smaller part is mostly the pasted one.
+# What a region with the other sign costs more, so that one of the two is preferred at all.
 _OTHER_SIGN = 0.05
 _PAIRS = 96
 
@@ -24,12 +24,13 @@ class Losses(NamedTuple):
 
     seam: Tensor
     region: Tensor
+    pasted: Tensor
     traces: Tensor
 
     @property
     def total(self) -> Tensor:
         """Their weighted sum."""
-        return self.seam + self.region + 0.3 * self.traces
+        return self.seam + self.region + 0.3 * self.pasted + 0.3 * self.traces
 
 
 def seam_band(mask: Tensor, radius: int = BAND_RADIUS) -> Tensor:
@@ -68,7 +69,10 @@ def measure_losses(output: NetworkOutput, mask: Tensor) -> Losses:
     )
     share = F.avg_pool2d(mask, 8)
     return Losses(
-        seam, _region_loss(output.region.float(), share), _trace_loss(output.traces, share)
+        seam,
+        _region_loss(output.region.float(), share),
+        F.binary_cross_entropy_with_logits(output.pasted.float(), share),
+        _trace_loss(output.traces, share),
     )
 
 

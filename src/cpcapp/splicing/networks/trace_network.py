@@ -32,32 +32,45 @@ class NetworkOptions:
     pixel_blocks : int
         Residual blocks there, of two convolutions each: depth at full resolution is what reads
         traces of JPEG.
+    seam_channels : int
+        Channels at full resolution that the seam is drawn with.
     block_channels : int
         Channels for each block of 8 x 8 pixels.
     frequency_channels : int
         Channels that are read from the histogram of the block's frequencies.
-    dilations : tuple of int
-        Of the residual blocks at the resolution of blocks.
+    near, far : tuple of int
+        Dilations of the residual blocks at the resolution of blocks, before and after each block is
+        compared with the rest of the photo.
+    grid : int
+        Rows and columns of the parts of the photo that blocks are compared with.
+    heads : int
+        Ways in which they are compared, each with ``query_channels / heads`` channels.
+    query_channels : int
     n_traces : int
         Length of the vector of traces.
     """
 
     pixel_channels: int = 32
     pixel_blocks: int = 4
-    block_channels: int = 160
+    seam_channels: int = 8
+    block_channels: int = 128
     frequency_channels: int = 128
-    dilations: tuple[int, ...] = (1, 2, 4, 1, 2, 4, 8, 1)
+    near: tuple[int, ...] = (1, 2, 4, 1)
+    far: tuple[int, ...] = (2, 4, 8, 1)
+    grid: int = 12
+    heads: int = 4
+    query_channels: int = 64
     n_traces: int = 16
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sizes in types that JSON knows."""
-        return asdict(self) | {"dilations": list(self.dilations)}
+        return asdict(self) | {"near": list(self.near), "far": list(self.far)}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> NetworkOptions:
         """Return what `to_dict` gave."""
         sizes = {name: content[name] for name in cls.__dataclass_fields__}
-        return cls(**sizes | {"dilations": tuple(content["dilations"])})
+        return cls(**sizes | {name: tuple(content[name]) for name in ("near", "far")})
 
 
 class NetworkOutput(NamedTuple):
@@ -68,12 +81,15 @@ class NetworkOutput(NamedTuple):
     seam : tensor of shape (n, 1, height, width)
         Logits.
     region : tensor of shape (n, 1, height / 8, width / 8)
-        Logits; the sign is arbitrary in photos whose two sides can't be told apart.
+        Logits of one of the two sides; which of them it is, is arbitrary.
+    pasted : tensor of shape (n, 1, height / 8, width / 8)
+        Logits of the side that was pasted.
     traces : tensor of shape (n, n_traces, height / 8, width / 8)
     """
 
     seam: Tensor
     region: Tensor
+    pasted: Tensor
     traces: Tensor
 
 
@@ -126,8 +142,110 @@ class _Frequencies(nn.Module):
         return found
 
 
+class _PixelStage(nn.Module):
+    """From pixels to vectors of blocks, and to what the seam is drawn with."""
+
+    def __init__(self, options: NetworkOptions) -> None:
+        super().__init__()
+        pixel, block = options.pixel_channels, options.block_channels
+        self.stem = nn.Sequential(
+            nn.Conv2d(6, pixel, 5, padding=2, bias=False), nn.BatchNorm2d(pixel), nn.ReLU()
+        )
+        self.residuals = nn.Sequential(*(_Residual(pixel) for _ in range(options.pixel_blocks)))
+        self.frequencies = _Frequencies(options.frequency_channels)
+        self.mix = nn.Sequential(
+            nn.Conv2d(2 * pixel + options.frequency_channels, block, 1, bias=False),
+            nn.BatchNorm2d(block),
+            nn.ReLU(),
+        )
+        self.detail = nn.Conv2d(pixel, options.seam_channels, 3, padding=1)
+
+    def forward(self, image: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+        unit = image / 255.0
+        around = F.avg_pool2d(F.pad(unit, (1, 1, 1, 1), mode="replicate"), 3, 1)
+        pixels = self.residuals(self.stem(torch.cat([unit - 0.5, (unit - around) * 8.0], dim=1)))
+        with torch.autocast(image.device.type, enabled=False):
+            # In 16 bits the difference of two means of squares would be rounding.
+            exact = pixels.float()
+            mean = F.avg_pool2d(exact, 8)
+            variance = F.avg_pool2d(exact * exact, 8) - mean * mean
+            deviation = torch.sqrt(variance.clamp(min=1e-6))
+            frequencies = self.frequencies(image.float(), table.float())
+        blocks = self.mix(torch.cat([mean, deviation, frequencies], dim=1))
+        return blocks, self.detail(pixels)
+
+
+class _Comparison(nn.Module):
+    """What is special about a block is so against the rest of its photo."""
+
+    def __init__(self, options: NetworkOptions) -> None:
+        super().__init__()
+        block, query = options.block_channels, options.query_channels
+        self.heads = options.heads
+        self.contrast = nn.Conv2d(2 * block, block, 1)
+        self.query = nn.Conv2d(block, query, 1)
+        self.key = nn.Conv2d(block, query, 1)
+        self.value = nn.Conv2d(block, block, 1)
+        self.join = nn.Conv2d(block, block, 1)
+        nn.init.zeros_(self.join.weight)
+
+    def forward(self, blocks: Tensor, parts: Tensor) -> Tensor:
+        mean = parts.mean(dim=(2, 3), keepdim=True)
+        centred, others = blocks - mean, parts - mean
+        special = self.contrast(torch.cat([centred, centred.abs()], dim=1))
+        query, key, value = (
+            x.flatten(2).unflatten(1, (self.heads, -1))
+            for x in (self.query(centred), self.key(others), self.value(others))
+        )
+        likeness = query.transpose(2, 3) @ key / math.sqrt(query.shape[2])
+        found = (value @ torch.softmax(likeness, dim=3).transpose(2, 3)).flatten(1, 2)
+        return F.relu(blocks + special + self.join(found.view_as(blocks)))
+
+
+class _FarStage(nn.Module):
+    """From vectors of blocks and of the parts of the photo to region, pasted side and traces."""
+
+    def __init__(self, options: NetworkOptions) -> None:
+        super().__init__()
+        block = options.block_channels
+        self.comparison = _Comparison(options)
+        self.residuals = nn.Sequential(*(_Residual(block, dilation) for dilation in options.far))
+        self.region = nn.Conv2d(block, 1, 1)
+        self.pasted = nn.Conv2d(block, 1, 1)
+        self.traces = nn.Conv2d(block, options.n_traces, 1)
+        self.coarse = nn.Conv2d(block, options.seam_channels, 1)
+
+    def forward(self, blocks: Tensor, parts: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        blocks = self.residuals(self.comparison(blocks, parts))
+        return self.region(blocks), self.pasted(blocks), self.traces(blocks), self.coarse(blocks)
+
+
+class _SeamStage(nn.Module):
+    """From the detail of pixels and the view of blocks to the seam."""
+
+    def __init__(self, options: NetworkOptions) -> None:
+        super().__init__()
+        channels = options.seam_channels
+        self.layers = nn.Sequential(
+            nn.ReLU(),
+            nn.Conv2d(channels, channels, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(channels, 1, 3, padding=1),
+        )
+
+    def forward(self, detail: Tensor, coarse: Tensor) -> Tensor:
+        seam: Tensor = self.layers(
+            detail + F.interpolate(coarse, scale_factor=8.0, mode="bilinear")
+        )
+        return seam
+
+
 class TraceNetwork(nn.Module):
-    """Measures seam, region and traces.
+    """Measures seam, region, pasted side and traces.
+
+    Four stages, which can be run one after the other on tiles of a photo (`cpcapp.splicing.traces`
+    has the runner); only the comparison of blocks needs something of the whole photo, and that is
+    small.
 
     Parameters
     ----------
@@ -135,37 +253,19 @@ class TraceNetwork(nn.Module):
 
     Examples
     --------
-    >>> network = TraceNetwork(NetworkOptions(8, 1, 16, 8, (1,), 4)).eval()
+    >>> network = TraceNetwork(NetworkOptions(8, 1, 4, 16, 8, (1,), (1,), 3, 2, 8, 4)).eval()
     >>> photo, table = torch.zeros(1, 3, 32, 48), torch.zeros(1, 64)
     >>> [tuple(part.shape) for part in network(photo, table)]
-    [(1, 1, 32, 48), (1, 1, 4, 6), (1, 4, 4, 6)]
+    [(1, 1, 32, 48), (1, 1, 4, 6), (1, 1, 4, 6), (1, 4, 4, 6)]
     """
 
     def __init__(self, options: NetworkOptions | None = None) -> None:
         super().__init__()
         self.options = options = options or NetworkOptions()
-        pixel, block = options.pixel_channels, options.block_channels
-        self.stem = nn.Sequential(
-            nn.Conv2d(6, pixel, 5, padding=2, bias=False), nn.BatchNorm2d(pixel), nn.ReLU()
-        )
-        self.pixels = nn.Sequential(*(_Residual(pixel) for _ in range(options.pixel_blocks)))
-        self.frequencies = _Frequencies(options.frequency_channels)
-        self.mix = nn.Sequential(
-            nn.Conv2d(2 * pixel + options.frequency_channels, block, 1, bias=False),
-            nn.BatchNorm2d(block),
-            nn.ReLU(),
-        )
-        half = len(options.dilations) // 2
-        near, far = options.dilations[:half], options.dilations[half:]
-        self.near = nn.Sequential(*(_Residual(block, dilation) for dilation in near))
-        self.contrast = nn.Conv2d(2 * block, block, 1)
-        self.far = nn.Sequential(*(_Residual(block, dilation) for dilation in far))
-        self.traces = nn.Conv2d(block, options.n_traces, 1)
-        self.region = nn.Conv2d(block, 1, 1)
-        self.up = nn.Conv2d(block, 16, 1)
-        self.seam = nn.Sequential(
-            nn.Conv2d(16 + pixel, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 1, 3, padding=1)
-        )
+        self.pixels = _PixelStage(options)
+        self.near = nn.Sequential(*(_Residual(options.block_channels, d) for d in options.near))
+        self.far = _FarStage(options)
+        self.seam = _SeamStage(options)
 
     def forward(self, image: Tensor, table: Tensor) -> NetworkOutput:
         """Measure photos.
@@ -181,21 +281,8 @@ class TraceNetwork(nn.Module):
         -------
         NetworkOutput
         """
-        unit = image / 255.0
-        around = F.avg_pool2d(F.pad(unit, (1, 1, 1, 1), mode="replicate"), 3, 1)
-        pixels = self.pixels(self.stem(torch.cat([unit - 0.5, (unit - around) * 8.0], dim=1)))
-        with torch.autocast(image.device.type, enabled=False):
-            # In 16 bits the difference of two means of squares would be rounding.
-            exact = pixels.float()
-            mean = F.avg_pool2d(exact, 8)
-            variance = F.avg_pool2d(exact * exact, 8) - mean * mean
-            deviation = torch.sqrt(variance.clamp(min=1e-6))
-            frequencies = self.frequencies(image.float(), table.float())
-        blocks = self.near(self.mix(torch.cat([mean, deviation, frequencies], dim=1)))
-        # What is special is so against the photo itself.
-        centred = blocks - blocks.mean(dim=(2, 3), keepdim=True)
-        blocks = F.relu(blocks + self.contrast(torch.cat([centred, centred.abs()], dim=1)))
-        blocks = self.far(blocks)
-        coarse = F.interpolate(self.up(blocks), scale_factor=8, mode="bilinear")
-        seam = self.seam(torch.cat([coarse, pixels], dim=1))
-        return NetworkOutput(seam, self.region(blocks), self.traces(blocks))
+        blocks, detail = self.pixels(image, table)
+        blocks = self.near(blocks)
+        parts = F.adaptive_avg_pool2d(blocks, self.options.grid)
+        region, pasted, traces, coarse = self.far(blocks, parts)
+        return NetworkOutput(self.seam(detail, coarse), region, pasted, traces)

@@ -262,12 +262,13 @@ def _average(run: TrainingRun) -> None:
 
 
 def _entry(run: TrainingRun, sums: list[Tensor], fixed: list[SpliceBatch]) -> dict[str, float]:
-    seam, region, traces = torch.stack(sums).mean(dim=0).tolist()
+    seam, region, pasted, traces = torch.stack(sums).mean(dim=0).tolist()
     entry = {
         "seconds": round(run.seconds, 1),
         "step": run.step,
         "loss_seam": round(seam, 4),
         "loss_region": round(region, 4),
+        "loss_pasted": round(pasted, 4),
         "loss_traces": round(traces, 4),
         **validate(run.average, fixed),
     }
@@ -278,9 +279,16 @@ def _entry(run: TrainingRun, sums: list[Tensor], fixed: list[SpliceBatch]) -> di
 
 @torch.no_grad()
 def validate(network: TraceNetwork, batches: Sequence[SpliceBatch]) -> dict[str, float]:
-    """Return the mean best F1 of seams and of regions (better sign) on some splices."""
+    """Score a network on some splices.
+
+    Returns
+    -------
+    dict
+        Of spliced photos the mean best F1 of seams, of regions (better sign) and of the pasted side
+        at one half; and how well the highest seams tell spliced from authentic photos (AUC).
+    """
     network.eval()
-    seams, regions = [], []
+    seams, regions, sides, peaks, truths = [], [], [], [], []
     for batch in batches:
         kind = batch.image.device.type
         with torch.autocast(kind, torch.bfloat16, enabled=kind != "cpu"):
@@ -291,9 +299,19 @@ def validate(network: TraceNetwork, batches: Sequence[SpliceBatch]) -> dict[str,
         region = output.region.float()
         found = torch.maximum(_best_f1(region, mask), _best_f1(-region, mask))
         regions.append(found[spliced])
+        marked = output.pasted > 0
+        hits = (marked & mask).sum(dim=(1, 2, 3))
+        both = (marked.sum(dim=(1, 2, 3)) + mask.sum(dim=(1, 2, 3))).clamp(min=1)
+        sides.append((2.0 * hits / both)[spliced])
+        peaks.append(nn.functional.avg_pool2d(output.seam.float(), 8).amax(dim=(1, 2, 3)))
+        truths.append(spliced)
+    peak, truth = torch.cat(peaks), torch.cat(truths)
+    higher = (peak[truth][:, None] > peak[~truth][None]).float()
     return {
         "seam_f1": round(float(torch.cat(seams).mean()), 4),
         "region_f1": round(float(torch.cat(regions).mean()), 4),
+        "pasted_f1": round(float(torch.cat(sides).mean()), 4),
+        "verdict_auc": round(float(higher.mean()), 4) if higher.numel() else float("nan"),
     }
 
 
