@@ -6,10 +6,10 @@ It composes the rooms and holds no algorithm: photos → traces → boundary →
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from cpcapp.splicing.presets import Preset
 from cpcapp.splicing.regions.region import MIN_REGION_SIDE, find_region
 from cpcapp.splicing.traces.edges import detect_edges
 from cpcapp.splicing.traces.jpeg_grid import estimate_quality
+from cpcapp.splicing.traces.learned import LearnedTraces, TraceMeter
 from cpcapp.splicing.traces.mosaic import (
     MosaicTrace,
     lattice_contrast,
@@ -27,7 +28,7 @@ from cpcapp.splicing.traces.mosaic import (
     mosaic_trace,
 )
 from cpcapp.splicing.verdicts.calibration import Calibration
-from cpcapp.splicing.verdicts.features import PhotoFeatures, patch_strengths
+from cpcapp.splicing.verdicts.features import PhotoFeatures
 from cpcapp.splicing.verdicts.hot_spots import benjamini_hochberg, upsample_patches
 from cpcapp.splicing.verdicts.options import VerdictOptions
 from cpcapp.splicing.verdicts.wording import verdict_text
@@ -50,6 +51,9 @@ class Localization:
         How much speaks for a splice, on one scale for all photos.
     p_value : float or None
         How often a genuine photo scores this high. None if there is nothing to compare with.
+    side_rule : {"network", "smaller"} or None
+        What told which of the two sides of the seam was pasted: the traces, or that it is the
+        smaller one. None if there is no region.
     patch_p_values : ndarray of shape (ceil(height / 8), ceil(width / 8)), float64, or None
         The same for each square of 8 x 8 pixels.
     jpeg_quality : int or None
@@ -68,6 +72,7 @@ class Localization:
     boundary: FloatMap = field(repr=False)
     edges: FloatMap = field(repr=False)
     region: FloatMap | None = field(default=None, repr=False)
+    side_rule: str | None = None
     score: float | None = None
     p_value: float | None = None
     patch_p_values: FloatArray | None = field(default=None, repr=False)
@@ -114,6 +119,21 @@ class Localization:
         )
 
 
+class PhotoTraces(NamedTuple):
+    """What the history of a photo left in it.
+
+    Attributes
+    ----------
+    mosaic : MosaicTrace or None
+        None for a photo of a single row or column.
+    learned : LearnedTraces or None
+        None for a model without a network.
+    """
+
+    mosaic: MosaicTrace | None
+    learned: LearnedTraces | None
+
+
 class SpliceLocalizer:
     """Finds the seam in a spliced photo.
 
@@ -130,6 +150,8 @@ class SpliceLocalizer:
         Without it there is a boundary, but no region and no verdict.
     facts : dict, optional
         What is known of the training, in types that JSON knows.
+    network : TraceMeter, optional
+        Measures learned traces; needed if the preset has a network.
 
     Examples
     --------
@@ -148,9 +170,12 @@ class SpliceLocalizer:
         threshold: float = 0.5,
         calibration: Calibration | None = None,
         facts: dict[str, Any] | None = None,
+        network: TraceMeter | None = None,
     ) -> None:
         if tuple(bank.options for bank in banks) != preset.banks:
             raise ValueError("banks do not belong to the preset: their options differ")
+        if preset.network != (network is not None):
+            raise ValueError(f"network={network} does not fit preset.network={preset.network}")
         if not 0.0 <= threshold <= 1.0:
             raise ValueError(f"threshold={threshold} must be in [0, 1]")
         self.preset = preset
@@ -158,6 +183,7 @@ class SpliceLocalizer:
         self.threshold = float(threshold)
         self.calibration = calibration
         self.facts = dict(facts or {})
+        self.network = network
 
     def __repr__(self) -> str:
         return f"SpliceLocalizer(preset={self.name!r}, banks={len(self.banks)})"
@@ -172,12 +198,17 @@ class SpliceLocalizer:
         """Version of cpcapp that trained it."""
         return str(self.facts.get("cpcapp", "unknown"))
 
-    def localize(self, image: Any) -> Localization:
+    def localize(
+        self, image: Any, *, progress: Callable[[float], None] | None = None
+    ) -> Localization:
         """Show where a photo was spliced.
 
         Parameters
         ----------
         image : path, bytes, PIL image, array of shape (height, width, 3), or ReadImage
+            Of an array nobody knows how it was compressed: give the file where there is one.
+        progress : callable, optional
+            Called with the share done, from 0 to 1.
 
         Returns
         -------
@@ -196,8 +227,8 @@ class SpliceLocalizer:
         if min(pixels.shape[:2]) < self.preset.min_side:
             size = self.preset.min_side
             notes = (*notes, f"smaller than a patch of {size} pixels: no seam is seen")
-        trace = self.mosaic_trace(pixels)
-        boundary = self.filter_boundary(pixels, edges, trace)
+        traces = self.measure_traces(read, pixels, progress=progress)
+        boundary = self.filter_boundary(pixels, edges, traces.mosaic)
         quality = read.jpeg_quality
         found = Localization(
             boundary.map,
@@ -207,17 +238,33 @@ class SpliceLocalizer:
             options=self.preset.verdict,
         )
         if self.calibration is not None:
-            found = self._judge(found, pixels, boundary, trace, self.calibration)
+            found = self._judge(found, pixels, boundary, traces, self.calibration)
         return replace(found, seconds=time.perf_counter() - start)
 
-    def mosaic_trace(self, image: FloatMap) -> MosaicTrace | None:
-        """Measure the trace of the colour mosaic; None for a photo of a single row or column.
+    def measure_traces(
+        self,
+        photo: ReadImage,
+        image: FloatMap,
+        *,
+        progress: Callable[[float], None] | None = None,
+    ) -> PhotoTraces:
+        """Measure what the history of a photo left in it.
 
         Parameters
         ----------
+        photo : ReadImage
         image : ndarray of shape (height, width, 3), float32 in [0, 1]
+            Its pixels.
+        progress : callable, optional
+            Called with the share of the network's work that is done.
         """
-        return mosaic_trace(image, self.preset.mosaic) if min(image.shape[:2]) >= 2 else None
+        mosaic = mosaic_trace(image, self.preset.mosaic) if min(image.shape[:2]) >= 2 else None
+        learned = None
+        if self.network is not None:
+            learned = self.network.measure(
+                photo.pixels, photo.jpeg_table, photo.jpeg_offset, progress=progress
+            )
+        return PhotoTraces(mosaic, learned)
 
     def filter_boundary(
         self, image: FloatMap, edges: FloatMap, trace: MosaicTrace | None = None
@@ -247,31 +294,38 @@ class SpliceLocalizer:
         )
 
     def measure_features(
-        self, image: FloatMap, boundary: BoundaryMap, trace: MosaicTrace | None
+        self, image: FloatMap, boundary: BoundaryMap, traces: PhotoTraces
     ) -> tuple[PhotoFeatures, FloatMap]:
         """Return what a photo is judged by, and the strengths of its squares."""
-        options = self.preset.verdict
-        strengths = patch_strengths(boundary, options.patch_size)
-        levels = mosaic_levels(trace, self.preset.mosaic)
-        return PhotoFeatures.measure(image, boundary, levels, strengths, options), strengths
+        levels = mosaic_levels(traces.mosaic, self.preset.mosaic)
+        return PhotoFeatures.measure(image, boundary, levels, self.preset.verdict, traces.learned)
 
     def _judge(
         self,
         found: Localization,
         image: FloatMap,
         boundary: BoundaryMap,
-        trace: MosaicTrace | None,
+        traces: PhotoTraces,
         calibration: Calibration,
     ) -> Localization:
         """Add the region and the verdict."""
-        region = find_region(image, boundary, trace, calibration.evidence, self.preset.regions)
+        region = find_region(
+            image,
+            boundary,
+            traces.mosaic,
+            calibration.evidence,
+            self.preset.regions,
+            learned=traces.learned,
+            contrast=calibration.sides,
+        )
         if min(image.shape[:2]) < MIN_REGION_SIDE:
             return replace(found, region=region.map)
-        judgement = calibration.judge(*self.measure_features(image, boundary, trace))
+        judgement = calibration.judge(*self.measure_features(image, boundary, traces))
         return replace(
             found,
             boundary=region.boundary if self.preset.mosaic_contrast else found.boundary,
             region=region.map,
+            side_rule=region.side_rule,
             score=judgement.score,
             p_value=judgement.p_value,
             patch_p_values=judgement.patch_p_values,

@@ -12,10 +12,11 @@ from cpcapp._tensor_files import read_tensors, write_tensors
 from cpcapp.splicing.boundary import FilterBank
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.presets import Preset
+from cpcapp.splicing.traces.learned import STAGES, TraceMeter
 from cpcapp.splicing.verdicts.calibration import Calibration
 
 _FORMAT = "cpcapp-splice-localizer"
-_FORMAT_VERSION = 4
+_FORMAT_VERSION = 5
 # No model of this package comes near; a hostile file can't fill the memory.
 _MAX_BYTES = 256 << 20
 
@@ -48,6 +49,10 @@ def save_model(localizer: SpliceLocalizer, path: str | os.PathLike[str]) -> None
         "training": localizer.facts,
     }
     tensors = {f"filters.{number}": bank.filters for number, bank in enumerate(localizer.banks)}
+    if localizer.network is not None:
+        header["network"] = localizer.network.facts
+        for name, graph in localizer.network.stages.items():
+            tensors[f"network.{name}"] = np.frombuffer(graph, np.uint8)
     write_tensors(path, tensors, header, _FORMAT, _FORMAT_VERSION)
 
 
@@ -96,12 +101,20 @@ def _read_model(path: str | os.PathLike[str]) -> SpliceLocalizer:
             raise ModelError("what it says of its training is not a JSON object")
         known = header["calibration"]
         calibration = None if known is None else Calibration.from_dict(known, preset.verdict)
-        return SpliceLocalizer(preset, banks, float(header["threshold"]), calibration, facts)
+        network = _network(header["network"], tensors) if preset.network else None
+        threshold = float(header["threshold"])
+        return SpliceLocalizer(preset, banks, threshold, calibration, facts, network)
     except KeyError as error:
         raise ModelError(f"{path} is no model that can be used: it has no {error}") from error
     except (ValueError, TypeError, IndexError, OverflowError) as error:
         reason = " ".join(str(error).split())
         raise ModelError(f"{path} is no model that can be used: {reason}") from error
+
+
+def _network(facts: Any, tensors: dict[str, Any]) -> TraceMeter:
+    if not isinstance(facts, dict):
+        raise ModelError("what it says of its network is not a JSON object")
+    return TraceMeter({name: tensors[f"network.{name}"].tobytes() for name in STAGES}, facts)
 
 
 def _filters(tensors: dict[str, Any], number: int) -> Any:

@@ -64,6 +64,10 @@ class Preset:
     mosaic_offset : float
         Added to that contrast: a photo without a mosaic is judged by its filters alone. Set by
         hand.
+    network : bool
+        Whether a network measures traces beside the filters.
+    n_side_filters : int
+        How many directions of the learned traces tell two sides apart. Set by hand.
     mosaic : MosaicOptions
     regions : RegionOptions
     verdict : VerdictOptions
@@ -75,6 +79,8 @@ class Preset:
     smoothing: float = 0.0
     mosaic_contrast: bool = False
     mosaic_offset: float = 0.15
+    network: bool = False
+    n_side_filters: int = 6
     mosaic: MosaicOptions = field(default_factory=MosaicOptions)
     regions: RegionOptions = field(default_factory=RegionOptions)
     verdict: VerdictOptions = field(default_factory=VerdictOptions)
@@ -85,6 +91,8 @@ class Preset:
             raise ValueError("banks must hold at least one set of filters")
         if not 0.0 <= self.smoothing <= 50.0:
             raise ValueError(f"smoothing={self.smoothing} must be in [0, 50]")
+        if not 1 <= self.n_side_filters <= 64:
+            raise ValueError(f"n_side_filters={self.n_side_filters} must be from 1 to 64")
         if not 0.0 <= self.mosaic_offset <= 100.0:
             raise ValueError(f"mosaic_offset={self.mosaic_offset} must be in [0, 100]")
 
@@ -112,6 +120,8 @@ class Preset:
             smoothing=float(content["smoothing"]),
             mosaic_contrast=content["mosaic_contrast"] is True,
             mosaic_offset=float(content["mosaic_offset"]),
+            network=content["network"] is True,
+            n_side_filters=int(content["n_side_filters"]),
             mosaic=_build(MosaicOptions, content["mosaic"]),
             regions=_build(RegionOptions, content["regions"]),
             verdict=_build(VerdictOptions, content["verdict"]),

@@ -94,12 +94,12 @@ class SampleCollector:
     def authentic(self, name: str, photo: Path) -> None:
         """Add a photo that nothing was pasted into."""
         if self._is_new(name, photo):
-            self.samples.append(Sample(name, True, partial(read_photo, photo)))
+            self.samples.append(Sample.of_photo(name, partial(read_image, photo)))
 
     def spliced(self, name: str, photo: Path, read_mask: Callable[[], BoolArray]) -> None:
         """Add a photo with a mask."""
         if self._is_new(name, photo):
-            self.samples.append(Sample(name, False, partial(read_photo, photo), read_mask))
+            self.samples.append(Sample.of_photo(name, partial(read_image, photo), read_mask))
 
     def problem(self, name: str, reason: str) -> None:
         """Leave a photo out."""

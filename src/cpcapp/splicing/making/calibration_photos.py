@@ -14,7 +14,8 @@ from cpcapp.splicing.making.cameras import Camera
 from cpcapp.splicing.making.cuts import SpliceOptions
 from cpcapp.splicing.making.processing import Processing
 from cpcapp.splicing.making.splices import SpliceMaker
-from cpcapp.splicing.photos.jpeg import recompress
+from cpcapp.splicing.photos.images import ReadImage, read_image
+from cpcapp.splicing.photos.jpeg import encode_jpeg, recompress
 from cpcapp.splicing.photos.pixels import as_bytes
 from cpcapp.splicing.photos.samples import Sample, SampleSet
 from cpcapp.splicing.photos.sources import SourcePhoto
@@ -25,9 +26,10 @@ def calibration_photos(sources: Sequence[SourcePhoto], n: int, *, seed: int = 0)
 
     The photos that people ask about have other histories than the sources. So most of these are
     resized first, and a third is sharpened: see
-    `cpcapp.splicing.making.processing.Processing.random`. Of six, four are then taken with a
-    simulated camera, two of which are made smaller and sharpened afterwards in the same way. Every
-    second one is compressed.
+    `cpcapp.splicing.making.processing.Processing.random`. After that every second one is taken with
+    a simulated camera, every second one was saved as JPEG before it was spliced, a quarter is made
+    smaller and sharpened afterwards, and most are compressed in the end. Half of the splices are
+    plain cut and paste; in the others edges are soft, colours matched, and parts turned and scaled.
 
     Parameters
     ----------
@@ -55,17 +57,25 @@ class _History(NamedTuple):
     """What happens to a photo before it is seen."""
 
     simulated_camera: bool
+    saved_before: bool
     smaller: bool
     compressed: bool
+    plain: bool
 
 
 _HISTORIES = (
-    _History(False, False, False),
-    _History(True, False, False),
-    _History(True, False, True),
-    _History(False, False, True),
-    _History(True, True, False),
-    _History(True, True, True),
+    _History(False, False, False, False, True),
+    _History(True, False, False, False, True),
+    _History(True, False, False, True, True),
+    _History(False, True, False, True, False),
+    _History(False, True, False, False, False),
+    _History(True, False, True, True, True),
+    _History(True, True, False, True, False),
+    _History(False, True, True, True, False),
+    _History(True, False, True, False, False),
+    _History(False, True, False, True, True),
+    _History(False, False, False, True, False),
+    _History(True, True, False, False, True),
 )
 # Range of sizes for photos that are made smaller. Chosen by hand, not tuned.
 _SMALLER = (0.5, 0.95)
@@ -86,44 +96,57 @@ class _FinalProcessing(NamedTuple):
         quality = int(rng.integers(_MIN_QUALITY, _MAX_QUALITY + 1))
         return cls(processing, quality if history.compressed else None)
 
-    def read_photo(self, read: Callable[[], NDArray[Any]]) -> NDArray[np.uint8]:
+    def read_photo(self, read: Callable[[], NDArray[Any]]) -> ReadImage:
         pixels = self.processing.apply(read())
-        return pixels if self.quality is None else recompress(pixels, self.quality)
+        source = pixels if self.quality is None else encode_jpeg(as_bytes(pixels), self.quality)
+        return read_image(source)
 
     def read_mask(self, read: Callable[[], NDArray[np.bool_]]) -> NDArray[np.bool_]:
         return self.processing.apply_to_mask(read())
 
 
 def _photos(sources: Sequence[SourcePhoto], n: int, seed: int) -> Iterator[Sample]:
-    hard = replace(SpliceOptions.hard(), area=(0.03, 0.45))
     for number in range(n):
         history = _HISTORIES[number // 2 % len(_HISTORIES)]
         rng = np.random.default_rng([seed, number // 2, 4])
         processing, final = Processing.random(rng), _FinalProcessing.random(history, rng)
         if number % 2 == 0:
-            options = replace(hard, camera_share=float(history.simulated_camera))
             processed = [processing.process_source(source) for source in sources]
-            spliced = SpliceMaker(processed, options, seed).sample(number)
+            spliced = SpliceMaker(processed, _splice_options(history), seed).sample(number)
             assert spliced.read_mask is not None
-            yield Sample(
+            yield Sample.of_photo(
                 f"spliced{number:05d}",
-                False,
                 partial(final.read_photo, spliced.read_image),
                 partial(final.read_mask, spliced.read_mask),
             )
             continue
         rng = np.random.default_rng([seed, number, 2])
         source = processing.process_source(sources[int(rng.integers(len(sources)))])
-        read = partial(_read_authentic, source, history.simulated_camera, seed, number)
-        yield Sample(f"authentic{number:05d}", True, partial(final.read_photo, read))
+        read = partial(_read_authentic, source, history, seed, number)
+        yield Sample.of_photo(f"authentic{number:05d}", partial(final.read_photo, read))
+
+
+def _splice_options(history: _History) -> SpliceOptions:
+    options = SpliceOptions.hard() if history.plain else SpliceOptions.varied()
+    return replace(
+        options,
+        area=(0.03, 0.45),
+        camera_share=float(history.simulated_camera),
+        jpeg_share=0.0,
+        host_jpeg_share=float(history.saved_before),
+        donor_jpeg_share=0.7 * history.saved_before,
+    )
 
 
 def _read_authentic(
-    source: SourcePhoto, simulated_camera: bool, seed: int, number: int
+    source: SourcePhoto, history: _History, seed: int, number: int
 ) -> NDArray[np.uint8]:
-    """Return a photo with the history that spliced ones have, but whole."""
+    """Return a photo with the history that hosts have, but whole."""
     pixels = as_bytes(source.read())
-    if simulated_camera:
-        rng = np.random.default_rng([seed, number, 3])
+    rng = np.random.default_rng([seed, number, 3])
+    if history.simulated_camera:
         pixels = Camera.random(rng).shoot(pixels, rng)
+    if history.saved_before:
+        low, high = SpliceOptions().host_jpeg
+        pixels = recompress(pixels, int(rng.integers(low, high + 1)))
     return pixels

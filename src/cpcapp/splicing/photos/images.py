@@ -51,16 +51,25 @@ class ReadImage:
         The name of the file, without its folder; empty if there is none.
     notes : tuple of str
         What was done to the image, such as ``"turned by the EXIF orientation"``.
-    jpeg_quality : int or None
-        Of a JPEG file, by its quantization table; see `cpcapp.splicing.photos.jpeg.file_quality`.
-        None for other formats.
+    jpeg_table : ndarray of shape (8, 8), float32, or None
+        Steps of the luminance table of a JPEG file, turned like the pixels. None for other formats.
+    jpeg_offset : (int, int)
+        Row and column of the corner of the first whole block of the file: (0, 0), unless the photo
+        was turned.
     """
 
     pixels: NDArray[Any]
     format: str
     name: str
     notes: tuple[str, ...]
-    jpeg_quality: int | None = None
+    jpeg_table: NDArray[np.float32] | None = None
+    jpeg_offset: tuple[int, int] = (0, 0)
+
+    @property
+    def jpeg_quality(self) -> int | None:
+        """Of a JPEG file; see `cpcapp.splicing.photos.jpeg.file_quality`."""
+        table = self.jpeg_table
+        return None if table is None else file_quality(table.ravel().astype(int).tolist())
 
 
 def read_image(source: Any, *, max_pixels: int = MAX_PIXELS) -> ReadImage:
@@ -103,17 +112,18 @@ def read_image(source: Any, *, max_pixels: int = MAX_PIXELS) -> ReadImage:
         raise ValueError(f"max_pixels={max_pixels!r} must be a number of at least 1")
     path = _path_of(source)
     notes: list[str] = []
-    quality = None
+    table, offset = None, (0, 0)
     try:
         if isinstance(source, Image.Image):
             pixels, form = _from_pil(source, notes, max_pixels), source.format or "image"
-            quality = _quality(source)
+            table = _table(source)
         elif isinstance(source, str | os.PathLike):
-            pixels, form, quality = _from_bytes(_file_content(path), notes, max_pixels)
+            pixels, form, table, offset = _from_bytes(_file_content(path), notes, max_pixels)
         elif isinstance(source, bytes | bytearray | memoryview):
-            pixels, form, quality = _from_bytes(bytes(source), notes, max_pixels)
+            pixels, form, table, offset = _from_bytes(bytes(source), notes, max_pixels)
         elif hasattr(source, "read"):
-            pixels, form, quality = _from_bytes(source.read(MAX_BYTES + 1), notes, max_pixels)
+            data = source.read(MAX_BYTES + 1)
+            pixels, form, table, offset = _from_bytes(data, notes, max_pixels)
         else:
             pixels, form = _from_array(np.asarray(source), notes, max_pixels), "array"
     except (ImageError, UnreadableError) as error:
@@ -131,7 +141,7 @@ def read_image(source: Any, *, max_pixels: int = MAX_PIXELS) -> ReadImage:
         ) from error
     # Some functions do not accept read-only arrays.
     pixels = np.require(pixels, requirements=["C", "W"])
-    return ReadImage(pixels, form, Path(path).name, tuple(dict.fromkeys(notes)), quality)
+    return ReadImage(pixels, form, Path(path).name, tuple(dict.fromkeys(notes)), table, offset)
 
 
 def _path_of(source: Any) -> str:
@@ -165,7 +175,7 @@ def _file_content(path: str) -> bytes:
 
 def _from_bytes(
     data: Any, notes: list[str], max_pixels: int
-) -> tuple[NDArray[Any], str, int | None]:
+) -> tuple[NDArray[Any], str, NDArray[np.float32] | None, tuple[int, int]]:
     if not isinstance(data, bytes):
         raise ImageError("gives no bytes; open the file in binary mode")
     if len(data) > MAX_BYTES:
@@ -192,14 +202,22 @@ def _from_bytes(
             raise ImageError(CUT_OFF)
     if contents.inverted:
         pixels = ~pixels
+    table = _table(image)
+    if table is not None and contents.orientation >= 5:
+        table = np.ascontiguousarray(table.T)
     upright = _turn_upright(pixels, contents.orientation, notes)
-    return upright, contents.format, _quality(image)
+    rows, columns = _flips(contents.orientation)
+    height, width = upright.shape[:2]
+    offset = (height % 8 if rows else 0, width % 8 if columns else 0)
+    return upright, contents.format, table, offset if table is not None else (0, 0)
 
 
-def _quality(image: Image.Image) -> int | None:
-    """Return the quality of a JPEG; None for other formats."""
+def _table(image: Image.Image) -> NDArray[np.float32] | None:
+    """Return the luminance table of a JPEG, row by row; None for other formats."""
     table = getattr(image, "quantization", {}).get(0)
-    return None if table is None else file_quality(table)
+    if table is None or len(table) != 64 or min(table) < 1:
+        return None
+    return np.asarray(table, np.float32).reshape(8, 8)
 
 
 def _from_array(array: NDArray[Any], notes: list[str], max_pixels: int) -> NDArray[Any]:
@@ -313,6 +331,10 @@ def _turn_upright(pixels: NDArray[Any], orientation: int, notes: list[str]) -> N
     notes.append("turned by the EXIF orientation")
     if orientation >= 5:
         pixels = pixels.transpose(1, 0, 2)
-    rows = -1 if orientation in (3, 4, 7, 8) else 1
-    columns = -1 if orientation in (2, 3, 6, 7) else 1
+    rows, columns = (-1 if flipped else 1 for flipped in _flips(orientation))
     return pixels[::rows, ::columns]
+
+
+def _flips(orientation: int) -> tuple[bool, bool]:
+    """Return whether an orientation reverses the rows and the columns."""
+    return orientation in (3, 4, 7, 8), orientation in (2, 3, 6, 7)

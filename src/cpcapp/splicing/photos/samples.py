@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cpcapp.splicing.photos.images import ReadImage, read_image
 
 
 @dataclass(frozen=True)
@@ -25,12 +28,15 @@ class Sample:
         `functools.partial` of one, so that samples can be sent to other processes.
     read_mask : callable, optional
         Returns the pasted part, (height, width), bool. None for an authentic photo.
+    read_photo : callable, optional
+        Returns the photo with what its file says of it, such as tables of JPEG.
     """
 
     name: str
     authentic: bool
     read_image: Callable[[], NDArray[np.uint8] | NDArray[np.uint16]] = field(repr=False)
     read_mask: Callable[[], NDArray[np.bool_]] | None = field(default=None, repr=False)
+    read_photo: Callable[[], ReadImage] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.authentic != (self.read_mask is None):
@@ -38,6 +44,21 @@ class Sample:
                 f"sample {self.name!r}: an authentic photo has no mask, a spliced one has to "
                 f"(authentic={self.authentic})"
             )
+
+    @classmethod
+    def of_photo(
+        cls,
+        name: str,
+        read_photo: Callable[[], ReadImage],
+        read_mask: Callable[[], NDArray[np.bool_]] | None = None,
+    ) -> Sample:
+        """Return the sample of a photo that is read with what its file says."""
+        return cls(name, read_mask is None, partial(_pixels, read_photo), read_mask, read_photo)
+
+    @property
+    def photo(self) -> ReadImage:
+        """The photo, with what its file says of it."""
+        return read_image(self.read_image()) if self.read_photo is None else self.read_photo()
 
     @property
     def image(self) -> NDArray[np.uint8] | NDArray[np.uint16]:
@@ -59,6 +80,10 @@ class Sample:
         if self.read_mask is None:
             return image, np.zeros(image.shape[:2], dtype=bool)
         return image, self.read_mask()
+
+
+def _pixels(read_photo: Callable[[], ReadImage]) -> NDArray[np.uint8] | NDArray[np.uint16]:
+    return read_photo().pixels
 
 
 @dataclass(frozen=True)

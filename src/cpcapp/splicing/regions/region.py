@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import cv2
 import numpy as np
@@ -11,11 +11,17 @@ from numpy.typing import NDArray
 from cpcapp.splicing.boundary import BoundaryMap
 from cpcapp.splicing.photos.pixels import BoolArray, FloatArray, FloatMap
 from cpcapp.splicing.regions.borders import Borders, Side, border_pixels, collect_borders
-from cpcapp.splicing.regions.evidence import SeamEvidence, relative_strength
+from cpcapp.splicing.regions.evidence import SeamEvidence, log_strength, strength_unit
 from cpcapp.splicing.regions.options import RegionOptions
 from cpcapp.splicing.regions.search import Cut, best_cut
-from cpcapp.splicing.regions.side_statistics import SideStatistics, side_statistics
+from cpcapp.splicing.regions.side_contrast import (
+    PASTED_COLUMN,
+    SideContrast,
+    superpixel_vectors,
+)
+from cpcapp.splicing.regions.side_statistics import Sides, SideStatistics, side_statistics
 from cpcapp.splicing.regions.superpixels import Labels, superpixels
+from cpcapp.splicing.traces.learned import LearnedTraces
 from cpcapp.splicing.traces.mosaic import MosaicTrace
 
 #: Photos with a shorter side have too few superpixels: no region is sought in them.
@@ -36,9 +42,17 @@ class ExtractedBorders:
         Flat indices into the labels of the pixels along borders.
     one, two : ndarray of shape (n,), int32
         The superpixels on either side of each of them.
-    strength : ndarray of shape (n,), float32
-        Of the boundary map there; see `cpcapp.splicing.regions.evidence.relative_strength`.
+    measured : ndarray of shape (n_measures, n), float32
+        What is measured there: the logarithm of the relative strength of the boundary map and, if
+        there is a network, the logarithm of the odds it gives for a seam.
+    strength_unit : float
+        What the boundary map was divided by.
     statistics : SideStatistics
+        Of the mosaic.
+    vectors : ndarray of shape (count, n_features), or None
+        Of the learned traces; see `cpcapp.splicing.regions.side_contrast.superpixel_vectors`.
+    area : ndarray of shape (count,)
+        Pixels of each superpixel.
     """
 
     labels: Labels = field(repr=False)
@@ -46,14 +60,39 @@ class ExtractedBorders:
     pixels: NDArray[np.intp] = field(repr=False)
     one: NDArray[np.int32] = field(repr=False)
     two: NDArray[np.int32] = field(repr=False)
-    strength: NDArray[np.float32] = field(repr=False)
+    measured: NDArray[np.float32] = field(repr=False)
+    strength_unit: float
     statistics: SideStatistics = field(repr=False)
+    vectors: FloatArray | None = field(repr=False)
+    area: FloatArray = field(repr=False)
 
-    def find_cut(self, evidence: SeamEvidence) -> tuple[Cut, Borders]:
-        """Return the best cut and the penalised borders it was trimmed by."""
-        borders = collect_borders(self.count, self.one, self.two, evidence(self.strength))
-        cut = best_cut(borders, self.statistics, evidence.mosaic_weight, evidence.trim_per_pixel)
-        return cut, borders.penalise(evidence.trim_per_pixel)
+    def find_cut(
+        self,
+        evidence: SeamEvidence,
+        contrast: SideContrast | None = None,
+        options: RegionOptions | None = None,
+    ) -> tuple[Cut, Borders, Sides]:
+        """Return the best cut, the penalised borders it was trimmed by, and what tells the sides.
+
+        Parameters
+        ----------
+        evidence : SeamEvidence
+        contrast : SideContrast, optional
+            Of the learned traces.
+        options : RegionOptions, optional
+        """
+        options = options or RegionOptions()
+        borders = collect_borders(self.count, self.one, self.two, evidence(self.measured))
+        kinds = [replace(self.statistics, weight=evidence.mosaic_weight)]
+        if contrast is not None and self.vectors is not None:
+            kinds.append(
+                contrast.statistics(
+                    self.vectors, self.area, evidence.trace_weight, options.max_deviation
+                )
+            )
+        sides = Sides(tuple(kinds))
+        cut = best_cut(borders, sides, evidence.trim_per_pixel)
+        return cut, borders.penalise(evidence.trim_per_pixel), sides
 
 
 def extract_borders(
@@ -61,6 +100,7 @@ def extract_borders(
     boundary: BoundaryMap,
     trace: MosaicTrace | None,
     options: RegionOptions | None = None,
+    learned: LearnedTraces | None = None,
 ) -> ExtractedBorders:
     """Divide a photo into superpixels and measure along their borders.
 
@@ -70,33 +110,48 @@ def extract_borders(
     boundary : BoundaryMap
     trace : MosaicTrace or None
     options : RegionOptions, optional
+    learned : LearnedTraces, optional
 
     Returns
     -------
     ExtractedBorders
     """
     options = options or RegionOptions()
-    height, width = image.shape[:2]
-    strength = boundary.map
-    factor = max(1.0, (height * width / options.max_pixels) ** 0.5)
+    shape = image.shape[:2]
+    maps = [boundary.map] if learned is None else [boundary.map, learned.seam]
+    factor = max(1.0, (image[..., 0].size / options.max_pixels) ** 0.5)
     if factor > 1.0:
-        size = max(1, round(width / factor)), max(1, round(height / factor))
-        # A narrow seam must not get fainter by averaging.
-        reach = np.ones((round(factor), round(factor)), dtype=np.uint8)
-        strength = cv2.resize(cv2.dilate(strength, reach), size, interpolation=cv2.INTER_AREA)
-        image = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
+        height, width = (max(1, round(side / factor)) for side in shape)
+        maps = [_shrink(found, (width, height), factor) for found in maps]
+        image = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
     labels, count = superpixels(image, options)
     here, there = border_pixels(labels)
-    flat, numbers = strength.ravel(), labels.ravel()
+    numbers = labels.ravel()
+    seen = [np.maximum(flat[here], flat[there]) for flat in (found.ravel() for found in maps)]
+    unit = strength_unit(seen[0], labels.size, options)
+    seen[0] = log_strength(seen[0] / unit).astype(np.float32)
+    if learned is None:
+        vectors, area = None, np.bincount(numbers, minlength=count).astype(np.float64)
+    else:
+        vectors, area = superpixel_vectors(learned, labels, count, shape)
     return ExtractedBorders(
         labels,
         count,
         here,
         numbers[here],
         numbers[there],
-        relative_strength(np.maximum(flat[here], flat[there]), labels.size, options),
+        np.stack(seen),
+        unit,
         side_statistics(trace, labels, count, options),
+        vectors,
+        area,
     )
+
+
+def _shrink(found: FloatMap, size: tuple[int, int], factor: float) -> FloatMap:
+    """Make a map smaller; a narrow seam must not get fainter by averaging."""
+    reach = np.ones((round(factor), round(factor)), dtype=np.uint8)
+    return np.asarray(cv2.resize(cv2.dilate(found, reach), size, interpolation=cv2.INTER_AREA))
 
 
 @dataclass(frozen=True)
@@ -110,11 +165,15 @@ class Region:
     boundary : ndarray of shape (height, width), float32 in [0, 1]
         The boundary map, emphasised near the border of the region.
     cut : Cut
+    side_rule : {"network", "smaller"} or None
+        What told which of the two sides was pasted: the network's traces, or that it is the
+        smaller one. None if there is no region.
     """
 
     map: FloatMap = field(repr=False)
     boundary: FloatMap = field(repr=False)
     cut: Cut = field(repr=False)
+    side_rule: str | None = None
 
 
 def find_region(
@@ -123,6 +182,9 @@ def find_region(
     trace: MosaicTrace | None,
     evidence: SeamEvidence,
     options: RegionOptions | None = None,
+    *,
+    learned: LearnedTraces | None = None,
+    contrast: SideContrast | None = None,
 ) -> Region:
     """Find the pasted part of a photo.
 
@@ -134,6 +196,10 @@ def find_region(
         None for a photo without one.
     evidence : SeamEvidence
     options : RegionOptions, optional
+    learned : LearnedTraces, optional
+        If the model has a network; ``evidence`` must have a table for it then.
+    contrast : SideContrast, optional
+        Of the learned traces.
 
     Returns
     -------
@@ -142,35 +208,98 @@ def find_region(
     Examples
     --------
     >>> import numpy as np
+    >>> from cpcapp.splicing.regions.evidence import LikelihoodTable
     >>> photo = np.full((96, 128, 3), 0.2, dtype=np.float32)
     >>> photo[32:64, 48:96] = 0.8
     >>> seam = np.zeros((96, 128), dtype=np.float32)
     >>> seam[30:66, 46:98], seam[34:62, 50:94] = 1.0, 0.0
-    >>> rule = SeamEvidence(np.log([0.1, 1.0]), np.array([-3.0, 3.0]))
+    >>> rule = SeamEvidence((LikelihoodTable(np.log([0.1, 1.0]), np.array([-3.0, 3.0])),))
     >>> found = find_region(photo, BoundaryMap(seam, 1.0), None, rule)
     >>> bool(found.map[40:60, 60:90].min() > 0.5), bool(found.map[:20].max() < 0.5)
     (True, True)
+    >>> found.side_rule
+    'smaller'
     """
     options = options or RegionOptions()
     shape = image.shape[:2]
     if min(shape) < MIN_REGION_SIDE:
         nothing = Cut(np.zeros(1, dtype=bool), 0.0, 0.0, 0.0)
         return Region(np.zeros(shape, np.float32), boundary.map, nothing)
-    extracted = extract_borders(image, boundary, trace, options)
-    cut, borders = extracted.find_cut(evidence)
+    extracted = extract_borders(image, boundary, trace, options, learned)
+    cut, borders, sides = extracted.find_cut(evidence, contrast, options)
+    seam = boundary.map
+    if learned is not None:
+        seam = evidence_map(boundary.map, learned.seam, evidence, extracted.strength_unit)
     if not cut.side.any():
-        return Region(np.zeros(shape, np.float32), boundary.map, cut)
-    losses = _evidence_lost_by_moving(
-        borders, extracted.statistics, cut.side, evidence.mosaic_weight
-    )
+        return Region(np.zeros(shape, np.float32), seam, cut)
+    losses = _evidence_lost_by_moving(borders, sides, cut.side)
     certainty = 1.0 - np.exp(-np.maximum(losses, 0.0) / options.certainty_evidence)
-    pasted = cut.side == _inside_is_smaller(cut.side, extracted.labels, extracted.count)
+    inside_pasted, rule = which_side(cut.side, extracted, options)
+    pasted = cut.side == inside_pasted
     values = np.where(pasted, 0.5 + 0.5 * certainty, 0.5 - 0.5 * certainty).astype(np.float32)
     found = values[extracted.labels]
     if found.shape != shape:
         found = cv2.resize(found, shape[::-1], interpolation=cv2.INTER_LINEAR)
-    emphasised = emphasise_border(boundary.map, cut.side[extracted.labels], options)
-    return Region(found, emphasised, cut)
+    emphasised = emphasise_border(seam, cut.side[extracted.labels], options)
+    return Region(found, emphasised, cut, rule)
+
+
+def evidence_map(
+    strength: FloatMap, odds: FloatMap, evidence: SeamEvidence, unit: float
+) -> FloatMap:
+    """Return the probability of a seam that filters and network give together.
+
+    Parameters
+    ----------
+    strength : ndarray of shape (height, width), float32 in [0, 1]
+        The filters' boundary map.
+    odds : ndarray of shape (height, width), float32
+        Logarithm of the odds that the network gives.
+    evidence : SeamEvidence
+    unit : float
+        Of the relative strength; see `cpcapp.splicing.regions.evidence.strength_unit`.
+
+    Returns
+    -------
+    ndarray of shape (height, width), float32 in [0, 1]
+    """
+    out = np.empty(strength.shape, np.float32)
+    # Row by row in groups: tables are read in float64, and photos may be large.
+    for start in range(0, len(out), 256):
+        rows = slice(start, start + 256)
+        seen = np.stack([log_strength(strength[rows] / unit), odds[rows]])
+        out[rows] = 1.0 / (1.0 + np.exp(-evidence(seen)))
+    return out
+
+
+def which_side(
+    side: Side, extracted: ExtractedBorders, options: RegionOptions | None = None
+) -> tuple[bool, str]:
+    """Return whether the inside of a cut was pasted, and what tells so.
+
+    The network was trained to tell the pasted side: hosts were mostly saved as they are, and pasted
+    parts moved, resized and surrounded. Where it does not tell the sides apart, the smaller one is
+    taken.
+
+    Parameters
+    ----------
+    side : ndarray of shape (count,), bool
+    extracted : ExtractedBorders
+    options : RegionOptions, optional
+
+    Returns
+    -------
+    inside : bool
+    rule : {"network", "smaller"}
+    """
+    options = options or RegionOptions()
+    area, vectors = extracted.area, extracted.vectors
+    if vectors is not None and side.any() and not side.all():
+        odds = vectors[:, PASTED_COLUMN]
+        means = [float(odds[part] @ area[part] / area[part].sum()) for part in (side, ~side)]
+        if abs(means[0] - means[1]) >= options.min_side_odds:
+            return means[0] > means[1], "network"
+    return bool(2.0 * area[side].sum() <= area.sum()), "smaller"
 
 
 def emphasise_border(
@@ -204,18 +333,8 @@ def emphasise_border(
     return np.asarray(out / out.max(), dtype=np.float32)
 
 
-def _inside_is_smaller(side: Side, labels: Labels, count: int) -> bool:
-    """Return whether the inside is the smaller part, which is taken for the pasted one."""
-    area = np.bincount(labels.ravel(), minlength=count)
-    return bool(2 * area[side].sum() <= labels.size)
-
-
-def _evidence_lost_by_moving(
-    borders: Borders, statistics: SideStatistics, side: Side, mosaic_weight: float
-) -> FloatArray:
+def _evidence_lost_by_moving(borders: Borders, sides: Sides, side: Side) -> FloatArray:
     """Return how much evidence the cut would lose if each superpixel alone changed sides."""
     sign = np.where(side, 1.0, -1.0)
     alike = borders.evidence * sign[borders.one] * sign[borders.two]
-    return np.asarray(
-        sign * mosaic_weight * statistics.preference(side) - borders.sum_around(alike)
-    )
+    return np.asarray(sign * sides.preference(side) - borders.sum_around(alike))

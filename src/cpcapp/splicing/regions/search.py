@@ -7,7 +7,7 @@ likelihood ratios:
   there is at a seam than at another border;
 - *of the two sides*: the gain of describing the photo's own statistics by two means rather than
   one, ``-n/2 log det(S_within) / det(S_total)`` with the covariances of the statistics within the
-  two sides and over the whole photo.
+  two sides and over the whole photo. The statistics are those of the mosaic, and learned traces.
 
 Both add up over superpixels, so that moving a part to the other side is quickly judged. Which
 labelling has most is a hard problem (a cut with weights of both signs): good ones are found in the
@@ -27,7 +27,7 @@ import numpy as np
 from cpcapp.splicing.photos.pixels import FloatArray
 from cpcapp.splicing.regions.borders import Borders, Side
 from cpcapp.splicing.regions.merge_tree import MergeTree
-from cpcapp.splicing.regions.side_statistics import SideStatistics
+from cpcapp.splicing.regions.side_statistics import Sides
 
 _MAX_STARTS = 6
 _MAX_NODES_TRIED = 200
@@ -68,8 +68,7 @@ class Cut:
 
 def best_cut(
     borders: Borders,
-    statistics: SideStatistics,
-    mosaic_weight: float,
+    sides: Sides,
     trim_per_pixel: float = 0.0,
 ) -> Cut:
     """Return the cut with the most evidence that was found.
@@ -77,10 +76,7 @@ def best_cut(
     Parameters
     ----------
     borders : Borders
-    statistics : SideStatistics
-    mosaic_weight : float
-        Weight of a pixel of the statistics against a pixel of the seam. Below 1, since the windows
-        of neighbouring pixels overlap.
+    sides : Sides
     trim_per_pixel : float, default=0.0
         Penalty for every pixel of the best cut's border. Weak borders help to find a region whose
         seam is seen in parts only; once it is found, parts that only weak borders support are
@@ -95,45 +91,41 @@ def best_cut(
     --------
     >>> import numpy as np
     >>> from cpcapp.splicing.regions.borders import border_pixels, collect_borders
+    >>> from cpcapp.splicing.regions.side_statistics import SideStatistics
     >>> labels = np.repeat(np.arange(3, dtype=np.int32), 4)[None].repeat(5, axis=0)
     >>> one, two = (labels.ravel()[pixels] for pixels in border_pixels(labels))
     >>> seen = np.where(one == 0, 1.5, -1.0)  # a seam around the first superpixel
     >>> nothing = SideStatistics(np.zeros((3, 1)), np.zeros(3))
-    >>> cut = best_cut(collect_borders(3, one, two, seen), nothing, 0.0)
+    >>> cut = best_cut(collect_borders(3, one, two, seen), Sides((nothing,)))
     >>> cut.side.tolist(), cut.evidence
     ([True, False, False], 7.5)
     """
     tree = MergeTree.build(borders)
     seam = tree.sums(borders.sum_around(borders.evidence)) - 2.0 * tree.within(borders.evidence)
-    total = np.stack([tree.sums(column) for column in statistics.total.T], axis=1)
-    evidence = seam + mosaic_weight * statistics.gain(total, tree.sums(statistics.pixels))
+    evidence = seam + sides.gain_of_nodes(tree)
     best = Cut(np.zeros(borders.count, dtype=bool), 0.0, 0.0, 0.0)
-    for start in (*_tree_starts(tree, evidence), *_statistic_starts(statistics)):
-        side = _settle(borders, tree, statistics, mosaic_weight, start)
-        cut = _evaluate(borders, statistics, mosaic_weight, side)
+    for start in (*_tree_starts(tree, evidence), *sides.starts()):
+        side = _settle(borders, tree, sides, start)
+        cut = _evaluate(borders, sides, side)
         if cut.evidence > best.evidence:
             best = cut
     for share in _TRIM_STEPS if trim_per_pixel and best.side.any() else ():
         penalised = borders.penalise(share * trim_per_pixel)
-        side = _settle(penalised, tree, statistics, mosaic_weight, best.side)
+        side = _settle(penalised, tree, sides, best.side)
         if side.any() and not side.all():
-            best = _evaluate(borders, statistics, mosaic_weight, side)
+            best = _evaluate(borders, sides, side)
     return best
 
 
-def _evaluate(
-    borders: Borders, statistics: SideStatistics, mosaic_weight: float, side: Side
-) -> Cut:
+def _evaluate(borders: Borders, sides: Sides, side: Side) -> Cut:
     found, length = borders.cut(side)
-    return Cut(side, found, mosaic_weight * statistics.evidence(side), length)
+    return Cut(side, found, sides.evidence(side), length)
 
 
-def _settle(
-    borders: Borders, tree: MergeTree, statistics: SideStatistics, mosaic_weight: float, side: Side
-) -> Side:
+def _settle(borders: Borders, tree: MergeTree, sides: Sides, side: Side) -> Side:
     """Improve a labelling until it stays, with new means of the two sides after each round."""
     for _ in range(_MAX_ROUNDS):
-        better = _improve(borders, tree, side, mosaic_weight * statistics.preference(side))
+        better = _improve(borders, tree, side, sides.preference(side))
         if np.array_equal(better, side):
             break
         side = better
@@ -150,12 +142,6 @@ def _tree_starts(tree: MergeTree, evidence: FloatArray) -> list[Side]:
         if len(found) == _MAX_STARTS:
             break
     return found
-
-
-def _statistic_starts(statistics: SideStatistics) -> list[Side]:
-    """Return for each statistic the superpixels that have more of it than the photo."""
-    known = statistics.pixels > 0.0
-    return [column > 0.0 for column in statistics.total.T if known.any() and column.any()]
 
 
 def gain_of_moving(

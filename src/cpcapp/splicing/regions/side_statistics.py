@@ -1,4 +1,4 @@
-"""Evidence that the two sides of a cut differ: the statistics of the mosaic."""
+"""Evidence that the two sides of a cut differ: statistics of the mosaic, and learned traces."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from cpcapp.splicing.photos.pixels import FloatArray
 from cpcapp.splicing.regions.borders import Side
+from cpcapp.splicing.regions.merge_tree import MergeTree
 from cpcapp.splicing.regions.options import RegionOptions
 from cpcapp.splicing.regions.superpixels import Labels
 from cpcapp.splicing.traces.mosaic import MosaicTrace
@@ -18,33 +19,50 @@ _MAX_EXPLAINED = 0.999
 
 @dataclass(frozen=True)
 class SideStatistics:
-    """Sums of the statistics of each superpixel, in units of their spread over the photo.
+    """Sums of some statistics over each superpixel.
 
     Attributes
     ----------
     total : ndarray of shape (count, n_statistics)
-        Sums over pixels of statistics with mean 0 and covariance I over the photo.
+        Sums over pixels of statistics with mean 0 over the photo.
     pixels : ndarray of shape (count,)
         How many pixels were summed.
+    weight : float
+        Of a pixel of the statistics against a pixel of the seam. Below 1, since the windows of
+        neighbouring pixels overlap.
+    scaled_within : bool
+        Whether the covariance is I within each side, as a contrast scales statistics, or over the
+        whole photo.
     """
 
     total: FloatArray
     pixels: FloatArray
+    weight: float = 1.0
+    scaled_within: bool = False
 
     def gain(self, total: FloatArray, pixels: FloatArray) -> FloatArray:
         """Return the evidence for two means of candidates, given the sums inside each.
 
-        With covariance I, ``det(S_within) = 1 - p(1-p)|d|²`` for the shares ``p`` and ``1-p`` of
-        the two sides and the difference ``d`` of their means.
+        For the shares ``p`` and ``1-p`` of the two sides and the difference ``d`` of their means
+        ``det(S_within) / det(S_total)`` is ``1 - p(1-p)|d|²`` if the covariance over the photo is
+        I, and ``1 / (1 + p(1-p)|d|²)`` if that within the sides is.
         """
         n = self.pixels.sum()
         rest = n - pixels
         possible = (pixels > 0.0) & (rest > 0.0)
         inside, outside = (np.where(possible, k, 1.0)[:, None] for k in (pixels, rest))
         apart = total / inside - (self.total.sum(axis=0) - total) / outside
-        explained = pixels * rest / max(n, 1.0) ** 2 * (apart**2).sum(axis=1)
-        gain = -0.5 * n * np.log1p(-np.minimum(explained, _MAX_EXPLAINED))
-        return np.asarray(np.where(possible, gain, 0.0))
+        between = pixels * rest / max(n, 1.0) ** 2 * (apart**2).sum(axis=1)
+        if self.scaled_within:
+            gain = 0.5 * n * np.log1p(between)
+        else:
+            gain = -0.5 * n * np.log1p(-np.minimum(between, _MAX_EXPLAINED))
+        return np.asarray(np.where(possible, self.weight * gain, 0.0))
+
+    def gain_of_nodes(self, tree: MergeTree) -> FloatArray:
+        """Return the evidence for each node of a tree against the rest of the photo."""
+        total = np.stack([tree.sums(column) for column in self.total.T], axis=1)
+        return self.gain(total, tree.sums(self.pixels))
 
     def evidence(self, side: Side) -> float:
         """Return the evidence for two means, one on each side."""
@@ -55,18 +73,48 @@ class SideStatistics:
         """Return for each superpixel how much better it fits inside than outside.
 
         The log-likelihood ratio of two Gaussians with the means of the sides and the covariance
-        within them, ``S = I - p(1-p) ddᵀ``, whose inverse is ``I + p(1-p) ddᵀ/(1 - p(1-p)|d|²)``.
+        within them: I, or ``S = I - p(1-p) ddᵀ``, whose inverse is
+        ``I + p(1-p) ddᵀ/(1 - p(1-p)|d|²)``.
         """
         n, inside = self.pixels.sum(), self.pixels[side].sum()
         if inside <= 0.0 or inside >= n:
             return np.zeros(len(side))
         mean_in = self.total[side].sum(axis=0) / inside
         mean_out = self.total[~side].sum(axis=0) / (n - inside)
-        apart = mean_in - mean_out
-        shares = inside * (n - inside) / n**2
-        explained = min(shares * (apart @ apart), _MAX_EXPLAINED)
-        weights = apart * (1.0 + shares * (apart @ apart) / (1.0 - explained))
-        return np.asarray(self.total @ weights - self.pixels * (weights @ (mean_in + mean_out) / 2))
+        weights = mean_in - mean_out
+        if not self.scaled_within:
+            between = inside * (n - inside) / n**2 * (weights @ weights)
+            weights = weights * (1.0 + between / (1.0 - min(between, _MAX_EXPLAINED)))
+        middle = weights @ (mean_in + mean_out) / 2
+        return np.asarray(self.weight * (self.total @ weights - self.pixels * middle))
+
+    def starts(self) -> list[Side]:
+        """Return for each statistic the superpixels that have more of it than the photo."""
+        known = self.pixels > 0.0
+        return [column > 0.0 for column in self.total.T if known.any() and column.any()]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """All that tells the two sides of a cut apart: evidence of several kinds, which adds up."""
+
+    kinds: tuple[SideStatistics, ...]
+
+    def gain_of_nodes(self, tree: MergeTree) -> FloatArray:
+        """Return the evidence for each node of a tree against the rest of the photo."""
+        return np.asarray(sum(kind.gain_of_nodes(tree) for kind in self.kinds))
+
+    def evidence(self, side: Side) -> float:
+        """Return the evidence that the two sides differ."""
+        return sum(kind.evidence(side) for kind in self.kinds)
+
+    def preference(self, side: Side) -> FloatArray:
+        """Return for each superpixel how much better it fits inside than outside."""
+        return np.asarray(sum(kind.preference(side) for kind in self.kinds))
+
+    def starts(self) -> list[Side]:
+        """Return labellings that the statistics suggest."""
+        return [start for kind in self.kinds for start in kind.starts()]
 
 
 # Fewer windows say nothing of a spread.
@@ -78,6 +126,7 @@ def side_statistics(
     labels: Labels,
     count: int,
     options: RegionOptions | None = None,
+    weight: float = 1.0,
 ) -> SideStatistics:
     """Sum the statistics of the mosaic over superpixels.
 
@@ -92,6 +141,7 @@ def side_statistics(
     count : int
         Superpixels.
     options : RegionOptions, optional
+    weight : float, default=1.0
 
     Returns
     -------
@@ -99,7 +149,7 @@ def side_statistics(
         Without any if no mosaic shows.
     """
     options = options or RegionOptions()
-    nothing = SideStatistics(np.zeros((count, 1)), np.zeros(count))
+    nothing = SideStatistics(np.zeros((count, 1)), np.zeros(count), weight)
     if trace is None or trace.usable.size == 0:
         return nothing
     step = options.statistics_step
@@ -122,7 +172,7 @@ def side_statistics(
     area = float(step**2)
     pixels = np.asarray(np.bincount(where, minlength=count) * area, dtype=np.float64)
     total = np.stack([np.bincount(where, column, minlength=count) for column in whitened.T], axis=1)
-    return SideStatistics(np.asarray(total * area, dtype=np.float64), pixels)
+    return SideStatistics(np.asarray(total * area, dtype=np.float64), pixels, weight)
 
 
 def _whiten(values: FloatArray, options: RegionOptions) -> FloatArray:

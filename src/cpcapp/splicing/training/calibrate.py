@@ -1,14 +1,16 @@
 """What a localizer's findings mean, learned from photos whose truth is known.
 
-Two things are learned after the filters: how much likelier each strength of the map is at a seam
-than at another border of superpixels, and which scores authentic photos reach.
+Three things are learned after the filters: how much likelier what is measured at a border of
+superpixels is at a seam than elsewhere; with a network, which directions of its traces tell the two
+sides of a seam apart, and all weights of the cut (`cpcapp.splicing.training.cut_weights`); and
+which scores authentic photos reach.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -18,14 +20,15 @@ from cpcapp._parallel import map_threads
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.photos.pixels import FloatArray, as_unit_float
 from cpcapp.splicing.photos.samples import Sample
+from cpcapp.splicing.presets import Preset
 from cpcapp.splicing.regions.evidence import SeamEvidence
 from cpcapp.splicing.regions.region import MIN_REGION_SIDE, extract_borders
 from cpcapp.splicing.traces.edges import detect_edges
 from cpcapp.splicing.training.checkpoint import Checkpoint
+from cpcapp.splicing.training.cut_weights import CutTrial, learn_cut_weights, learn_sides
 from cpcapp.splicing.verdicts.calibration import Calibration
 from cpcapp.splicing.verdicts.features import PhotoFeatures
 from cpcapp.splicing.verdicts.hot_spots import PatchTail
-from cpcapp.splicing.verdicts.options import VerdictOptions
 
 # Side of the square in which a border pixel counts as lying on the seam. Set by hand.
 _SEAM_REACH = 3
@@ -45,11 +48,13 @@ class CalibrationPhoto(NamedTuple):
     Attributes
     ----------
     authentic : bool
-    at_seam, elsewhere : ndarray of shape (n,), float32
-        Relative strengths along borders of superpixels, at the seam and elsewhere.
+    at_seam, elsewhere : ndarray of shape (n_measures, n), float32
+        What is measured along borders of superpixels, at the seam and elsewhere.
     features : PhotoFeatures
     strengths : ndarray of shape (m,), float32
         Of the photo's squares.
+    trial : CutTrial or None
+        What a cut of the photo needs; None without a network, and for authentic photos.
     """
 
     authentic: bool
@@ -57,6 +62,7 @@ class CalibrationPhoto(NamedTuple):
     elsewhere: NDArray[np.float32]
     features: PhotoFeatures
     strengths: NDArray[np.float32]
+    trial: CutTrial | None = None
 
 
 def calibrate(
@@ -89,7 +95,7 @@ def calibrate(
         None if no photo has a seam.
     """
     photos = measure_photos(localizer, samples, jobs=jobs, progress=progress, checkpoint=checkpoint)
-    return learn_calibration(photos, localizer.preset.verdict)
+    return learn_calibration(photos, localizer.preset)
 
 
 def measure_photos(
@@ -120,20 +126,30 @@ def measure_photos(
     return photos
 
 
-def learn_calibration(
-    photos: Sequence[CalibrationPhoto], options: VerdictOptions
-) -> Calibration | None:
+def learn_calibration(photos: Sequence[CalibrationPhoto], preset: Preset) -> Calibration | None:
     """Learn a calibration from what was measured in photos; see `calibrate`."""
-    if not sum(len(photo.at_seam) for photo in photos):
+    if not sum(photo.at_seam.shape[1] for photo in photos):
         return None
+    options = preset.verdict
     evidence = SeamEvidence.learn(
-        np.concatenate([photo.at_seam for photo in photos]),
-        np.concatenate([photo.elsewhere for photo in photos]),
+        np.concatenate([photo.at_seam for photo in photos], axis=1),
+        np.concatenate([photo.elsewhere for photo in photos], axis=1),
     )
+    sides = None
+    if preset.network:
+        trials = [photo.trial for photo in photos if photo.trial is not None]
+        sides = learn_sides(trials, preset.n_side_filters)
+        evidence = learn_cut_weights(trials, evidence, sides, preset.regions)
     authentic = np.array([photo.authentic for photo in photos])
     n_spliced, n_authentic = int((~authentic).sum()), int(authentic.sum())
     if min(n_spliced, n_authentic) < _MIN_PHOTOS:
-        return Calibration(evidence, options=options, n_spliced=n_spliced, n_authentic=n_authentic)
+        return Calibration(
+            evidence,
+            options=options,
+            n_spliced=n_spliced,
+            n_authentic=n_authentic,
+            sides=sides,
+        )
     features = np.array([photo.features.score_features for photo in photos])
     similarity = np.array([photo.features.similarity_features for photo in photos])
     weights = fisher_direction(features[~authentic], features[authentic])
@@ -144,7 +160,7 @@ def learn_calibration(
             Calibration(evidence, weights, known, options=options),
             [photo for photo in photos if photo.authentic],
         )
-    return Calibration(evidence, weights, known, tail, options, n_spliced, n_authentic)
+    return Calibration(evidence, weights, known, tail, options, n_spliced, n_authentic, sides)
 
 
 def _learn_tail(
@@ -193,48 +209,62 @@ def fisher_direction(target: FloatArray, background: FloatArray) -> FloatArray:
 def _measure(localizer: SpliceLocalizer, sample: Sample) -> CalibrationPhoto | None:
     """Measure a photo; None if it can't be read or is too small."""
     try:
-        image, mask = sample.read()
+        photo = sample.photo
+        mask = np.zeros(photo.pixels.shape[:2], bool) if sample.authentic else sample.mask
     except (OSError, ValueError):
         return None
-    pixels = as_unit_float(image)
+    pixels = as_unit_float(photo.pixels)
     if min(pixels.shape[:2]) < MIN_REGION_SIDE:
         return None
-    trace = localizer.mosaic_trace(pixels)
-    boundary = localizer.filter_boundary(pixels, detect_edges(pixels), trace)
-    borders = extract_borders(pixels, boundary, trace, localizer.preset.regions)
+    traces = localizer.measure_traces(photo, pixels)
+    boundary = localizer.filter_boundary(pixels, detect_edges(pixels), traces.mosaic)
+    borders = extract_borders(
+        pixels, boundary, traces.mosaic, localizer.preset.regions, traces.learned
+    )
     size = borders.labels.shape[::-1]
     pasted = cv2.resize(mask.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
     reach = np.ones((_SEAM_REACH, _SEAM_REACH), dtype=np.uint8)
     near = cv2.dilate(pasted, reach) != cv2.erode(pasted, reach)
     at_seam = near.ravel()[borders.pixels]
-    features, strengths = localizer.measure_features(pixels, boundary, trace)
+    features, strengths = localizer.measure_features(pixels, boundary, traces)
+    trial = None
+    if traces.learned is not None and not sample.authentic:
+        trial = CutTrial.measure(borders, pasted > 0)
     return CalibrationPhoto(
         sample.authentic,
-        borders.strength[at_seam],
-        _draw(borders.strength[~at_seam]),
+        borders.measured[:, at_seam],
+        _draw(borders.measured[:, ~at_seam]),
         features,
         strengths.ravel(),
+        trial,
     )
 
 
 def _draw(values: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return at most so many of the values that no photo outweighs the others."""
-    if len(values) <= _MAX_BORDER_PIXELS:
+    n = values.shape[1]
+    if n <= _MAX_BORDER_PIXELS:
         return values
-    return np.random.default_rng(0).choice(values, _MAX_BORDER_PIXELS, replace=False)
+    chosen = np.random.default_rng(0).choice(n, _MAX_BORDER_PIXELS, replace=False)
+    return values[:, chosen]
 
 
 def _save(
     checkpoint: Checkpoint, start: int, stop: int, photos: Sequence[CalibrationPhoto]
 ) -> None:
-    arrays: dict[str, NDArray[np.generic]] = {
-        "authentic": np.array([photo.authentic for photo in photos], dtype=bool),
-        "features": np.array([photo.features for photo in photos]).reshape(-1, 5),
-    }
-    for name in ("at_seam", "elsewhere", "strengths"):
-        parts = [getattr(photo, name) for photo in photos]
-        arrays[name] = np.concatenate([*parts, np.empty(0, np.float32)]).astype(np.float32)
-        arrays[f"{name}_lengths"] = np.array([len(part) for part in parts], dtype=np.int64)
+    arrays: dict[str, NDArray[np.generic]] = {}
+    for number, photo in enumerate(photos):
+        features = np.array([*photo.features[:5], *photo.features.learned])
+        parts: dict[str, NDArray[np.generic]] = {
+            "authentic": np.array(photo.authentic),
+            "at_seam": photo.at_seam,
+            "elsewhere": photo.elsewhere,
+            "features": features,
+            "strengths": photo.strengths,
+        }
+        if photo.trial is not None:
+            parts |= {f"trial.{name}": value for name, value in photo.trial._asdict().items()}
+        arrays |= {f"{number}.{name}": value for name, value in parts.items()}
     checkpoint.save_arrays(start, stop, arrays)
 
 
@@ -243,15 +273,25 @@ def _load(checkpoint: Checkpoint) -> tuple[int, list[CalibrationPhoto]]:
     n_done, photos = 0, []
     for n, arrays in checkpoint.load_arrays():
         n_done = n
-        parts = [
-            np.split(arrays[name], np.cumsum(arrays[f"{name}_lengths"])[:-1])
-            for name in ("at_seam", "elsewhere", "strengths")
-        ]
-        for authentic, row, at_seam, elsewhere, strengths in zip(
-            arrays["authentic"], arrays["features"], *parts, strict=False
-        ):
-            features = PhotoFeatures(*(float(value) for value in row))
+        for number in range(sum(name.endswith(".authentic") for name in arrays)):
+            prefix = f"{number}."
+            parts = {
+                name.removeprefix(prefix): value
+                for name, value in arrays.items()
+                if name.startswith(prefix)
+            }
+            row: Any = [float(value) for value in parts["features"]]
+            trial = None
+            if "trial.area" in parts:
+                trial = CutTrial(*(parts[f"trial.{name}"] for name in CutTrial._fields))
             photos.append(
-                CalibrationPhoto(bool(authentic), at_seam, elsewhere, features, strengths)
+                CalibrationPhoto(
+                    bool(parts["authentic"]),
+                    parts["at_seam"],
+                    parts["elsewhere"],
+                    PhotoFeatures._make([*row[:5], tuple(row[5:])]),
+                    parts["strengths"],
+                    trial,
+                )
             )
     return n_done, photos

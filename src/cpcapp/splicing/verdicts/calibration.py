@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cpcapp.splicing.photos.pixels import FloatArray, FloatMap
 from cpcapp.splicing.regions.evidence import SeamEvidence
+from cpcapp.splicing.regions.side_contrast import SideContrast
 from cpcapp.splicing.verdicts.features import PhotoFeatures
 from cpcapp.splicing.verdicts.hot_spots import PatchTail
 from cpcapp.splicing.verdicts.options import VerdictOptions
@@ -62,7 +63,7 @@ class Calibration:
     Attributes
     ----------
     evidence : SeamEvidence
-    weights : ndarray of shape (4,) or None
+    weights : ndarray of shape (4,), or (6,) with a network, or None
         Of `PhotoFeatures.score_features` in the score. None if there were too few authentic photos
         to learn them.
     authentic : ndarray of shape (n, 4) or None
@@ -71,6 +72,8 @@ class Calibration:
     options : VerdictOptions
     n_spliced, n_authentic : int
         Photos it was learned from.
+    sides : SideContrast or None
+        Which directions of learned traces tell two sides apart. None without a network.
     """
 
     evidence: SeamEvidence
@@ -80,10 +83,12 @@ class Calibration:
     options: VerdictOptions = field(default_factory=VerdictOptions, repr=False)
     n_spliced: int = 0
     n_authentic: int = 0
+    sides: SideContrast | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        n_weights = 4 if len(self.evidence.tables) == 1 else 6
         for name, value, shape in (
-            ("weights", self.weights, (4,)),
+            ("weights", self.weights, (n_weights,)),
             ("authentic", self.authentic, (-1, 4)),
         ):
             if value is None:
@@ -189,19 +194,23 @@ class Calibration:
             "authentic": None if known is None else known.round(4).tolist(),
             "patch_tail": None if tail is None else tail.to_dict(),
             "photos": {"spliced": self.n_spliced, "authentic": self.n_authentic},
+            "sides": None if self.sides is None else self.sides.to_dict(),
         }
 
     @classmethod
     def from_dict(cls, content: dict[str, Any], options: VerdictOptions) -> Calibration:
         """Return what `to_dict` wrote."""
         weights, known, tail = (content[n] for n in ("weights", "authentic", "patch_tail"))
+        sides = content["sides"]
         return cls(
             SeamEvidence.from_dict(content["evidence"]),
             None if weights is None else np.asarray(weights, dtype=np.float64),
             None if known is None else np.asarray(known, dtype=np.float64),
             None if tail is None else PatchTail.from_dict(tail),
             options,
-            *(int(content["photos"][kind]) for kind in ("spliced", "authentic")),
+            int(content["photos"]["spliced"]),
+            int(content["photos"]["authentic"]),
+            None if sides is None else SideContrast.from_dict(sides),
         )
 
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import cv2
 import numpy as np
 
 from cpcapp.splicing.boundary import BoundaryMap
 from cpcapp.splicing.photos.pixels import FloatArray, FloatMap
 from cpcapp.splicing.traces.jpeg_grid import grid_strength
+from cpcapp.splicing.traces.learned import LearnedTraces
 from cpcapp.splicing.traces.mosaic import MosaicLevels
 from cpcapp.splicing.verdicts.options import VerdictOptions
 
 # Logarithms of smaller values are not taken.
 _TINY = 1e-6
+# A pasted part is seen in several blocks; a single one may be an accident.
+_PASTED_BLOCKS = 3
 
 
 class PhotoFeatures(NamedTuple):
@@ -23,7 +27,8 @@ class PhotoFeatures(NamedTuple):
     Attributes
     ----------
     peak : float
-        The quantile of `patch_strengths` that one in a thousand squares exceeds.
+        The quantile of the strengths of squares that one in a thousand exceeds: those of
+        `seam_strengths` if there is a network, else of `patch_strengths`.
     mean : float
         Logarithm of the mean value of the boundary map, before it was divided by its maximum.
         Photos with much fine detail have more of both: what counts is the peak for such a mean.
@@ -35,6 +40,8 @@ class PhotoFeatures(NamedTuple):
     compression : float
         How clearly the photo shows JPEG's grid; see `cpcapp.splicing.traces.jpeg_grid`. It is no
         evidence by itself, but photos are compared with similar ones.
+    learned : tuple of float
+        If there is a network: the highest evidence for a pasted part, and the peak of the filters.
     """
 
     peak: float
@@ -42,11 +49,12 @@ class PhotoFeatures(NamedTuple):
     level: float
     opposite_phase: float
     compression: float
+    learned: tuple[float, ...] = ()
 
     @property
     def score_features(self) -> FloatArray:
-        """What the score is a weighted sum of: peak, mean, level and opposite phase."""
-        return np.array(self[:4])
+        """What the score is a weighted sum of: all but compression."""
+        return np.array([*self[:4], *self.learned])
 
     @property
     def similarity_features(self) -> FloatArray:
@@ -59,9 +67,9 @@ class PhotoFeatures(NamedTuple):
         image: FloatMap,
         boundary: BoundaryMap,
         levels: MosaicLevels,
-        strengths: FloatMap,
         options: VerdictOptions,
-    ) -> PhotoFeatures:
+        traces: LearnedTraces | None = None,
+    ) -> tuple[PhotoFeatures, FloatMap]:
         """Measure a photo.
 
         Parameters
@@ -69,18 +77,59 @@ class PhotoFeatures(NamedTuple):
         image : ndarray of shape (height, width, 3), float32 in [0, 1]
         boundary : BoundaryMap
         levels : MosaicLevels
-        strengths : ndarray of shape (rows, columns), float32
-            Of `patch_strengths`.
         options : VerdictOptions
+        traces : LearnedTraces, optional
+            If the model has a network.
+
+        Returns
+        -------
+        features : PhotoFeatures
+        strengths : ndarray of shape (rows, columns), float32
+            Of the squares that the photo consists of.
         """
         scale = max(boundary.scale, _TINY)
-        return cls(
+        strengths = patch_strengths(boundary, options.patch_size)
+        learned: tuple[float, ...] = ()
+        if traces is not None:
+            pasted = cv2.blur(traces.pasted, (_PASTED_BLOCKS, _PASTED_BLOCKS))
+            filters_peak = float(np.quantile(strengths, options.peak_quantile))
+            learned = float(np.quantile(pasted, options.peak_quantile)), filters_peak
+            strengths = seam_strengths(traces.seam, options.patch_size)
+        features = cls(
             float(np.quantile(strengths, options.peak_quantile)),
             math.log(scale * max(float(boundary.map.mean()), _TINY)),
             math.log(levels.level + options.min_mosaic_level),
             levels.opposite_phase,
             grid_strength(image),
+            learned,
         )
+        return features, strengths
+
+
+def seam_strengths(seam: FloatMap, size: int) -> FloatMap:
+    """Return for each square the mean of the network's evidence for a seam.
+
+    Parameters
+    ----------
+    seam : ndarray of shape (height, width), float32
+        Logarithms of odds.
+    size : int
+        Side of a square in pixels. Those at the right and at the bottom may be smaller.
+
+    Returns
+    -------
+    ndarray of shape (ceil(height / size), ceil(width / size)), float32
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> seam_strengths(np.arange(4, dtype=np.float32).reshape(2, 2), 8)
+    array([[1.5]], dtype=float32)
+    """
+    height, width = seam.shape
+    padded = np.pad(seam, ((0, -height % size), (0, -width % size)), mode="edge")
+    squares = padded.reshape(padded.shape[0] // size, size, padded.shape[1] // size, size)
+    return np.asarray(squares.mean(axis=(1, 3)), np.float32)
 
 
 def patch_strengths(boundary: BoundaryMap, size: int) -> FloatMap:

@@ -1,0 +1,168 @@
+"""Learning the weights of the cut on spliced photos: which of them finds the pasted parts best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp.splicing.photos.pixels import BoolArray
+from cpcapp.splicing.photos.samples import choose_evenly
+from cpcapp.splicing.regions.evidence import SeamEvidence
+from cpcapp.splicing.regions.options import RegionOptions
+from cpcapp.splicing.regions.region import ExtractedBorders
+from cpcapp.splicing.regions.side_contrast import SideContrast, across_and_within
+from cpcapp.splicing.regions.side_statistics import SideStatistics
+
+# Photos that weights are tried on: a few seconds for each weight.
+_MAX_TRIALS = 120
+_ROUNDS = 2
+# What is tried for each weight; far enough that the best is not at an end.
+_TRIED = {
+    "trace_weight": (0.002, 0.005, 0.01, 0.02, 0.05, 0.1),
+    "prior": (0.5, 1.0, 1.5, 2.0, 3.0),
+    "mosaic_weight": (0.0, 0.002, 0.005, 0.01, 0.02, 0.04),
+    "trim_per_pixel": (0.0, 0.5, 1.0, 1.5, 2.0),
+}
+# A superpixel lies on one side if at least this share of it does.
+_CERTAIN = 0.95
+
+
+class CutTrial(NamedTuple):
+    """What a cut of a spliced photo needs, and the truth: small enough to keep for all photos.
+
+    Attributes
+    ----------
+    one, two : ndarray of shape (n,), int32
+        The superpixels on either side of each pixel along borders.
+    measured : ndarray of shape (n_measures, n), float16
+    total : ndarray of shape (count, n_statistics)
+    pixels : ndarray of shape (count,)
+        Of the mosaic's statistics.
+    vectors : ndarray of shape (count, n_features)
+    area : ndarray of shape (count,)
+    pasted : ndarray of shape (count,)
+        How many of the pixels were pasted.
+    """
+
+    one: NDArray[np.int32]
+    two: NDArray[np.int32]
+    measured: NDArray[np.float16]
+    total: NDArray[np.float64]
+    pixels: NDArray[np.float64]
+    vectors: NDArray[np.float64]
+    area: NDArray[np.float64]
+    pasted: NDArray[np.float64]
+
+    @classmethod
+    def measure(cls, borders: ExtractedBorders, mask: BoolArray) -> CutTrial:
+        """Keep what is needed of a photo whose mask is known, in the size of the labels."""
+        assert borders.vectors is not None
+        inside = np.bincount(borders.labels.ravel(), mask.ravel(), borders.count)
+        return cls(
+            borders.one.astype(np.int32),
+            borders.two.astype(np.int32),
+            borders.measured.astype(np.float16),
+            borders.statistics.total,
+            borders.statistics.pixels,
+            borders.vectors,
+            borders.area,
+            inside.astype(np.float64),
+        )
+
+    def borders(self) -> ExtractedBorders:
+        """Return what cuts are made of."""
+        nowhere: NDArray[Any] = np.zeros(0, np.intp)
+        return ExtractedBorders(
+            np.zeros((0, 0), np.int32),
+            len(self.area),
+            nowhere,
+            self.one,
+            self.two,
+            self.measured.astype(np.float32),
+            1.0,
+            SideStatistics(self.total, self.pixels),
+            self.vectors,
+            self.area,
+        )
+
+    def f1(self, side: BoolArray) -> float:
+        """Return the F1 score of a cut; the better of its two sides."""
+        scores = []
+        for inside in (side, ~side):
+            marked = self.area[inside].sum()
+            scores.append(2.0 * self.pasted[inside].sum() / (marked + self.pasted.sum()))
+        return float(max(scores))
+
+
+def learn_sides(trials: Sequence[CutTrial], n_filters: int) -> SideContrast | None:
+    """Learn which directions of the learned traces tell the two sides of a seam apart."""
+    photos = []
+    for trial in trials:
+        share = trial.pasted / np.maximum(trial.area, 1.0)
+        certain = (share <= 1.0 - _CERTAIN) | (share >= _CERTAIN)
+        found = across_and_within(trial.vectors, share > 0.5, certain)
+        if found is not None:
+            photos.append(found)
+    return SideContrast.learn(photos, n_filters)
+
+
+def learn_cut_weights(
+    trials: Sequence[CutTrial],
+    evidence: SeamEvidence,
+    sides: SideContrast | None,
+    options: RegionOptions,
+    *,
+    report: Callable[[str, float, float], None] | None = None,
+) -> SeamEvidence:
+    """Learn prior and weights: those whose cuts have the highest mean F1 on spliced photos.
+
+    One weight after the other is moved to the best of a few values, twice.
+
+    Parameters
+    ----------
+    trials : sequence of CutTrial
+        Evenly chosen if there are many.
+    evidence : SeamEvidence
+        With its tables learned.
+    sides : SideContrast or None
+    options : RegionOptions
+    report : callable, optional
+        Called with the name of a weight, its value and the mean F1.
+
+    Returns
+    -------
+    SeamEvidence
+    """
+    borders = [(trial, trial.borders()) for trial in choose_evenly(trials, _MAX_TRIALS)]
+
+    def score(candidate: SeamEvidence) -> float:
+        cuts = (one.find_cut(candidate, sides, options)[0] for _, one in borders)
+        return float(
+            np.mean([trial.f1(cut.side) for (trial, _), cut in zip(borders, cuts, strict=True)])
+        )
+
+    middle: dict[str, Any] = {name: tried[len(tried) // 2] for name, tried in _TRIED.items()}
+    best = replace(evidence, **middle)
+    if not borders:
+        return best
+    highest = score(best)
+    for _ in range(_ROUNDS):
+        before = best
+        for name, tried in _TRIED.items():
+            for value in tried:
+                if value == getattr(best, name):
+                    continue
+                change: dict[str, Any] = {name: value}
+                candidate = replace(best, **change)
+                found = score(candidate)
+                if report is not None:
+                    report(name, value, found)
+                if found > highest:
+                    best, highest = candidate, found
+        if best == before:
+            break
+    return best
