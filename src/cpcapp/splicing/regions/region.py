@@ -227,9 +227,11 @@ def find_region(
         return Region(np.zeros(shape, np.float32), boundary.map, nothing)
     extracted = extract_borders(image, boundary, trace, options, learned)
     cut, borders, sides = extracted.find_cut(evidence, contrast, options)
-    seam = boundary.map
+    inside = cut.side[extracted.labels]
     if learned is not None:
-        seam = evidence_map(boundary.map, learned.seam, evidence, extracted.strength_unit)
+        seam = emphasise_odds(learned.seam, inside, options)
+    else:
+        seam = emphasise_border(boundary.map, inside, options) if inside.any() else boundary.map
     if not cut.side.any():
         return Region(np.zeros(shape, np.float32), seam, cut)
     losses = _evidence_lost_by_moving(borders, sides, cut.side)
@@ -240,36 +242,51 @@ def find_region(
     found = values[extracted.labels]
     if found.shape != shape:
         found = cv2.resize(found, shape[::-1], interpolation=cv2.INTER_LINEAR)
-    emphasised = emphasise_border(seam, cut.side[extracted.labels], options)
-    return Region(found, emphasised, cut, rule)
+    return Region(found, seam, cut, rule)
 
 
-def evidence_map(
-    strength: FloatMap, odds: FloatMap, evidence: SeamEvidence, unit: float
+def emphasise_odds(
+    odds: FloatMap, side: BoolArray, options: RegionOptions | None = None
 ) -> FloatMap:
-    """Return the probability of a seam that filters and network give together.
+    """Return the network's probability of a seam, raised near the border of a region.
 
     Parameters
     ----------
-    strength : ndarray of shape (height, width), float32 in [0, 1]
-        The filters' boundary map.
     odds : ndarray of shape (height, width), float32
         Logarithm of the odds that the network gives.
-    evidence : SeamEvidence
-    unit : float
-        Of the relative strength; see `cpcapp.splicing.regions.evidence.strength_unit`.
+    side : ndarray of shape (height, width) or smaller, bool
+        Whether each pixel lies inside. If none does, nothing is raised or lowered.
+    options : RegionOptions, optional
 
     Returns
     -------
     ndarray of shape (height, width), float32 in [0, 1]
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> side = np.arange(40)[None] < np.full((8, 1), 20)
+    >>> emphasise_odds(np.zeros((8, 40), np.float32), side)[4, [0, 20]].round(2)
+    array([0.12, 0.88], dtype=float32)
     """
-    out = np.empty(strength.shape, np.float32)
-    # Row by row in groups: tables are read in float64, and photos may be large.
-    for start in range(0, len(out), 256):
-        rows = slice(start, start + 256)
-        seen = np.stack([log_strength(strength[rows] / unit), odds[rows]])
-        out[rows] = 1.0 / (1.0 + np.exp(-evidence(seen)))
-    return out
+    options = options or RegionOptions()
+    raised = np.asarray(odds, np.float32)
+    if side.any() and not side.all():
+        near = _nearness(side, odds.shape, options.odds_sigma)
+        raised = raised + np.float32(options.odds_emphasis) * (2.0 * near - 1.0)
+    return np.asarray(1.0 / (1.0 + np.exp(-raised)), np.float32)
+
+
+def _nearness(side: BoolArray, shape: tuple[int, ...], sigma: float) -> FloatMap:
+    """Return how near each pixel is to the border of a region, from 0 to 1."""
+    border = np.zeros(side.shape, dtype=np.uint8)
+    border[:, 1:] |= side[:, 1:] != side[:, :-1]
+    border[1:] |= side[1:] != side[:-1]
+    distance = cv2.distanceTransform(1 - border, cv2.DIST_L2, 5)
+    near = np.exp(distance**2 * np.float32(-0.5 / sigma**2))
+    if near.shape != shape:
+        near = cv2.resize(near, shape[::-1], interpolation=cv2.INTER_LINEAR)
+    return np.asarray(near, np.float32)
 
 
 def which_side(
@@ -321,13 +338,7 @@ def emphasise_border(
     ndarray of shape (height, width), float32 in [0, 1]
     """
     options = options or RegionOptions()
-    border = np.zeros(side.shape, dtype=np.uint8)
-    border[:, 1:] |= side[:, 1:] != side[:, :-1]
-    border[1:] |= side[1:] != side[:-1]
-    distance = cv2.distanceTransform(1 - border, cv2.DIST_L2, 5)
-    near = np.exp(distance**2 * np.float32(-0.5 / options.border_sigma**2))
-    if near.shape != boundary.shape:
-        near = cv2.resize(near, boundary.shape[::-1], interpolation=cv2.INTER_LINEAR)
+    near = _nearness(side, boundary.shape, options.border_sigma)
     out = (boundary + np.float32(options.border_offset)) * near
     out += np.float32(options.far_weight) * boundary
     return np.asarray(out / out.max(), dtype=np.float32)
