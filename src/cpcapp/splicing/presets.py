@@ -135,8 +135,8 @@ def _build(kind: type[Any], content: dict[str, Any]) -> Any:
 
 PRESETS = {
     "paper": Preset("paper", (BankOptions(n_filters=50),)),
-    "default": Preset(
-        "default",
+    "filters": Preset(
+        "filters",
         (
             BankOptions(
                 size=12,
