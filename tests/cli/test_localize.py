@@ -174,6 +174,8 @@ class TestResults:
         assert told["p_value"] == pytest.approx(found.p_value, rel=1e-4)
         (row,) = summary(out)
         assert float(row["hot_spots_share"]) == told["hot_spots_share"]
+        assert (row["verdict"], row["verdict_code"]) == (found.verdict, found.verdict_code)
+        assert told["verdict_code"] == found.verdict_code
         (out / "spliced.hot_spots.png").unlink()
         result = run(tmp_path / "spliced.png", "-o", out, "--resume")
         assert "made again: was not complete" in result.stdout

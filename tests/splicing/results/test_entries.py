@@ -66,6 +66,9 @@ def test_what_the_verdict_rests_on(files):
     entry = write(files)
     assert (entry["jpeg_quality"], entry["calibrated"], entry["p_value"]) == (90, True, None)
     assert entry["verdict"] == "can't tell (unlike anything it was calibrated on)"
+    assert entry["verdict_code"] == "unknown"
+    entry = write(files, p_value=0.1)
+    assert (entry["verdict"], entry["verdict_code"]) == ("weak signs of splicing", "weak")
     entry = write(files, calibrated=False, jpeg_quality=None)
     assert (entry["jpeg_quality"], entry["calibrated"]) == (None, False)
     assert entry["verdict"] == "can't tell (the model has not learned to judge)"

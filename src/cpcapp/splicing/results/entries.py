@@ -92,6 +92,7 @@ def describe_result(
         "jpeg_quality": found.jpeg_quality,
         "notes": list(found.notes),
         "verdict": found.verdict,
+        "verdict_code": found.verdict_code,
         "calibrated": found.calibrated,
         "score": number(found.score),
         "p_value": number(found.p_value),
