@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from cpcapp.splicing import PhotoResult, SpliceLocalizer
 
 _DESCRIPTION = """Look for the seam of a pasted part in photos, and say of each whether there are
-signs of splicing; p says how often a genuine photo scores this high. DIR gets, for each photo:
-NAME.overlay.png (the photo in grey with the likely seam in colours, from purple to light
-yellow, and a blue line around what reaches the threshold), NAME.boundary.png (the boundary map
-alone; grey 255 stands for boundary_white in NAME.json), NAME.region.png (white: the part that may
-come from elsewhere, whatever the verdict), NAME.hot_spots.png (white: spots significant after
-correcting for multiple testing) and NAME.json (verdict, p-value, JPEG quality and more). One
+signs of splicing (p at most 0.05), weak signs (p at most 0.15) or none; p says how often a
+genuine photo scores this high. DIR gets, for each photo: NAME.overlay.png (the photo in grey with
+the likely seam in colours, from purple to light yellow; with signs, a blue line around what
+reaches the threshold; the colours fade as p rises and are gone from 0.3 on, and where the verdict
+is "can't tell" the map is grey), NAME.boundary.png (the boundary map as it is, whatever the
+verdict; grey 255 stands for boundary_white in NAME.json), NAME.region.png (white: the part that
+may come from elsewhere; all black without signs), NAME.hot_spots.png (white: spots significant
+after correcting for multiple testing) and NAME.json (verdict, p-value, JPEG quality and more). One
 summary.csv has all results in DIR. Pictures are upright, like the photo on a screen. Photos that
 can't be read are named at the end, also HEIC, GIF and raw files in a folder, and the exit status
 is 1. After Ctrl-C the photos at hand are finished, and --resume goes on."""

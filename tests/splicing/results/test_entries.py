@@ -74,6 +74,18 @@ def test_what_the_verdict_rests_on(files):
     assert entry["verdict"] == "can't tell (the model has not learned to judge)"
 
 
+def test_the_region_is_shown_with_signs_only_and_the_boundary_map_always(files):
+    boundary = np.random.default_rng(0).random((80, 100), dtype=np.float32)
+    whole = {"region": np.ones((80, 100), np.float32), "boundary": boundary}
+    maps = set()
+    for p_value, share in ((0.01, 1), (0.1, 1), (0.2, 0), (None, 0)):
+        entry = write(files, p_value=p_value, **whole)
+        assert entry["region_share"] == share
+        assert read_image(files.region).pixels.mean() == 255 * share
+        maps.add(files.boundary.read_bytes())
+    assert len(maps) == 1
+
+
 def test_masks_of_an_earlier_model_do_not_stay(files):
     write(files, region=np.ones((80, 100), np.float32))
     assert files.region.exists()

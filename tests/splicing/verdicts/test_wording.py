@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from cpcapp.splicing.localizer import Localization
-from cpcapp.splicing.verdicts.wording import find_verdict
+from cpcapp.splicing.verdicts.wording import ALARM_LEVEL, WEAK_LEVEL, find_verdict, format_verdict
 
 PHOTO = (300, 300)
 
@@ -42,6 +44,17 @@ def test_words_say_no_more_than_is_known(p_value, facts, words):
 def test_programs_read_a_code_and_regions_are_shown_with_signs_only(p_value, facts, code, shown):
     verdict = find_verdict(p_value, PHOTO, **facts)
     assert (verdict.code, verdict.shows_region) == (code, shown)
+
+
+@given(st.floats(1e-9, 1))
+@example(0.0501)
+@example(0.15 + 1e-12)
+def test_a_rounded_p_value_is_on_the_side_of_the_level_that_the_words_say(p_value):
+    text = format_verdict("text", p_value)
+    shown = float(text.removeprefix("text, p = "))
+    for level in (ALARM_LEVEL, WEAK_LEVEL):
+        assert (shown <= level) == (p_value <= level)
+    assert shown == pytest.approx(p_value, rel=0.05)
 
 
 @pytest.mark.parametrize("shape", [(63, 300), (300, 63)])

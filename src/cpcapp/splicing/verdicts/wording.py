@@ -11,6 +11,7 @@ ALARM_LEVEL = 0.05
 #: Largest p-value at which weak signs are reported. Set by hand: one genuine photo in seven is
 #: allowed here, so a weak sign is a reason to look and no more.
 WEAK_LEVEL = 0.15
+_LEVELS = (ALARM_LEVEL, WEAK_LEVEL)
 
 VerdictCode = Literal["signs", "weak", "none", "unknown"]
 
@@ -90,6 +91,29 @@ def find_verdict(
     if p_value is None:
         return _refuse("unlike anything it was calibrated on")
     return _NONE
+
+
+def format_verdict(text: str, p_value: float | None) -> str:
+    """Return a verdict with its p-value, if it has one.
+
+    Two digits are enough, but never so few that p seems to be on the other side of a level.
+
+    Examples
+    --------
+    >>> format_verdict("signs of splicing", 0.00412)
+    'signs of splicing, p = 0.0041'
+    >>> format_verdict("no signs found", 0.1519)
+    'no signs found, p = 0.152'
+    >>> format_verdict("can't tell (too small)", None)
+    "can't tell (too small)"
+    """
+    if p_value is None:
+        return text
+    for digits in range(2, 18):
+        shown = f"{p_value:.{digits}g}"
+        if all((float(shown) <= level) == (p_value <= level) for level in _LEVELS):
+            break
+    return f"{text}, p = {shown}"
 
 
 def _refuse(reason: str) -> Verdict:
