@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-verdicts bench-tables mutants train-edges train-default gallery commands docs clean
+.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-verdicts bench-tables mutants train-edges train-filters train-paper gallery commands docs clean
 
 help:
 	@echo "make demo    install and run the main job on shipped examples (pictures in demo-output/)"
@@ -12,7 +12,8 @@ help:
 	@echo "make lint    ruff and mypy only"
 	@echo "make bench   measure speed and memory; writes benchmarks/results/*.json"
 	@echo "make bench-loading    judge rules for the loading by labels they never see (CPCAPP_DATA)"
-	@echo "make train-edges, make train-default    make the shipped models again (CPCAPP_DATA)"
+	@echo "make train-edges, make train-filters, make train-paper"
+	@echo "                                        make the shipped models again (CPCAPP_DATA)"
 	@echo "make bench-edges    score the edge detector (CPCAPP_DATA)"
 	@echo "make bench-splicing    training and localizing: speed, memory, scores (CPCAPP_DATA)"
 	@echo "make bench-verdicts    score regions and verdicts, count false alarms (CPCAPP_DATA)"
@@ -60,13 +61,13 @@ bench-loading: $(VENV)/.bench
 	$(BIN)/python benchmarks/loading_rules.py
 
 # Need the folders bsds500 and ucid in CPCAPP_DATA: they make the shipped forest and the shipped
-# localizer again.
+# localizers again.
 train-edges: $(VENV)/.bench
 	$(BIN)/cpcapp train-edges "$(CPCAPP_DATA)/bsds500" -o src/cpcapp/splicing/traces/edges/forest.safetensors.gz
 # Stopped, it goes on where it was.
-train-default: $(VENV)/.bench
-	$(BIN)/cpcapp train "$(CPCAPP_DATA)/bsds500" "$(CPCAPP_DATA)/ucid" -o new.safetensors
-	mv new.safetensors src/cpcapp/splicing/models/default.safetensors
+train-filters train-paper: train-%: $(VENV)/.bench
+	$(BIN)/cpcapp train "$(CPCAPP_DATA)/bsds500" "$(CPCAPP_DATA)/ucid" --preset $* -o new-$*.safetensors
+	mv new-$*.safetensors src/cpcapp/splicing/models/$*.safetensors
 bench-edges: $(VENV)/.bench
 	$(BIN)/python benchmarks/edges.py
 bench-tables: $(VENV)/.bench

@@ -41,7 +41,7 @@ _STRIP = 64
 
 
 def localize_photos(
-    model: Path | None, photos: Sequence[Path], rounds: int, patience: float
+    model: str | Path, photos: Sequence[Path], rounds: int, patience: float
 ) -> Results:
     """Return the seconds that photos take, ours and by the direct way."""
     return _in_new_process(
@@ -49,7 +49,7 @@ def localize_photos(
     )
 
 
-def localize_large(model: Path | None) -> Results:
+def localize_large(model: str | Path) -> Results:
     """Return the seconds and the memory that a photo of 12 megapixels takes."""
     return _in_new_process(job="large", model=model)
 

@@ -60,10 +60,10 @@ def _training(training: Results) -> str:
         f"authentic edges overlap by {100 * whole['subspace_overlap'][0]:.1f} % (the paper: "
         "93.25 %)."
     )
-    if "default" in training:
-        other = training["default"]
+    if "filters" in training:
+        other = training["filters"]
         text += (
-            f" The preset `default` takes {other['seconds']:.0f} s for {other['patches']:,} "
+            f" The preset `filters` takes {other['seconds']:.0f} s for {other['patches']:,} "
             "patches of the same splices."
         )
     return text
@@ -135,7 +135,7 @@ def _table_of(sets: Results, models: dict[str, str]) -> tuple[list[str], list[li
 
 
 def _scores(sets: Results) -> str:
-    header, rows = _table_of(sets, {"default": "default (shipped)"})
+    header, rows = _table_of(sets, {"filters": "filters (shipped)"})
     published = [_PUBLISHED.get(name) for name in sets]
     cells = ["-" if pair is None else "{:.3f} / {:.3f}".format(*pair) for pair in published]
     problems = [text for found in sets.values() for text in found["problems"]]
@@ -149,7 +149,7 @@ def _scores(sets: Results) -> str:
 
 def _variants(results: Results) -> str:
     sets = results["variants"]
-    header, rows = _table_of(sets, {"default": "default (shipped)"})
+    header, rows = _table_of(sets, {"filters": "filters (shipped)"})
     seen = results["variants_seen_by"]
     note = (
         "Made with exact masks of BSDS500 val and every fifth photo of UCID, which the models "

@@ -1,11 +1,11 @@
 """Finding splices: how fast a localizer trains and runs, and how well it scores beside controls.
 
-    CPCAPP_DATA=... python benchmarks/splicing.py [--quick] [--default MODEL] [--paper MODEL]
+    CPCAPP_DATA=... python benchmarks/splicing.py [--quick] [--filters MODEL] [--paper MODEL]
 
 Needs the folders bsds500, ucid, columbia_dev, casia2_pairs and nimble_sample. Writes
 benchmarks/results/splicing.json and splicing.md.
 
-Two models are trained here, with the settings "paper" and "default", on made splices of a part of
+Two models are trained here, with the settings "paper" and "filters", on made splices of a part of
 the photos: BSDS500 train, and four of five of UCID. Splices of the others, BSDS500 val and every
 fifth of UCID, show what is left of the scores when seams are soft or photos compressed.
 """
@@ -62,7 +62,7 @@ TIMES_THE_DIRECT_WAY = 20.0
 PHOTO_SECONDS = 1.0
 WHOLE_PHOTO_SECONDS = 2.0
 PAPER_MCC, PAPER_F1 = 0.385, 0.359
-DEFAULT_MCC, DEFAULT_F1 = 0.46, 0.45
+FILTERS_MCC, FILTERS_F1 = 0.46, 0.45
 ABOVE_CONTROLS = 0.05
 LARGE_SECONDS = 15.0
 LARGE_BYTES = 1.5e9
@@ -184,7 +184,7 @@ def measure_training(samples: SampleSet, plan: Plan, jobs: int) -> tuple[SpliceL
 # -- localizing ------------------------------------------------------------------------------
 
 
-def measure_localizing(models: Mapping[str, Path | None], data: Path, plan: Plan) -> Results:
+def measure_localizing(models: Mapping[str, str | Path], data: Path, plan: Plan) -> Results:
     photos = sorted((data / "columbia_dev" / "4cam_splc").glob("*.tif"))
     some = photos[:: max(1, len(photos) // plan.timed_photos)][: plan.timed_photos]
     return {
@@ -264,19 +264,19 @@ def measure(plan: Plan, data: Path, arguments: argparse.Namespace) -> Results:
     samples = training_splices(seen, plan.splices)
     print("training, paper ...", flush=True)
     paper, results["training"] = measure_training(samples, plan, jobs)
-    names = {"shipped": "default", "paper": "paper, trained here"}
+    names = {"shipped": "filters", "paper": "paper, trained here"}
     if arguments.paper is not None:
         paper, names["paper"] = load_model(arguments.paper), "paper, given"
-    shipped = load_model(arguments.default)
+    shipped = load_model(arguments.filters)
     fresh = {names["paper"]: paper}
     if not arguments.no_own:
-        print("training, default ...", flush=True)
-        own, results["training"]["default"] = timed_training(samples, "default", jobs)
-        fresh = {"default, trained here": own, **fresh}
+        print("training, filters ...", flush=True)
+        own, results["training"]["filters"] = timed_training(samples, "filters", jobs)
+        fresh = {"filters, trained here": own, **fresh}
     print("localizing ...", flush=True)
     with TemporaryDirectory() as folder:
         save_model(paper, Path(folder) / "paper")
-        files = {names["shipped"]: arguments.default, names["paper"]: Path(folder) / "paper"}
+        files = {names["shipped"]: arguments.filters, names["paper"]: Path(folder) / "paper"}
         results["localizing"] = measure_localizing(files, data, plan)
     print("scores ...", flush=True)
     everyone = {names["shipped"]: shipped, **fresh}
@@ -329,7 +329,7 @@ def score_targets(scores: Results) -> list[Results]:
     found = []
     for kind, method, mcc, f1 in (
         ("paper", paper, PAPER_MCC, PAPER_F1),
-        ("default", "default", DEFAULT_MCC, DEFAULT_F1),
+        ("filters", "filters", FILTERS_MCC, FILTERS_F1),
     ):
         found += [
             at_least(f"Columbia: MCC, {kind}", columbia[method]["mcc"], mcc),
@@ -337,23 +337,24 @@ def score_targets(scores: Results) -> list[Results]:
         ]
     for measure in ("mcc", "f1"):
         best = max(columbia[control][measure] for control in CONTROLS)
-        margin = columbia["default"][measure] - best
-        name = f"Columbia: {measure.upper()} of default above the best control"
+        margin = columbia["filters"][measure] - best
+        name = f"Columbia: {measure.upper()} of filters above the best control"
         found.append(at_least(name, margin, ABOVE_CONTROLS))
-    gain = casia["default"]["mcc"] - casia[paper]["mcc"]
-    found.append(at_least("CASIA: MCC of default above paper", gain, 0.0))
+    gain = casia["filters"]["mcc"] - casia[paper]["mcc"]
+    found.append(at_least("CASIA: MCC of filters above paper", gain, 0.0))
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few photos, one round: a trial")
-    parser.add_argument("--default", type=Path, help="a model to score (default: the shipped one)")
+    shipped = "a model to score: a name or a path (default: %(default)s)"
+    parser.add_argument("--filters", default="filters", help=shipped)
     parser.add_argument("--paper", type=Path, help="a model of the preset paper, to score it too")
     parser.add_argument(
         "--no-own",
         action="store_true",
-        help="train no default model here; the variants are then scored with the shipped one, "
+        help="train no such model here; the variants are then scored with the shipped one, "
         "which has seen their photos",
     )
     parser.add_argument("--jobs", type=int, default=2, help="photos at once (not on one core)")

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/verdicts.md: photo, truth, boundary map and region side by side.
+"""Draw the pictures of docs/verdicts.md: photo, truth, likely seam and likely part side by side.
 
     python docs/make_verdict_pictures.py [-o FOLDER]
 
@@ -15,17 +15,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
-import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from cpcapp._files import atomic_write
 from cpcapp.splicing import Localization, SpliceLocalizer, load_model
 from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.photos.samples import Sample
-from cpcapp.splicing.pictures.overlays import choose_overlay_white, draw_overlay, draw_part
+from cpcapp.splicing.pictures.overlays import draw_localization, draw_part
+from cpcapp.splicing.verdicts.wording import format_verdict
 
 PANEL, GAP, TEXT = 270, 6, 15
-TITLES = ("the photo", "what was pasted", "boundary map", "region")
+TITLES = ("the photo", "what was pasted", "the likely seam", "the likely part")
 # Few colours keep the files small. Chosen by eye: the rare colours (of the map, and pink) stay.
 COLOURS = 256
 
@@ -46,13 +46,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def draw_verdict(photo: Sample, model: SpliceLocalizer) -> Image.Image:
     pixels = photo.image
     found = model.localize(pixels)
-    white = choose_overlay_white(found.boundary, model.threshold)
-    region = found.mask if found.mask is not None else np.zeros(pixels.shape[:2], dtype=bool)
+    shows_region = found.mask is not None and found.mask.any()
     panels = (
         pixels,
         draw_part(pixels, photo.mask),
-        draw_overlay(pixels, found.boundary, white=white),
-        draw_part(pixels, region),
+        draw_localization(pixels, found, model.threshold, line=False),
+        draw_part(pixels, found.mask) if shows_region else pixels,
     )
     height = round(PANEL * pixels.shape[0] / pixels.shape[1])
     top = 3 * TEXT + GAP
@@ -71,9 +70,9 @@ def draw_verdict(photo: Sample, model: SpliceLocalizer) -> Image.Image:
 
 def build_caption(photo: Sample, found: Localization) -> str:
     truth = "authentic" if photo.authentic else "spliced"
-    p_value = "" if found.p_value is None else f", p = {found.p_value:.2g}"
+    verdict = format_verdict(found.verdict, found.p_value)
     spots = "" if found.hot_spots is None or not found.hot_spots.any() else "; there are hot spots"
-    return f"{photo.name} (in truth {truth}). The model says: {found.verdict}{p_value}{spots}"
+    return f"{photo.name} (in truth {truth}). The model says: {verdict}{spots}"
 
 
 def encode_png(image: Image.Image) -> bytes:

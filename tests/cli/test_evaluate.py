@@ -389,8 +389,8 @@ def test_verdicts(run, dataset, model):
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[-1] == (
         "verdict: signs of splicing (p <= 0.05) in 33 % of 3 spliced photos and 0 % of 1 authentic "
-        "ones, area under the ROC curve 0.833, area under the ROC curve over pairs of one size "
-        "0.833"
+        "ones, weak signs (p <= 0.15) in 0 % and 0 %, area under the ROC curve 0.833, area under "
+        "the ROC curve over pairs of one size 0.833"
     )
     found = json.loads(run(dataset, "--json").stdout)["verdict"]
     assert [photo["name"] for photo in found["photos"]] == [
@@ -402,7 +402,9 @@ def test_verdicts(run, dataset, model):
     broken.write_bytes(broken.read_bytes()[:-30])
     result = run(dataset)
     assert result.returncode == 1
-    assert result.stdout.splitlines()[-1].endswith("of 3 spliced photos; no authentic ones")
+    assert result.stdout.splitlines()[-1].endswith(
+        "weak signs (p <= 0.15) in 0 %; no authentic ones"
+    )
     assert result.stderr.startswith("cpcapp evaluate: left out authentic/other: ")
 
 

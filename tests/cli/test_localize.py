@@ -174,10 +174,27 @@ class TestResults:
         assert told["p_value"] == pytest.approx(found.p_value, rel=1e-4)
         (row,) = summary(out)
         assert float(row["hot_spots_share"]) == told["hot_spots_share"]
+        assert (row["verdict"], row["verdict_code"]) == (found.verdict, found.verdict_code)
+        assert told["verdict_code"] == found.verdict_code
         (out / "spliced.hot_spots.png").unlink()
         result = run(tmp_path / "spliced.png", "-o", out, "--resume")
         assert "made again: was not complete" in result.stdout
         assert masks < set(content(out))
+
+    def test_models_have_names_and_the_quick_one_an_option(self, run, tmp_path, out, monkeypatch):
+        monkeypatch.setattr(model_file, "load_model", load_model)
+        photo = write_photo(tmp_path / "photo.png", 0, (80, 90))
+        names = {}
+        for options in (["--fast"], ["--model", "filters"], ["--model", "paper"]):
+            assert run(photo, "-o", out, "--force", *options).returncode == 0
+            names[" ".join(options)] = entry(out / "photo.json")["model"]["name"]
+        assert names == {
+            "--fast": "filters",
+            "--model filters": "filters",
+            "--model paper": "paper",
+        }
+        assert "already done" in run(photo, "-o", out, "--resume", "--model", "paper").stdout
+        assert "with another model" in run(photo, "-o", out, "--resume", "--fast").stdout
 
     def test_a_line_for_each_photo_in_the_order_in_which_people_count(self, run, photos, out):
         result = run(photos, "-o", out)
@@ -581,9 +598,13 @@ class TestProblems:
             (["*.nothing"], "no image matches *.nothing"),
             (["."], "folder . holds no image"),
             (["photos", "--jobs", "0"], "--jobs 0 must be at least 1"),
-            (["photos", "--model", "none"], "can't use the model none: "),
+            (
+                ["photos", "--model", "none"],
+                "can't use the model: there is no model file none; give",
+            ),
             (["photos", "-o", "photos/1.png"], "can't make the folder photos/1.png: File exists"),
             (["photos", "--force", "--resume"], "not allowed with"),
+            (["photos", "--fast", "--model", "paper"], "not allowed with"),
             ([], "PHOTO"),
         ],
     )

@@ -13,6 +13,7 @@ from safetensors.numpy import save
 
 from cpcapp import __version__
 from cpcapp.splicing import (
+    PRESETS,
     BankOptions,
     FilterBank,
     ModelError,
@@ -22,6 +23,7 @@ from cpcapp.splicing import (
     load_model,
     save_model,
 )
+from cpcapp.splicing.model_file import DEFAULT_MODEL, shipped_models
 
 OPTIONS = (
     BankOptions(size=4, stride=2, n_filters=3),
@@ -300,3 +302,28 @@ def test_no_file(tmp_path):
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(FileNotFoundError, match="there is no model file"):
             load_model(path)
+    names = "give the path of one, or the name of a model of the package: default, filters, paper"
+    with pytest.raises(FileNotFoundError, match=f"there is no model file filtres; {names}"):
+        load_model("filtres")
+
+
+@pytest.mark.parametrize("name", ["filters", "paper"])
+def test_models_of_the_package_have_names(name, tmp_path, monkeypatch):
+    found = load_model(name)
+    assert found.name == found.preset.name == name
+    assert found.preset == PRESETS[name]
+    assert found.calibration.can_judge
+    # A file of that name in the folder is another thing, and has a path.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text("no model")
+    assert load_model(name).name == name
+    for path in (f"./{name}", tmp_path / name):
+        with pytest.raises(ModelError, match="is no model that can be used"):
+            load_model(path)
+
+
+def test_the_default_model_has_a_name_too(tmp_path):
+    assert shipped_models() == ["default", "filters", "paper"]
+    default, named, unnamed = load_model(DEFAULT_MODEL), load_model("default"), load_model()
+    assert_same(named, default)
+    assert_same(unnamed, default)

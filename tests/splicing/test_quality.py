@@ -1,4 +1,4 @@
-"""The shipped model on real photos: what it finds must neither get worse nor change unnoticed.
+"""The shipped model `filters` on real photos: it must neither get worse nor change unnoticed.
 
 Twelve photos, named before they were looked at: one of each camera pair of Columbia, two of CASIA,
 and four authentic ones. Localizing is deterministic; the bounds leave room for the rounding of
@@ -76,7 +76,7 @@ def read_photos(data: Path, folder: Path) -> dict[str, Sample]:
 
 @pytest.fixture(scope="module")
 def model():
-    return load_model()
+    return load_model("filters")
 
 
 def measure(model, sample: Sample) -> Quality:
@@ -108,7 +108,7 @@ if __name__ == "__main__":
 
     with tempfile.TemporaryDirectory() as scratch:
         found = read_photos(Path(os.environ["CPCAPP_DATA"]), Path(scratch))
-        shipped = load_model()
+        shipped = load_model("filters")
         for name in SPLICED:
             print(name, Quality(*(round(v, 4) for v in measure(shipped, found[name]))))  # noqa: T201
         for name in AUTHENTIC:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,8 @@ _NEAR_SEAM = 4.0
 _FILES = """\
   demo.png             photo, what was pasted, edges, likely seam and likely part
   NAME.overlay.png     one photo with the likely seam; the lighter, the likelier
-  NAME.boundary.png    the boundary map alone, white where a seam is likely
-  NAME.region.png      white: the part that may come from elsewhere
+  NAME.boundary.png    the boundary map as it is, whatever the verdict
+  NAME.region.png      white: the part that may come from elsewhere; black without signs
   NAME.hot_spots.png   white: spots significant after correcting for multiple testing
 In demo.png compare the last two pictures of each row with the second: a good result follows the
 outline of the pink part. Not every edge is a seam, and not every seam is found."""
@@ -79,8 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _localize(folder: Path) -> None:
+    from cpcapp.splicing.pictures.overlays import FADING
     from cpcapp.splicing.results.demo import localize_examples
-    from cpcapp.splicing.results.photo_result import format_verdict
+    from cpcapp.splicing.verdicts.wording import format_verdict
 
     start = time.monotonic()
     try:
@@ -97,7 +99,7 @@ def _localize(folder: Path) -> None:
         verdict = format_verdict(result.found.verdict, result.found.p_value)
         print(f"  {result.photo.name:20} {_describe_seam(result)}; {verdict}")
     print(f"pictures in {printable(folder)}:")
-    print(_FILES)
+    print(_FILES, *textwrap.wrap(FADING, 96), sep="\n")
 
 
 def _describe_seam(result: ExampleResult) -> str:
@@ -106,6 +108,9 @@ def _describe_seam(result: ExampleResult) -> str:
         return "nothing is marked"
     where = f"row {result.seam['row']}, column {result.seam['column']}"
     if result.distance is None:
+        found = result.found
+        if found.calibrated and found.verdict_code not in ("signs", "weak"):
+            return "nothing is marked, rightly, as nothing was pasted"
         if result.reaches_threshold:
             return f"{where}: marked, though nothing was pasted"
         return f"{where}: below the threshold, rightly, as nothing was pasted"

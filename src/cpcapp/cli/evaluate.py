@@ -12,7 +12,7 @@ from cpcapp._files import FolderInUseError
 from cpcapp._text import printable
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._stages import Stages
-from cpcapp.cli.localize import open_model
+from cpcapp.cli.localize import MODEL_HELP, open_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,9 +43,7 @@ def add_parser(commands: Any) -> None:
         metavar="DATASET",
         help="a folder: Columbia, CASIA or Nimble as published, or images/ (or photos/) and masks/",
     )
-    parser.add_argument(
-        "--model", type=Path, metavar="M", help="a trained model (default: the one shipped)"
-    )
+    parser.add_argument("--model", metavar="M", help=MODEL_HELP)
     parser.add_argument(
         "--kind",
         choices=_KINDS,

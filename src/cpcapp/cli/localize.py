@@ -17,15 +17,20 @@ if TYPE_CHECKING:
     from cpcapp.splicing import PhotoResult, SpliceLocalizer
 
 _DESCRIPTION = """Look for the seam of a pasted part in photos, and say of each whether there are
-signs of splicing; p says how often a genuine photo scores this high. DIR gets, for each photo:
-NAME.overlay.png (the photo in grey with the likely seam in colours, from purple to light
-yellow, and a blue line around what reaches the threshold), NAME.boundary.png (the boundary map
-alone; grey 255 stands for boundary_white in NAME.json), NAME.region.png (white: the part that may
-come from elsewhere, whatever the verdict), NAME.hot_spots.png (white: spots significant after
-correcting for multiple testing) and NAME.json (verdict, p-value, JPEG quality and more). One
+signs of splicing (p at most 0.05), weak signs (p at most 0.15) or none; p says how often a
+genuine photo scores this high. DIR gets, for each photo: NAME.overlay.png (the photo in grey with
+the likely seam in colours, from purple to light yellow; with signs, a blue line around what
+reaches the threshold; the colours fade as p rises and are gone from 0.3 on, and where the verdict
+is "can't tell" the map is grey), NAME.boundary.png (the boundary map as it is, whatever the
+verdict; grey 255 stands for boundary_white in NAME.json), NAME.region.png (white: the part that
+may come from elsewhere; all black without signs), NAME.hot_spots.png (white: spots significant
+after correcting for multiple testing) and NAME.json (verdict, p-value, JPEG quality and more). One
 summary.csv has all results in DIR. Pictures are upright, like the photo on a screen. Photos that
 can't be read are named at the end, also HEIC, GIF and raw files in a folder, and the exit status
 is 1. After Ctrl-C the photos at hand are finished, and --resume goes on."""
+
+MODEL_HELP = """a model of the package (default, filters or paper), or the path of a model file
+(default: default)"""
 
 
 def add_parser(commands: Any) -> None:
@@ -44,7 +49,10 @@ def add_parser(commands: Any) -> None:
         metavar="DIR",
         help="folder for the results (default: %(default)s)",
     )
-    add("--model", type=Path, metavar="M", help="a trained model (default: the one shipped)")
+    models = parser.add_mutually_exclusive_group()
+    models.add_argument("--model", metavar="M", help=MODEL_HELP)
+    fast = "use the quick model, without a network: the same as --model filters"
+    models.add_argument("--fast", dest="model", action="store_const", const="filters", help=fast)
     add("--recursive", action="store_true", help="search the folders in a folder too")
     jobs = "photos at once; each takes memory of its own (default: %(default)s)"
     add("--jobs", type=int, default=1, metavar="J", help=jobs)
@@ -110,12 +118,12 @@ class _Printer:
             print(f"{photo} -> {overlay}{verdict}{remark}", flush=True)
 
 
-def open_model(path: Path | None) -> SpliceLocalizer:
-    """Return a model, the shipped one by default, or raise `UserError`."""
+def open_model(model: str | None) -> SpliceLocalizer:
+    """Return a model by its name or path, or raise `UserError`."""
     from cpcapp.splicing import load_model
 
     try:
-        return load_model(path)
+        return load_model(model)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"can't use the model: {reason}") from error

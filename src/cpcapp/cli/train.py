@@ -30,9 +30,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL")
     parser.add_argument(
         "--preset",
-        choices=("default", "paper"),
-        default="default",
-        help="all that the package can do, or the method as published (default: %(default)s)",
+        choices=("filters", "paper"),
+        default="filters",
+        help="all that filters can do, or the method as published (default: %(default)s)",
     )
     parser.add_argument(
         "--splices",

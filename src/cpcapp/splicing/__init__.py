@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cpcapp.splicing.examples import example_photos
     from cpcapp.splicing.making.folder import make_splices
     from cpcapp.splicing.photos.samples import Sample, SampleSet
-    from cpcapp.splicing.pictures.overlays import draw_overlay
+    from cpcapp.splicing.pictures.overlays import draw_localization, draw_overlay
     from cpcapp.splicing.traces.edges.detector import detect_edges
     from cpcapp.splicing.training.sources import train_from_folders
     from cpcapp.splicing.training.train import train_localizer
@@ -45,6 +45,7 @@ __all__ = [
     "SampleSet",
     "SpliceLocalizer",
     "detect_edges",
+    "draw_localization",
     "draw_overlay",
     "evaluate_localizer",
     "example_photos",
@@ -64,6 +65,7 @@ _ON_FIRST_USE = {
     "Sample": "cpcapp.splicing.photos.samples",
     "SampleSet": "cpcapp.splicing.photos.samples",
     "detect_edges": "cpcapp.splicing.traces.edges.detector",
+    "draw_localization": "cpcapp.splicing.pictures.overlays",
     "draw_overlay": "cpcapp.splicing.pictures.overlays",
     "evaluate_localizer": "cpcapp.splicing.evaluation.run",
     "example_photos": "cpcapp.splicing.examples",

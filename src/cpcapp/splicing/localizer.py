@@ -31,7 +31,7 @@ from cpcapp.splicing.verdicts.calibration import Calibration
 from cpcapp.splicing.verdicts.features import PhotoFeatures
 from cpcapp.splicing.verdicts.hot_spots import benjamini_hochberg, upsample_patches
 from cpcapp.splicing.verdicts.options import VerdictOptions
-from cpcapp.splicing.verdicts.wording import verdict_text
+from cpcapp.splicing.verdicts.wording import Verdict, VerdictCode, find_verdict
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Localization:
     edges : ndarray of shape (height, width), float32 in [0, 1]
         All edges, seam or not.
     region : ndarray of shape (height, width), float32 in [0, 1], or None
-        Above a half where the photo is likely to come from elsewhere. None if the model has no
-        calibration.
+        Above a half where the photo is likely to come from elsewhere, whatever the verdict: of a
+        genuine photo too. None if the model has no calibration.
     score : float or None
         How much speaks for a splice, on one scale for all photos.
     p_value : float or None
@@ -84,8 +84,14 @@ class Localization:
 
     @cached_property
     def mask(self) -> BoolArray | None:
-        """The region as a mask, (height, width); None if there is no region map."""
-        return None if self.region is None else self.region > 0.5
+        """The region as a mask, (height, width); None if there is no region map.
+
+        True nowhere if the verdict is neither "signs of splicing" nor "weak signs of splicing":
+        what is shown to people never contradicts the words. `region` is there whatever they say.
+        """
+        if self.region is None:
+            return None
+        return (self.region > 0.5) & self._judgement.shows_region
 
     @cached_property
     def p_map(self) -> FloatMap | None:
@@ -110,8 +116,17 @@ class Localization:
     @property
     def verdict(self) -> str:
         """What there is to say of the photo, in words; see `cpcapp.splicing.verdicts.wording`."""
+        return self._judgement.text
+
+    @property
+    def verdict_code(self) -> VerdictCode:
+        """The same for programs: ``"signs"``, ``"weak"``, ``"none"`` or ``"unknown"``."""
+        return self._judgement.code
+
+    @property
+    def _judgement(self) -> Verdict:
         quality = self.jpeg_quality
-        return verdict_text(
+        return find_verdict(
             self.p_value,
             self.edges.shape,
             calibrated=self.calibrated,
@@ -319,7 +334,7 @@ class SpliceLocalizer:
             contrast=calibration.sides,
         )
         if min(image.shape[:2]) < MIN_REGION_SIDE:
-            return replace(found, region=region.map)
+            return replace(found, region=region.map, calibrated=calibration.can_judge)
         judgement = calibration.judge(*self.measure_features(image, boundary, traces))
         return replace(
             found,

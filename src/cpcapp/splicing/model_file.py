@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import as_file, files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cpcapp._tensor_files import read_tensors, write_tensors
+from cpcapp._text import printable
 from cpcapp.splicing.boundary import FilterBank
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.presets import Preset
 from cpcapp.splicing.traces.learned import STAGES, TraceMeter
 from cpcapp.splicing.verdicts.calibration import Calibration
+
+#: Name of the shipped model that is taken if none is named.
+DEFAULT_MODEL = "filters"
 
 _FORMAT = "cpcapp-splice-localizer"
 _FORMAT_VERSION = 5
@@ -38,8 +45,8 @@ def save_model(localizer: SpliceLocalizer, path: str | os.PathLike[str]) -> None
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "copy.safetensors"
     >>> save_model(load_model(), path)
-    >>> load_model(path).name
-    'default'
+    >>> load_model(path).name == load_model().name
+    True
     """
     header = {
         "preset": localizer.preset.to_dict(),
@@ -56,12 +63,14 @@ def save_model(localizer: SpliceLocalizer, path: str | os.PathLike[str]) -> None
     write_tensors(path, tensors, header, _FORMAT, _FORMAT_VERSION)
 
 
-def load_model(path: str | os.PathLike[str] | None = None) -> SpliceLocalizer:
-    """Read a localizer from a file, by default the one that comes with the package.
+def load_model(model: str | os.PathLike[str] | None = None) -> SpliceLocalizer:
+    """Read a localizer: one that comes with the package, or one from a file.
 
     Parameters
     ----------
-    path : path, optional
+    model : str or path, optional
+        The name of a model of the package (see `shipped_models`), or the path of a file. A name
+        comes first: ``"./paper"`` is a file, ``"paper"`` is not. Without it, the default model.
 
     Returns
     -------
@@ -71,16 +80,57 @@ def load_model(path: str | os.PathLike[str] | None = None) -> SpliceLocalizer:
     ------
     ModelError
         If the file is damaged, is something else, or was written by an older version.
+    FileNotFoundError
+        If there is no such model.
 
     Examples
     --------
-    >>> load_model().name
-    'default'
+    >>> load_model("filters").name
+    'filters'
     """
-    if path is not None:
+    with find_model_file(model) as path:
         return _read_model(path)
-    with as_file(files("cpcapp.splicing.models") / "default.safetensors") as shipped:
-        return _read_model(shipped)
+
+
+def shipped_models() -> list[str]:
+    """Return the names of the models that come with the package.
+
+    Examples
+    --------
+    >>> shipped_models()
+    ['default', 'filters', 'paper']
+    """
+    folder = files("cpcapp.splicing.models").iterdir()
+    names = {Path(file.name).stem for file in folder if file.name.endswith(".safetensors")}
+    return sorted({"default", *names})
+
+
+@contextmanager
+def find_model_file(model: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+    """Give the path of a model's file, which exists while the context lasts.
+
+    Parameters
+    ----------
+    model : str or path, optional
+        As for `load_model`.
+
+    Examples
+    --------
+    >>> with find_model_file("filters") as path:
+    ...     print(path.name)
+    filters.safetensors
+    """
+    if model is None or (isinstance(model, str) and model in shipped_models()):
+        name = DEFAULT_MODEL if model in (None, "default") else model
+        with as_file(files("cpcapp.splicing.models") / f"{name}.safetensors") as shipped:
+            yield shipped
+    elif Path(model).is_file():
+        yield Path(model)
+    else:
+        raise FileNotFoundError(
+            f"there is no model file {printable(model)}; give the path of one, or the name of a "
+            f"model of the package: {', '.join(shipped_models())}"
+        )
 
 
 def _read_model(path: str | os.PathLike[str]) -> SpliceLocalizer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from cpcapp.splicing.boundary import BankOptions
@@ -145,8 +145,8 @@ def _build(kind: type[Any], content: dict[str, Any]) -> Any:
 
 PRESETS = {
     "paper": Preset("paper", (BankOptions(n_filters=50),)),
-    "default": Preset(
-        "default",
+    "filters": Preset(
+        "filters",
         (
             BankOptions(
                 size=12,
@@ -170,3 +170,4 @@ PRESETS = {
         mosaic_contrast=True,
     ),
 }
+PRESETS["default"] = replace(PRESETS["filters"], name="default", network=True)

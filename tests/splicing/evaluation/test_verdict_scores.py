@@ -47,6 +47,19 @@ def test_photos_without_a_score_are_counted_apart():
     assert told["found_of_spliced"] == 0.0
 
 
+def test_weak_signs_are_counted_apart_from_signs():
+    p_values = (0.05, 0.06, 0.1, 0.15, 0.16, None, 0.01, 0.9)
+    photos = tuple(photo(str(i), False, 1.0, p_value=p) for i, p in enumerate(p_values))
+    found = VerdictScores((*photos, photo("a", True, 1.0, p_value=0.1)))
+    assert (found.alarms(authentic=False), found.weak_signs(authentic=False)) == (2 / 8, 3 / 8)
+    told = found.to_dict()
+    assert (told["weak_level"], told["weak_on_authentic"], told["weak_of_spliced"]) == (
+        *(0.15, 1.0, 3 / 8),
+    )
+    assert "25 % of 8 spliced photos and 0 % of 1 authentic ones" in found.describe()
+    assert "weak signs (p <= 0.15) in 38 % and 100 %" in found.describe()
+
+
 def test_nothing_to_compare_gives_nothing():
     found = VerdictScores((photo("a", False, 1.0),))
     assert found.auc() is None
@@ -61,5 +74,6 @@ def test_photos_without_a_p_value_raise_no_alarm():
     photos = [PhotoVerdict(str(i), True, 9, 9, 1.0, p) for i, p in enumerate(p_values)]
     scores = VerdictScores((*photos, PhotoVerdict("small", True, 9, 9, None, None)))
     assert scores.alarms() == 0.25
+    assert scores.weak_signs() == 0.0
     assert scores.to_dict()["n_without_p_value"] == 2
     assert scores.to_dict()["n_without_score"] == 1

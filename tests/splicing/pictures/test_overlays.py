@@ -3,14 +3,19 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from cpcapp.splicing import Localization
 from cpcapp.splicing.pictures.overlays import (
     LINE_COLOUR,
     choose_boundary_white,
     choose_overlay_white,
     draw_boundary,
+    draw_localization,
     draw_overlay,
     draw_part,
+    evidence_opacity,
 )
 from helpers import peak_bytes
 
@@ -234,3 +239,90 @@ def test_few_pixels_do_not_darken_the_rest_of_a_seam():
     boundary[50, 7] = 1.0
     assert choose_overlay_white(boundary, 0.1) == pytest.approx(0.3)
     assert choose_boundary_white(boundary, 0.1) == 1.0
+
+
+@given(st.floats(1e-6, 1), st.floats(1e-6, 1))
+def test_less_evidence_never_covers_more(one, other):
+    low, high = sorted((one, other))
+    assert 0.0 <= evidence_opacity(high) <= evidence_opacity(low) <= 1.0
+    # Smooth: no p-value where the picture jumps.
+    assert evidence_opacity(low) - evidence_opacity(min(low * 1.01, 1.0)) < 0.02
+
+
+def test_signs_are_shown_in_full_and_photos_like_genuine_ones_not_at_all():
+    assert [evidence_opacity(p) for p in (0.0, 0.001, 0.05)] == [1.0] * 3
+    assert [evidence_opacity(p) for p in (0.3, 0.5, 1.0, np.nan)] == [0.0] * 4
+    assert evidence_opacity(0.06) > 0.9
+    assert 0.05 < evidence_opacity(0.15) < 0.2
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_opacity_lies_between_the_photo_and_the_whole_overlay(dtype):
+    pixels, boundary = photo(30, 40, dtype), np.random.default_rng(7).random((30, 40))
+    plain = np.rint(pixels / np.iinfo(dtype).max * 255)
+    whole = draw_overlay(pixels, boundary).astype(float)
+    np.testing.assert_array_equal(draw_overlay(pixels, boundary, opacity=0.0), plain)
+    half = draw_overlay(pixels, boundary, opacity=0.5)
+    assert np.abs(half - (plain + whole) / 2).max() <= 1.0
+    with pytest.raises(ValueError, match=r"opacity=1.1 must be from 0 to 1"):
+        draw_overlay(pixels, boundary, opacity=1.1)
+
+
+def found_in(pixels, **changes):
+    """Return a line of seam across a photo of 80 by 90 pixels."""
+    boundary = np.zeros(pixels.shape[:2], dtype=np.float32)
+    boundary[40] = 0.8
+    return Localization(boundary, boundary, **{"calibrated": True, **changes})
+
+
+def has_line(picture):
+    return bool((picture == LINE_COLOUR).all(axis=2).any())
+
+
+class TestPicturesSayWhatTheWordsSay:
+    pixels = photo(80, 90)
+
+    def test_signs(self):
+        found = found_in(self.pixels, p_value=0.05)
+        picture = draw_localization(self.pixels, found, 0.5)
+        white = choose_overlay_white(found.boundary, 0.5)
+        expected = draw_overlay(self.pixels, found.boundary, 0.5, white=white)
+        np.testing.assert_array_equal(picture, expected)
+        assert has_line(picture)
+        assert not has_line(draw_localization(self.pixels, found, 0.5, line=False))
+
+    def test_weak_signs_are_fainter(self):
+        strong, weak, weaker = (
+            draw_localization(self.pixels, found_in(self.pixels, p_value=p), 0.5, line=False)
+            for p in (0.05, 0.1, 0.15)
+        )
+        change = [
+            np.abs(p[40] - self.pixels[40].astype(int)).mean() for p in (strong, weak, weaker)
+        ]
+        assert change[0] > 1.5 * change[1] > 2 * change[2] > 5
+        assert has_line(draw_localization(self.pixels, found_in(self.pixels, p_value=0.15), 0.5))
+
+    @pytest.mark.parametrize("p_value", [0.151, 0.2, 0.3, 1.0])
+    def test_no_signs(self, p_value):
+        found = found_in(self.pixels, p_value=p_value)
+        assert found.verdict == "no signs found"
+        picture = draw_localization(self.pixels, found, 0.5)
+        assert not has_line(picture)
+        assert np.abs(picture - self.pixels.astype(int)).mean() < 6
+        assert (picture == self.pixels).all() == (p_value >= 0.3)
+
+    @pytest.mark.parametrize("changes", [{}, {"p_value": 0.4, "jpeg_quality": 30}])
+    def test_what_it_can_not_tell_has_no_colours(self, changes):
+        found = found_in(self.pixels, **changes)
+        assert found.verdict_code == "unknown"
+        picture = draw_localization(self.pixels, found, 0.5)
+        assert np.ptp(picture.astype(int), axis=2).max() <= 1
+        assert (picture[40] == 255).all()
+        assert picture[:39].max() < 0.55 * 255
+
+    def test_a_model_that_does_not_judge_shows_its_map(self):
+        found = found_in(self.pixels, calibrated=False)
+        signs = found_in(self.pixels, p_value=0.01)
+        np.testing.assert_array_equal(
+            draw_localization(self.pixels, found, 0.5), draw_localization(self.pixels, signs, 0.5)
+        )

@@ -24,4 +24,4 @@ def test_some_settings_may_be_0():
 
 def test_the_shipped_model_was_made_with_the_defaults():
     """A model made today would find the same regions: its stored settings are the defaults."""
-    assert load_model().preset.regions == RegionOptions() == PRESETS["default"].regions
+    assert load_model("filters").preset.regions == RegionOptions() == PRESETS["filters"].regions

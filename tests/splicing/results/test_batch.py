@@ -103,7 +103,7 @@ class TestMistakes:
         [
             ({"jobs": 0}, "jobs=0 must be at least 1"),
             ({"resume": True, "force": True}, "can't be combined"),
-            ({"model": "nowhere"}, "can't use the model nowhere: "),
+            ({"model": "nowhere"}, "can't use the model: there is no model file nowhere; give"),
         ],
     )
     def test_nothing_is_written(self, photos, out, options, message):

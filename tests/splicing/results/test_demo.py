@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from cpcapp.splicing.results.demo import localize_examples, measure_distance_to_seam
 
@@ -18,6 +19,29 @@ def test_results_and_pictures(tmp_path):
     assert results[1].reaches_threshold
     names = {path.name for path in tmp_path.iterdir()}
     assert {"demo.png", "astronaut.hot_spots.png", "astronaut.region.png"} < names
+
+
+def test_pictures_say_what_the_words_say(tmp_path):
+    """Of a genuine photo nothing is shown, of a spliced one with p <= 0.05 its pasted part."""
+
+    def read(name, kind):
+        with Image.open(tmp_path / f"{name.partition('.')[0]}.{kind}.png") as file:
+            return np.asarray(file).astype(int)
+
+    results = {result.photo.name: result for result in localize_examples(tmp_path, "filters")}
+    genuine, cup = results["astronaut.jpg"], results["cup-in-the-sky.png"]
+    assert genuine.found.verdict == "no signs found"
+    assert np.abs(read("astronaut", "overlay") - genuine.photo.image).mean() < 6
+    assert not read("astronaut", "region").any()
+    assert read("astronaut", "boundary").max() == 255  # the map as it is
+    assert cup.found.p_value <= 0.05
+    shown, pasted = read("cup-in-the-sky", "region") > 0, cup.photo.mask
+    assert (shown & pasted).sum() > 0.7 * (shown | pasted).sum()
+    warm = read("cup-in-the-sky", "overlay")
+    warm = (warm[..., 0] > 200) & (warm[..., 0] - warm[..., 2] > 90)
+    assert warm.sum() > 300
+    near = [measure_distance_to_seam(pasted, *at) for at in np.argwhere(warm)[::50]]
+    assert np.median(near) < 4
 
 
 @pytest.mark.parametrize(("column", "distance"), [(0, 20), (19, 1), (20, 1), (29, 10)])

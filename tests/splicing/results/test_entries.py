@@ -66,9 +66,24 @@ def test_what_the_verdict_rests_on(files):
     entry = write(files)
     assert (entry["jpeg_quality"], entry["calibrated"], entry["p_value"]) == (90, True, None)
     assert entry["verdict"] == "can't tell (unlike anything it was calibrated on)"
+    assert entry["verdict_code"] == "unknown"
+    entry = write(files, p_value=0.1)
+    assert (entry["verdict"], entry["verdict_code"]) == ("weak signs of splicing", "weak")
     entry = write(files, calibrated=False, jpeg_quality=None)
     assert (entry["jpeg_quality"], entry["calibrated"]) == (None, False)
     assert entry["verdict"] == "can't tell (the model has not learned to judge)"
+
+
+def test_the_region_is_shown_with_signs_only_and_the_boundary_map_always(files):
+    boundary = np.random.default_rng(0).random((80, 100), dtype=np.float32)
+    whole = {"region": np.ones((80, 100), np.float32), "boundary": boundary}
+    maps = set()
+    for p_value, share in ((0.01, 1), (0.1, 1), (0.2, 0), (None, 0)):
+        entry = write(files, p_value=p_value, **whole)
+        assert entry["region_share"] == share
+        assert read_image(files.region).pixels.mean() == 255 * share
+        maps.add(files.boundary.read_bytes())
+    assert len(maps) == 1
 
 
 def test_masks_of_an_earlier_model_do_not_stay(files):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cpcapp._parallel import map_threads
 from cpcapp.splicing.evaluation.evaluate import Maps, Method
 from cpcapp.splicing.photos.samples import Problem, Sample
-from cpcapp.splicing.verdicts.wording import ALARM_LEVEL
+from cpcapp.splicing.verdicts.wording import ALARM_LEVEL, WEAK_LEVEL
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,18 @@ class VerdictScores:
         A photo without a p-value, which is like too few of those of the calibration, counts as one
         without alarm. None if no photo has a score.
         """
-        alarms = [
-            photo.p_value is not None and photo.p_value <= level
+        return self._share(authentic, -np.inf, level)
+
+    def weak_signs(self, *, authentic: bool = True) -> float | None:
+        """Return the share of authentic, or of spliced photos with weak signs; see `alarms`."""
+        return self._share(authentic, ALARM_LEVEL, WEAK_LEVEL)
+
+    def _share(self, authentic: bool, above: float, up_to: float) -> float | None:
+        inside = [
+            photo.p_value is not None and above < photo.p_value <= up_to
             for photo in self._with_score(authentic)
         ]
-        return float(np.mean(alarms)) if alarms else None
+        return float(np.mean(inside)) if inside else None
 
     def describe(self) -> str:
         """Return a sentence on how well spliced photos are told from authentic ones.
@@ -110,16 +117,19 @@ class VerdictScores:
         Examples
         --------
         >>> print(VerdictScores((PhotoVerdict("c", False, 10, 10, 0.5, 0.03),)).describe())
-        verdict: signs of splicing (p <= 0.05) in 100 % of 1 spliced photos; no authentic ones
+        verdict: signs of splicing (p <= 0.05) in 100 % of 1 spliced photos, weak signs (p <= 0.15)
+        in 0 %; no authentic ones
         """
         spliced, authentic = self._with_score(False), self._with_score(True)
         line = (
             f"verdict: signs of splicing (p <= {ALARM_LEVEL}) in "
             f"{_percent(self.alarms(authentic=False))} of {len(spliced)} spliced photos"
         )
+        weak = f", weak signs (p <= {WEAK_LEVEL}) in {_percent(self.weak_signs(authentic=False))}"
         if not authentic:
-            return line + "; no authentic ones"
+            return line + weak + "; no authentic ones"
         line += f" and {_percent(self.alarms())} of {len(authentic)} authentic ones"
+        line += f"{weak} and {_percent(self.weak_signs())}"
         for what, area in (("", self.auc()), (" over pairs of one size", self.auc(same_size=True))):
             if area is not None:
                 line += f", area under the ROC curve{what} {area:.3f}"
@@ -139,6 +149,9 @@ class VerdictScores:
             "alarm_level": ALARM_LEVEL,
             "alarms_on_authentic": self.alarms(),
             "found_of_spliced": self.alarms(authentic=False),
+            "weak_level": WEAK_LEVEL,
+            "weak_on_authentic": self.weak_signs(),
+            "weak_of_spliced": self.weak_signs(authentic=False),
             "photos": [asdict(photo) for photo in self.photos],
         }
 

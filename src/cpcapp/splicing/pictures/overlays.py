@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -10,13 +11,25 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cpcapp.splicing.localizer import Localization
 from cpcapp.splicing.photos.pixels import as_unit_float
+from cpcapp.splicing.verdicts.wording import ALARM_LEVEL
 
 # Blue of Okabe and Ito: no common kind of colour vision takes it for a colour of the ramp.
 LINE_COLOUR = (86, 180, 233)
 
 # How much of the photo's own colour and light is left under the map: chosen by eye.
 _SATURATION, _BRIGHTNESS = 0.35, 0.7
+# The same for a map without colours, which are easily lost on a light photo.
+_GREY_BRIGHTNESS = 0.5
+
+# From this p-value on, nothing is laid over a photo: set by hand, twice `WEAK_LEVEL`.
+_CLEAN_LEVEL = 0.3
+# One sentence for all places that explain a picture.
+FADING = (
+    f"The colours fade as p rises: full up to p = {ALARM_LEVEL:g}, gone from p = {_CLEAN_LEVEL:g} "
+    'on; where the verdict is "can\'t tell", the map is grey.'
+)
 
 # Light of red, green and blue (ITU-R BT.709).
 _LUMA = np.array([0.2126, 0.7152, 0.0722], dtype=np.float32)
@@ -49,8 +62,12 @@ def draw_overlay(
     threshold: float | None = None,
     *,
     white: float = 1.0,
+    opacity: float = 1.0,
+    colours: bool = True,
 ) -> NDArray[np.uint8]:
     """Lay a boundary map over its photo.
+
+    `draw_localization` chooses all options by what was found.
 
     The photo is dimmed and nearly grey. The map is drawn in colours that get lighter with it,
     from purple over orange to light yellow, and that people with any common kind of colour
@@ -67,6 +84,11 @@ def draw_overlay(
         Draws a blue line around the parts of the map of at least this, from 0 to 1.
     white : float, default=1.0
         The value of the map that gets the lightest colour, as all above do.
+    opacity : float, default=1.0
+        How much of this is laid over the photo, from 0 (the photo is as it was) to 1. A line is
+        drawn in full.
+    colours : bool, default=True
+        Without them the photo is grey and the map white.
 
     Returns
     -------
@@ -83,6 +105,8 @@ def draw_overlay(
     (array([140, 140, 140], dtype=uint8), array([250, 250, 140], dtype=uint8))
     >>> draw_overlay(photo, boundary, threshold=0.5)[2, 3]
     array([ 86, 180, 233], dtype=uint8)
+    >>> draw_overlay(photo, boundary, opacity=0.0)[2, 4]
+    array([200, 200, 200], dtype=uint8)
     """
     pixels, values, white = _check_photo(image), _check_map(boundary), _check_white(white)
     if pixels.shape[:2] != values.shape:
@@ -91,16 +115,22 @@ def draw_overlay(
         )
     if threshold is not None and not 0.0 <= threshold <= 1.0:
         raise ValueError(f"threshold={threshold!r} must be from 0 to 1, or None for no line")
-    colours, opacity = _build_ramp(), _build_opacity()
+    if not 0.0 <= opacity <= 1.0:
+        raise ValueError(f"opacity={opacity!r} must be from 0 to 1")
+    ramp, cover = _build_ramp(colours), _build_cover()
+    saturation, brightness = (_SATURATION, _BRIGHTNESS) if colours else (0.0, _GREY_BRIGHTNESS)
     # A wide photo is shown at a smaller size, where a line of one pixel would vanish.
     reach = max(1, round(max(values.shape) / 2000))
     picture = np.empty(pixels.shape, dtype=np.uint8)
     for rows in _split_rows(*values.shape):
         photo, level = as_unit_float(pixels[rows]), _scale_to_grey(values[rows], white)
         light = (photo @ _LUMA)[..., None]
-        shown = light + np.float32(_SATURATION) * (photo - light)
-        shown *= np.float32(_BRIGHTNESS * 255)
-        shown += opacity[level][..., None] * (colours[level] - shown)
+        shown = light + np.float32(saturation) * (photo - light)
+        shown *= np.float32(brightness * 255)
+        shown += cover[level][..., None] * (ramp[level] - shown)
+        if opacity < 1.0:
+            photo = photo * np.float32(255)
+            shown = photo + np.float32(opacity) * (shown - photo)
         strip = np.rint(shown, out=shown).astype(np.uint8)
         if threshold is not None:
             strip[_find_outline(values, rows, threshold, reach)] = LINE_COLOUR
@@ -108,8 +138,86 @@ def draw_overlay(
     return picture
 
 
+def evidence_opacity(p_value: float) -> float:
+    """Return how much of a boundary map is laid over its photo, by the p-value.
+
+    A map is scaled to its own highest value, so that of a genuine photo has bright spots too. All
+    pictures fade it by this function, so that they say what the verdict says: a photo with signs
+    shows it in full, and a photo like most genuine ones looks as it is. It is
+    ``(1 - s)²`` with ``s = 3t² - 2t³``, and ``t`` runs from 0 at p = 0.05 to 1 at p = 0.3,
+    in proportion to the logarithm of p: at the end of "weak signs", p = 0.15, little is left.
+
+    Parameters
+    ----------
+    p_value : float
+
+    Returns
+    -------
+    float
+        1 up to p = 0.05, falling to 0 at p = 0.3.
+
+    Examples
+    --------
+    >>> [round(evidence_opacity(p), 2) for p in (0.001, 0.05, 0.1, 0.15, 0.3, 1.0)]
+    [1.0, 1.0, 0.44, 0.11, 0.0, 0.0]
+    """
+    if p_value <= ALARM_LEVEL:
+        return 1.0
+    if not p_value < _CLEAN_LEVEL:  # NaN too
+        return 0.0
+    way = math.log(p_value / ALARM_LEVEL) / math.log(_CLEAN_LEVEL / ALARM_LEVEL)
+    return (1.0 - way * way * (3.0 - 2.0 * way)) ** 2
+
+
+def draw_localization(
+    image: ArrayLike, found: Localization, threshold: float, *, line: bool = True
+) -> NDArray[np.uint8]:
+    """Lay what was found over its photo, as strongly as the verdict speaks.
+
+    The boundary map fades as the p-value rises (`evidence_opacity`). A photo that the model can't
+    judge gets the map in white on grey, without colours. The line is drawn only where the words
+    are "signs of splicing" or "weak signs of splicing". A model that has not learned to judge has
+    no words: its map is drawn in full, with the line.
+
+    Parameters
+    ----------
+    image : array-like of shape (height, width, 3), uint8 or uint16
+    found : Localization
+        Of this image.
+    threshold : float
+        Of the model.
+    line : bool, default=True
+        Whether to draw the line around what reaches the threshold at all.
+
+    Returns
+    -------
+    ndarray of shape (height, width, 3), uint8
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> photo = np.full((80, 90, 3), 200, dtype=np.uint8)
+    >>> boundary = np.eye(80, 90, dtype=np.float32)
+    >>> found = Localization(boundary, boundary, p_value=0.5, calibrated=True)
+    >>> found.verdict, bool((draw_localization(photo, found, 0.5) == photo).all())
+    ('no signs found', True)
+    """
+    judged = found.calibrated and found.verdict_code != "unknown"
+    outlined = found.verdict_code in ("signs", "weak") or not found.calibrated
+    return draw_overlay(
+        image,
+        found.boundary,
+        threshold if line and outlined else None,
+        white=choose_overlay_white(found.boundary, threshold),
+        opacity=evidence_opacity(found.p_value) if judged and found.p_value is not None else 1.0,
+        colours=judged or not found.calibrated,
+    )
+
+
 def draw_boundary(boundary: ArrayLike, *, white: float = 1.0) -> NDArray[np.uint8]:
     """Return a boundary map as a grey picture.
+
+    It is the map as it is: no verdict fades it, and that of a genuine photo has bright spots too.
 
     Parameters
     ----------
@@ -259,9 +367,11 @@ def _check_map(boundary: ArrayLike) -> NDArray[np.float32]:
     return values
 
 
-@lru_cache(maxsize=1)
-def _build_ramp() -> NDArray[np.float32]:
+@lru_cache(maxsize=2)
+def _build_ramp(colours: bool) -> NDArray[np.float32]:
     """Return the colour of each of the values 0, 1/255, ..., 1."""
+    if not colours:
+        return np.full((256, 3), 255, dtype=np.float32)
     at = np.array([value for value, _ in _RAMP])
     anchors = np.array([colour for _, colour in _RAMP], dtype=np.float64)
     wanted = np.linspace(0.0, 1.0, 256)
@@ -271,7 +381,7 @@ def _build_ramp() -> NDArray[np.float32]:
 
 
 @lru_cache(maxsize=1)
-def _build_opacity() -> NDArray[np.float32]:
+def _build_cover() -> NDArray[np.float32]:
     """Return how much each of these values covers of the photo."""
     # Exponent chosen by eye: a little more than in proportion, so that a weak seam is seen; much
     # more would lay a veil over photos where the map is nowhere quite 0.

@@ -56,8 +56,9 @@ def localize_files(
         Files, folders or patterns such as ``"in/*.jpg"``.
     folder : path
         For the results; it is made if need be.
-    model : SpliceLocalizer or path, optional
-        The model that comes with the package by default.
+    model : SpliceLocalizer, str or path, optional
+        A localizer, the name of a model of the package, or the path of a file. Without it, the
+        default model.
     recursive : bool, default=False
         Whether to search the folders in a folder too.
     jobs : int, default=1

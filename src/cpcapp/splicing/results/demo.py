@@ -61,8 +61,9 @@ def localize_examples(
     folder : path
         Of an existing folder. It gets ``demo.png`` and pictures of each photo, which replace
         those of an earlier demo.
-    model : SpliceLocalizer or path, optional
-        The model that comes with the package by default.
+    model : SpliceLocalizer, str or path, optional
+        A localizer, the name of a model of the package, or the path of a file. Without it, the
+        default model.
     progress : callable, optional
         Called with the share done, from 0 to 1.
 

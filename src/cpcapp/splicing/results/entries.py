@@ -20,9 +20,8 @@ from cpcapp.splicing.localizer import Localization
 from cpcapp.splicing.photos.images import ReadImage
 from cpcapp.splicing.pictures.overlays import (
     choose_boundary_white,
-    choose_overlay_white,
     draw_boundary,
-    draw_overlay,
+    draw_localization,
 )
 from cpcapp.splicing.pictures.png import write_png
 from cpcapp.splicing.results.files import PICTURE_SUFFIXES, ResultFiles
@@ -92,6 +91,7 @@ def describe_result(
         "jpeg_quality": found.jpeg_quality,
         "notes": list(found.notes),
         "verdict": found.verdict,
+        "verdict_code": found.verdict_code,
         "calibrated": found.calibrated,
         "score": number(found.score),
         "p_value": number(found.p_value),
@@ -120,8 +120,7 @@ def write_pictures(files: ResultFiles, pixels: Any, found: Localization, thresho
     threshold : float
         Of the model.
     """
-    white = choose_overlay_white(found.boundary, threshold)
-    write_png(files.overlay, draw_overlay(pixels, found.boundary, threshold, white=white))
+    write_png(files.overlay, draw_localization(pixels, found, threshold))
     white = choose_boundary_white(found.boundary, threshold)
     write_png(files.boundary, draw_boundary(found.boundary, white=white))
     for path, mask in ((files.region, found.mask), (files.hot_spots, found.hot_spots)):

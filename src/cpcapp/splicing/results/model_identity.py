@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from importlib.resources import as_file, files
 from pathlib import Path
 
-from cpcapp._text import printable
 from cpcapp.splicing import model_file
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.results.entries import hash_file
@@ -20,8 +18,9 @@ def open_model(
 
     Parameters
     ----------
-    model : SpliceLocalizer or path, optional
-        The one that comes with the package by default.
+    model : SpliceLocalizer, str or path, optional
+        A localizer, the name of a model of the package, or the path of a file. Without it, the
+        default model.
 
     Returns
     -------
@@ -37,25 +36,20 @@ def open_model(
 
     Examples
     --------
-    >>> localizer, identity = open_model()
+    >>> localizer, identity = open_model("filters")
     >>> identity["name"], len(identity["sha256"])
-    ('default', 64)
+    ('filters', 64)
     """
     if isinstance(model, SpliceLocalizer):
         localizer, sha256 = model, _hash_localizer(model)
-    elif model is None:
-        localizer = model_file.load_model()
-        with as_file(files("cpcapp.splicing.models") / "default.safetensors") as path:
-            sha256 = hash_file(path)
     else:
         try:
-            localizer = model_file.load_model(model)
+            with model_file.find_model_file(model) as path:
+                sha256 = hash_file(path)
+            localizer = model_file.load_model() if model is None else model_file.load_model(model)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise model_file.ModelError(
-                f"can't use the model {printable(model)}: {reason}"
-            ) from error
-        sha256 = hash_file(Path(model))
+            raise model_file.ModelError(f"can't use the model: {reason}") from error
     return localizer, {"name": localizer.name, "version": localizer.version, "sha256": sha256}
 
 

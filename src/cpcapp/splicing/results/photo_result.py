@@ -8,6 +8,7 @@ from typing import Any
 
 from cpcapp.splicing.results.entries import MASK_NAMES
 from cpcapp.splicing.results.files import ResultFiles
+from cpcapp.splicing.verdicts.wording import format_verdict
 
 
 @dataclass(frozen=True)
@@ -45,16 +46,3 @@ class PhotoResult:
             return {"file": str(self.photo), "error": self.error}
         names = ["overlay", "boundary", *(name for name in MASK_NAMES if self.entry.get(name))]
         return {**self.entry, **{name: str(getattr(self.files, name)) for name in names}}
-
-
-def format_verdict(verdict: str, p_value: float | None) -> str:
-    """Return a verdict with its p-value, if it has one.
-
-    Examples
-    --------
-    >>> format_verdict("signs of splicing", 0.00412)
-    'signs of splicing, p = 0.0041'
-    >>> format_verdict("can't tell (too small)", None)
-    "can't tell (too small)"
-    """
-    return verdict if p_value is None else f"{verdict}, p = {p_value:.2g}"

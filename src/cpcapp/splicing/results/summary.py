@@ -15,8 +15,8 @@ from cpcapp.splicing.results.files import SUMMARY_NAME
 from cpcapp.splicing.results.photo_result import PhotoResult
 
 _COLUMNS: Final = (
-    *("file", "width", "height", "verdict", "score", "p_value", "region_share"),
-    *("hot_spots_share", "share_above_threshold", "row", "column", "strength"),
+    *("file", "width", "height", "verdict", "verdict_code", "score", "p_value"),
+    *("region_share", "hot_spots_share", "share_above_threshold", "row", "column", "strength"),
     *("box_top", "box_left", "box_height", "box_width", "seconds", "notes"),
     *("overlay", "boundary", "region", "hot_spots", "error"),
 )

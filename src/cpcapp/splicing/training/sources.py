@@ -135,7 +135,7 @@ def _join_sets(sets: Sequence[SampleSet]) -> SampleSet:
 
 def train_from_folders(
     folders: Sequence[str | os.PathLike[str]],
-    preset: str | Preset = "default",
+    preset: str | Preset = "filters",
     *,
     n_splices: int = 2000,
     seed: int = 0,
@@ -152,7 +152,7 @@ def train_from_folders(
     ----------
     folders, n_splices
         As for `open_training_set`.
-    preset : {"default", "paper"} or Preset, default="default"
+    preset : {"filters", "paper"} or Preset, default="filters"
     seed : int, default=0
         Decides which splices are made and which patches are taken.
     jobs : int, default=2

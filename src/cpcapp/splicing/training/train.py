@@ -48,7 +48,7 @@ _MIN_VARIANCE = 1e-7
 
 def train_localizer(
     samples: Sequence[Sample],
-    preset: str | Preset = "default",
+    preset: str | Preset = "filters",
     *,
     seed: int = 0,
     jobs: int = 2,
@@ -66,7 +66,7 @@ def train_localizer(
     samples : sequence of Sample
         Spliced photos; authentic ones add to the background. Photos that can't be read are left
         out and listed in ``facts["problems"]``.
-    preset : {"default", "paper"} or Preset, default="default"
+    preset : {"filters", "paper"} or Preset, default="filters"
     seed : int, default=0
         Decides which patches are taken.
     jobs : int, default=2
