@@ -30,9 +30,16 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL")
     parser.add_argument(
         "--preset",
-        choices=("filters", "paper"),
-        default="filters",
-        help="all that filters can do, or the method as published (default: %(default)s)",
+        choices=("default", "filters", "paper"),
+        default="default",
+        help="filters and the package's network, filters alone, or the method as published "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--network",
+        type=Path,
+        metavar="FILE",
+        help="a network of train-network to take in place of the package's",
     )
     parser.add_argument(
         "--splices",
@@ -60,12 +67,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     require("cv2", "splicing")
     require("safetensors", "splicing")
+    from cpcapp.splicing.model_file import load_network
     from cpcapp.splicing.training.checkpoint import Checkpoint
     from cpcapp.splicing.training.sources import train_from_folders
 
     for name, lowest in (("splices", 1), ("seed", 0), ("jobs", 1)):
         if getattr(arguments, name) < lowest:
             raise UserError(f"--{name} {getattr(arguments, name)} must be at least {lowest}")
+    if arguments.network is not None and arguments.preset != "default":
+        raise UserError(f"--network does not go with --preset {arguments.preset}")
     output: Path = arguments.output
     if not output.parent.is_dir():
         raise UserError(f"there is no folder {output.parent} to write to")
@@ -75,10 +85,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.force:
         Checkpoint(checkpoint, "").remove()
     try:
+        network = load_network(arguments.network) if arguments.network is not None else None
         with Stages() as stages:
             training = train_from_folders(
                 arguments.datasets,
                 arguments.preset,
+                network=network,
                 n_splices=arguments.splices,
                 seed=arguments.seed,
                 jobs=arguments.jobs,

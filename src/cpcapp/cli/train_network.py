@@ -16,12 +16,12 @@ def add_parser(commands: Any) -> None:
     """Add this command to ``cpcapp``."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "train-network",
-        help="train the network that measures traces (experimental)",
+        help="train the network that measures traces",
         description="Train a trace network on splices that are made from photos while it trains. "
-        "Experimental: no model of this package uses such a network yet. DIR gets the weights, "
-        "everything that is needed to go on, and the curve of the scores on photos that are held "
-        "out. Run again with the same DIR, the training goes on until SECONDS are spent in all. A "
-        "GPU is used if there is one; a processor takes days.",
+        "DIR gets network.safetensors for 'cpcapp train --network', curve.png with the scores on "
+        "photos that are held out, and everything that is needed to go on. Run again with the same "
+        "DIR, the training goes on until SECONDS are spent in all. A GPU is used if there is one; "
+        "a processor takes days.",
     )
     parser.add_argument("photos", nargs="+", type=Path, metavar="PHOTOS", help="folders of photos")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
@@ -47,7 +47,8 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     require("cv2", "splicing")
-    require("torch", "torch")
+    for name in ("torch", "onnx", "matplotlib"):
+        require(name, "torch")
     from cpcapp.splicing.networks.run import train_in_folder
 
     for name, lowest in (("seconds", 1.0), ("seed", 0), ("workers", 0)):

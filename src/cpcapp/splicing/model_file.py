@@ -24,6 +24,8 @@ DEFAULT_MODEL = "filters"
 
 _FORMAT = "cpcapp-splice-localizer"
 _FORMAT_VERSION = 5
+_NETWORK_FORMAT = "cpcapp-trace-network"
+_NETWORK_VERSION = 1
 # No model of this package comes near; a hostile file can't fill the memory.
 _MAX_BYTES = 256 << 20
 
@@ -58,9 +60,54 @@ def save_model(localizer: SpliceLocalizer, path: str | os.PathLike[str]) -> None
     tensors = {f"filters.{number}": bank.filters for number, bank in enumerate(localizer.banks)}
     if localizer.network is not None:
         header["network"] = localizer.network.facts
-        for name, graph in localizer.network.stages.items():
-            tensors[f"network.{name}"] = np.frombuffer(graph, np.uint8)
+        tensors |= _graphs(localizer.network)
     write_tensors(path, tensors, header, _FORMAT, _FORMAT_VERSION)
+
+
+def save_network(network: TraceMeter, path: str | os.PathLike[str]) -> None:
+    """Write a network to a file, to train models with it: see `load_network`.
+
+    Parameters
+    ----------
+    network : TraceMeter
+    path : path
+    """
+    header = {"network": network.facts}
+    write_tensors(path, _graphs(network), header, _NETWORK_FORMAT, _NETWORK_VERSION)
+
+
+def load_network(path: str | os.PathLike[str]) -> TraceMeter:
+    """Read a network that `save_network` wrote.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    TraceMeter
+
+    Raises
+    ------
+    ModelError
+        If the file is damaged or is something else.
+    """
+    try:
+        header, tensors = read_tensors(
+            path, _NETWORK_FORMAT, _NETWORK_VERSION, max_bytes=_MAX_BYTES
+        )
+        return _network(header["network"], tensors)
+    except KeyError as error:
+        raise ModelError(f"{path} is no network that can be used: it has no {error}") from error
+    except (ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise ModelError(f"{path} is no network that can be used: {reason}") from error
+
+
+def _graphs(network: TraceMeter) -> dict[str, Any]:
+    return {
+        f"network.{name}": np.frombuffer(graph, np.uint8) for name, graph in network.stages.items()
+    }
 
 
 def load_model(model: str | os.PathLike[str] | None = None) -> SpliceLocalizer:

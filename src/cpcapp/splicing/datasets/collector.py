@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from cpcapp.splicing.photos.images import ImageError, image_files, read_image
+from cpcapp.splicing.photos.images import ImageError, ReadImage, image_files, read_image
 from cpcapp.splicing.photos.pixels import BoolArray, Pixels
 from cpcapp.splicing.photos.samples import Problem, Sample, SampleSet
 from cpcapp.splicing.photos.sources import find_unread
@@ -56,21 +56,29 @@ def read_samples(
     >>> problems[0].name
     'lost'
     """
+    for sample, photo, mask in read_photos(samples, problems):
+        yield sample, photo.pixels, mask
+
+
+def read_photos(
+    samples: Iterable[Sample], problems: list[Problem]
+) -> Iterator[tuple[Sample, ReadImage, BoolArray]]:
+    """Read samples like `read_samples`, each photo with what its file says of it."""
     for sample in samples:
         try:
-            image = sample.read_image()
+            photo = sample.photo
             if sample.read_mask is None:
-                mask = np.zeros(image.shape[:2], dtype=bool)
+                mask = np.zeros(photo.pixels.shape[:2], dtype=bool)
             else:
                 mask = sample.read_mask()
         except (OSError, ValueError) as error:
             problems.append(Problem(sample.name, str(error)))
             continue
-        reason = "" if sample.authentic else _why_unusable(image, mask)
+        reason = "" if sample.authentic else _why_unusable(photo.pixels, mask)
         if reason:
             problems.append(Problem(sample.name, reason))
         else:
-            yield sample, image, mask
+            yield sample, photo, mask
 
 
 def _why_unusable(image: Pixels, mask: BoolArray) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp._parallel import map_threads
-from cpcapp.splicing.datasets.collector import read_samples
+from cpcapp.splicing.datasets.collector import read_photos
 from cpcapp.splicing.evaluation.protocols import (
     PROTOCOLS,
     ImageScore,
@@ -19,6 +19,7 @@ from cpcapp.splicing.evaluation.protocols import (
     check_protocols,
     score_map,
 )
+from cpcapp.splicing.photos.images import ReadImage
 from cpcapp.splicing.photos.pixels import BoolArray, Pixels
 from cpcapp.splicing.photos.samples import Problem, Sample, SampleSet
 from cpcapp.splicing.traces.edges import detect_edges
@@ -39,7 +40,8 @@ class Maps(Protocol):
         """How likely each pixel is pasted, (height, width), if the method tells."""
 
 
-Method = Callable[[Pixels], Maps]
+#: Takes a photo with what its file says of it, as `localize` does.
+Method = Callable[[ReadImage], Maps]
 Control = Callable[[Pixels, NDArray[np.float32]], NDArray[np.float32]]
 
 
@@ -154,8 +156,9 @@ def evaluate(
     >>> mask[:, 30:] = True
     >>> photo = np.repeat(mask[..., None], 3, axis=2).astype(np.uint8) * 200
     >>> sample = Sample("half", False, partial(np.copy, photo), partial(np.copy, mask))
-    >>> def steps(image):
-    ...     step = np.abs(np.diff(image[..., 0].astype(np.float32), axis=1, append=200))
+    >>> def steps(photo):
+    ...     level = photo.pixels[..., 0].astype(np.float32)
+    ...     step = np.abs(np.diff(level, axis=1, append=200))
     ...     return SimpleNamespace(boundary=step / 255, region=None)
     >>> result = evaluate([sample], {"steps": steps})
     >>> round(result.scores["steps"]["edge"].mean.mcc, 3)  # one column of the eight in the band
@@ -214,17 +217,18 @@ class _Work:
 
     def score(self, sample: Sample) -> dict[str, dict[str, ImageScore]] | Problem:
         problems: list[Problem] = []
-        for _, image, mask in read_samples([sample], problems):
-            return self._score(sample, image, mask)
+        for _, photo, mask in read_photos([sample], problems):
+            return self._score(sample, photo, mask)
         return problems[0]
 
     def _score(
-        self, sample: Sample, image: Pixels, mask: BoolArray
+        self, sample: Sample, photo: ReadImage, mask: BoolArray
     ) -> dict[str, dict[str, ImageScore]] | Problem:
         try:
-            maps = {name: method(image) for name, method in self.methods.items()}
+            maps = {name: method(photo) for name, method in self.methods.items()}
         except ValueError as error:
             return Problem(sample.name, " ".join(str(error).split()))
+        image = photo.pixels
         edges = self._find_edges(image, maps)
         scores = {
             name: {

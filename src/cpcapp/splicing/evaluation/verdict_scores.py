@@ -200,7 +200,7 @@ def judge_photos(
 
 def _judge(method: Method, sample: Sample) -> PhotoVerdict | Problem:
     try:
-        return PhotoVerdict.from_maps(sample.name, sample.authentic, method(sample.image))
+        return PhotoVerdict.from_maps(sample.name, sample.authentic, method(sample.photo))
     except (OSError, ValueError) as error:
         return Problem(sample.name, " ".join(str(error).split()))
 

@@ -11,6 +11,9 @@ import torch
 
 from cpcapp.splicing.datasets.sources import open_sources
 from cpcapp.splicing.making.stream import StreamOptions
+from cpcapp.splicing.model_file import save_network
+from cpcapp.splicing.networks.curve import draw_curve
+from cpcapp.splicing.networks.export import export_network
 from cpcapp.splicing.networks.photos import read_training_photos
 from cpcapp.splicing.networks.trace_network import NetworkOptions
 from cpcapp.splicing.networks.training import TrainingPlan, TrainingRun, train_network
@@ -63,8 +66,8 @@ def train_in_folder(
     photos : sequence of path
         Files and folders; BSDS500 with what people outlined.
     folder : path
-        For ``average.safetensors``, the weights that count, and all that a later piece needs. If it
-        holds a training already, that one goes on.
+        For ``network.safetensors``, which models are trained with, ``curve.png``, and all that a
+        later piece needs. If it holds a training already, that one goes on.
     seconds : float, default=1500.0
         Of training in all.
     piece_seconds : float, optional
@@ -107,5 +110,14 @@ def train_in_folder(
     )
     run.save(folder)
     assert run.curve is not None
+    facts = {
+        "photos": len(read.images),
+        "seconds": round(run.seconds, 1),
+        "steps": run.step,
+        "pieces": run.piece,
+        "held_out": run.curve[-1],
+    }
+    save_network(export_network(run.average, facts), folder / "network.safetensors")
+    draw_curve(run.curve, folder / "curve.png")
     unread = find_unread([os.fspath(path) for path in photos])
     return NetworkTraining(run.step, run.seconds, run.curve, (*problems, *unread))

@@ -17,6 +17,7 @@ from cpcapp.splicing.making.splices import training_splices
 from cpcapp.splicing.photos.samples import SampleSet
 from cpcapp.splicing.photos.sources import find_unread
 from cpcapp.splicing.presets import Preset
+from cpcapp.splicing.traces.learned import TraceMeter
 from cpcapp.splicing.training.train import train_localizer
 
 # Photos to calibrate by, if splices are made: half of them spliced. Chosen by hand, not tuned.
@@ -135,8 +136,9 @@ def _join_sets(sets: Sequence[SampleSet]) -> SampleSet:
 
 def train_from_folders(
     folders: Sequence[str | os.PathLike[str]],
-    preset: str | Preset = "filters",
+    preset: str | Preset = "default",
     *,
+    network: TraceMeter | None = None,
     n_splices: int = 2000,
     seed: int = 0,
     jobs: int = 2,
@@ -152,7 +154,9 @@ def train_from_folders(
     ----------
     folders, n_splices
         As for `open_training_set`.
-    preset : {"filters", "paper"} or Preset, default="filters"
+    preset : {"default", "filters", "paper"} or Preset, default="default"
+    network : TraceMeter, optional
+        For a preset with a network; by default that of the package's default model.
     seed : int, default=0
         Decides which splices are made and which patches are taken.
     jobs : int, default=2
@@ -191,6 +195,7 @@ def train_from_folders(
     localizer = train_localizer(
         samples,
         preset,
+        network=network,
         seed=seed,
         jobs=jobs,
         checkpoint=checkpoint,

@@ -18,12 +18,13 @@ from cpcapp.contrast import Contrast, InsufficientRankError, solve_contrast, sub
 from cpcapp.moments import Moments
 from cpcapp.splicing.boundary import BankOptions, FilterBank
 from cpcapp.splicing.localizer import SpliceLocalizer
-from cpcapp.splicing.model_file import save_model
+from cpcapp.splicing.model_file import load_model, save_model
 from cpcapp.splicing.photos.pixels import BoolArray, FloatMap, as_unit_float
 from cpcapp.splicing.photos.samples import Problem, Sample, choose_evenly
 from cpcapp.splicing.presets import PRESETS, Preset
 from cpcapp.splicing.traces.channels import image_planes
 from cpcapp.splicing.traces.edges import detect_edges
+from cpcapp.splicing.traces.learned import TraceMeter
 from cpcapp.splicing.traces.patches import gather
 from cpcapp.splicing.training.calibrate import calibrate
 from cpcapp.splicing.training.checkpoint import Checkpoint, TrainingState
@@ -48,8 +49,9 @@ _MIN_VARIANCE = 1e-7
 
 def train_localizer(
     samples: Sequence[Sample],
-    preset: str | Preset = "filters",
+    preset: str | Preset = "default",
     *,
+    network: TraceMeter | None = None,
     seed: int = 0,
     jobs: int = 2,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -66,7 +68,10 @@ def train_localizer(
     samples : sequence of Sample
         Spliced photos; authentic ones add to the background. Photos that can't be read are left
         out and listed in ``facts["problems"]``.
-    preset : {"filters", "paper"} or Preset, default="filters"
+    preset : {"default", "filters", "paper"} or Preset, default="default"
+    network : TraceMeter, optional
+        For a preset with a network; by default that of the package's default model. It is used as
+        it is: what is learned are the filters, the contrast over its traces, and all weights.
     seed : int, default=0
         Decides which patches are taken.
     jobs : int, default=2
@@ -109,17 +114,20 @@ def train_localizer(
     SpliceLocalizer(preset='small', banks=1)
     """
     preset = _find_preset(preset)
+    if preset.network and network is None:
+        network = load_model("default").network
+    network = network if preset.network else None
     if jobs < 1:
         raise ValueError(f"jobs={jobs} must be at least 1")
     store = None
     if checkpoint is not None:
-        fingerprint = _fingerprint(samples, calibrate_on, preset, seed)
+        fingerprint = _fingerprint(samples, calibrate_on, preset, seed, network)
         store = Checkpoint(Path(checkpoint), fingerprint)
     state = (store.load(preset) if store else None) or TrainingState.empty(preset)
     state = _accumulate(samples, preset, seed, jobs, state, store, progress)
     banks, counts = _solve(preset, state)
     readable = [s for s in samples if s.name not in {p.name for p in state.problems}]
-    filters_only = SpliceLocalizer(preset, banks)
+    filters_only = SpliceLocalizer(preset, banks, network=network)
     calibration = calibrate(
         filters_only,
         calibrate_on or _choose_both_kinds(readable),
@@ -127,7 +135,7 @@ def train_localizer(
         progress=calibration_progress,
         checkpoint=store,
     )
-    finder = SpliceLocalizer(preset, banks, calibration=calibration)
+    finder = SpliceLocalizer(preset, banks, calibration=calibration, network=network)
     choice = choose_threshold(_find_boundaries(finder, readable, jobs))
     known = {
         **(facts or {}),
@@ -143,7 +151,7 @@ def train_localizer(
             "edge": {"f1": round(choice.f1, 4), "mcc": round(choice.mcc, 4)},
         }
     threshold = 0.5 if choice is None else choice.threshold
-    localizer = SpliceLocalizer(preset, banks, threshold, calibration, known)
+    localizer = SpliceLocalizer(preset, banks, threshold, calibration, known, network)
     if save_to is not None:
         save_model(localizer, save_to)
     if store:
@@ -172,8 +180,7 @@ def _find_boundaries(
 
 
 def _find_boundary(localizer: SpliceLocalizer, sample: Sample) -> tuple[FloatMap, BoolArray]:
-    image, mask = sample.read()
-    return localizer.localize(image).boundary, mask
+    return localizer.localize(sample.photo).boundary, sample.mask
 
 
 def _find_preset(preset: str | Preset) -> Preset:
@@ -310,12 +317,18 @@ def _measure_overlap(target: Moments, background: Moments) -> tuple[float, int]:
 
 
 def _fingerprint(
-    samples: Sequence[Sample], calibrate_on: Sequence[Sample] | None, preset: Preset, seed: int
+    samples: Sequence[Sample],
+    calibrate_on: Sequence[Sample] | None,
+    preset: Preset,
+    seed: int,
+    network: TraceMeter | None,
 ) -> str:
     """Return a hash of everything that decides the result."""
     names = [[sample.name for sample in some] for some in (samples, calibrate_on or [])]
     content = [__version__, preset.to_dict(), seed, _PHOTOS_PER_UPDATE, names]
     content += [_hash_some(samples), _hash_some(calibrate_on or [])]
+    graphs = network.stages if network is not None else {}
+    content += [hashlib.sha256(graph).hexdigest() for graph in graphs.values()]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 

@@ -1,0 +1,41 @@
+"""The curve of a training as a picture."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+_LOSSES = ("loss_seam", "loss_region", "loss_pasted", "loss_traces")
+_SCORES = ("seam_f1", "region_f1", "pasted_f1", "verdict_auc")
+
+
+def draw_curve(curve: Sequence[dict[str, float]], path: str | os.PathLike[str]) -> None:
+    """Draw losses, and scores on splices of held-out photos, over the seconds of a training.
+
+    Parameters
+    ----------
+    curve : sequence of dict
+        Of `cpcapp.splicing.networks.training.TrainingRun`.
+    path : path
+        A PNG file to write.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
+    panels = figure.subplots(1, 2)
+    seconds = [entry["seconds"] for entry in curve]
+    for panel, names, title in zip(
+        panels,
+        (_LOSSES, _SCORES),
+        ("loss on made splices", "score on held-out photos"),
+        strict=True,
+    ):
+        for name in names:
+            label = name.removeprefix("loss_").replace("_", " ")
+            panel.plot(seconds, [entry[name] for entry in curve], label=label)
+        panel.set_xlabel("seconds of training")
+        panel.set_title(title)
+        panel.legend()
+        panel.grid(alpha=0.3)
+    panels[0].set_yscale("log")
+    figure.savefig(path, dpi=110)
