@@ -33,6 +33,9 @@ from cpcapp.splicing.verdicts.hot_spots import benjamini_hochberg, upsample_patc
 from cpcapp.splicing.verdicts.options import VerdictOptions
 from cpcapp.splicing.verdicts.wording import Verdict, VerdictCode, find_verdict
 
+# Of the time that a photo takes, for progress.
+_NETWORK_SHARE = 0.75
+
 
 @dataclass(frozen=True)
 class Localization:
@@ -106,12 +109,14 @@ class Localization:
         """Squares that are significant after correcting for multiple testing.
 
         (height, width), bool; None if there are no p-values. On average at most one in twenty of
-        them is false, and most genuine photos have none.
+        them is false. Like `mask`, it is True nowhere if the verdict is that no signs were found;
+        `p_map` is there whatever the verdict.
         """
         if self.patch_p_values is None:
             return None
         chosen = benjamini_hochberg(self.patch_p_values).astype(np.uint8)
-        return upsample_patches(chosen, self.edges.shape, self.options.patch_size) > 0
+        shown = upsample_patches(chosen, self.edges.shape, self.options.patch_size) > 0
+        return shown & (self.verdict_code != "none")
 
     @property
     def verdict(self) -> str:
@@ -242,7 +247,8 @@ class SpliceLocalizer:
         if min(pixels.shape[:2]) < self.preset.min_side:
             size = self.preset.min_side
             notes = (*notes, f"smaller than a patch of {size} pixels: no seam is seen")
-        traces = self.measure_traces(read, pixels, progress=progress)
+        report = None if progress is None else lambda share: progress(_NETWORK_SHARE * share)
+        traces = self.measure_traces(read, pixels, progress=report)
         boundary = self.filter_boundary(pixels, edges, traces.mosaic)
         quality = read.jpeg_quality
         found = Localization(
@@ -254,6 +260,8 @@ class SpliceLocalizer:
         )
         if self.calibration is not None:
             found = self._judge(found, pixels, boundary, traces, self.calibration)
+        if progress is not None:
+            progress(1.0)
         return replace(found, seconds=time.perf_counter() - start)
 
     def measure_traces(

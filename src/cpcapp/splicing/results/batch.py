@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from contextlib import closing
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -114,24 +115,54 @@ def localize_files(
     check_folder(folder, named, resume=resume, force=force)
     localizer, identity = open_model(model)
     make_folder(folder)
-    work = partial(_localize_photo, localizer=localizer, identity=identity, resume=resume)
     items: list[ResultFiles | Path] = [*named, *found.unreadable]
     items.sort(key=_sort_key)
+    shares = _Shares(progress, len(items))
+    work = partial(
+        _localize_photo, localizer=localizer, identity=identity, resume=resume, shares=shares
+    )
     results: list[PhotoResult] = []
-    report = progress or (lambda share: None)
     running = map_threads(work, items, jobs=jobs, on_stop=on_stop)
     try:
-        report(0.0)
         with closing(running):
             for result in running:
                 results.append(result)
                 if on_result is not None:
                     on_result(result)
-                report(len(results) / len(items))
     finally:
         # Also if it was stopped: the table shows what is done.
         _write_summary(folder, results)
     return results
+
+
+class _Shares:
+    """How much of each photo is done; several threads may tell."""
+
+    def __init__(self, report: Callable[[float], None] | None, count: int) -> None:
+        self._report, self._count = report, count
+        self._done, self._lock = 0.0, threading.Lock()
+        self._add(0.0)
+
+    @contextmanager
+    def of_photo(self) -> Iterator[Callable[[float], None]]:
+        """Give what is to be called with the share of a photo; in the end all of it is done."""
+        last = 0.0
+
+        def tell(share: float) -> None:
+            nonlocal last
+            last, step = share, share - last
+            self._add(step)
+
+        try:
+            yield tell
+        finally:
+            tell(1.0)
+
+    def _add(self, step: float) -> None:
+        with self._lock:
+            self._done += step
+            if self._report is not None:
+                self._report(min(1.0, self._done / self._count))
 
 
 def _find_photos(
@@ -160,6 +191,18 @@ def _localize_photo(
     localizer: SpliceLocalizer,
     identity: dict[str, str],
     resume: bool,
+    shares: _Shares,
+) -> PhotoResult:
+    with shares.of_photo() as progress:
+        return _localize_one(item, localizer, identity, resume, progress)
+
+
+def _localize_one(
+    item: ResultFiles | Path,
+    localizer: SpliceLocalizer,
+    identity: dict[str, str],
+    resume: bool,
+    progress: Callable[[float], None],
 ) -> PhotoResult:
     if isinstance(item, Path):
         reason = f"{item.suffix} files are not read; save it as JPEG or PNG"
@@ -173,7 +216,7 @@ def _localize_photo(
             if not remark:
                 return PhotoResult(photo, item, entry, "already done")
         image = read_image(photo)
-        found = localizer.localize(image)
+        found = localizer.localize(image, progress=progress)
         threshold = float(localizer.threshold)
         entry = write_result(item, image, found, threshold=threshold, origin=origin)
         return PhotoResult(photo, item, entry, remark)

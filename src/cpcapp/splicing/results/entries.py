@@ -104,6 +104,7 @@ def describe_result(
         "boundary_white": number(choose_boundary_white(found.boundary, threshold)),
         "region": None if region is None else files.region.name,
         "region_share": None if region is None else number(region.mean()),
+        "pasted_side_by": found.side_rule if region is not None and region.any() else None,
         "hot_spots": None if hot_spots is None else files.hot_spots.name,
         "hot_spots_share": None if hot_spots is None else number(hot_spots.mean()),
     }
