@@ -50,7 +50,7 @@ def read_training_photos(
     for image, labels in map_threads(_read, readable, jobs=jobs, progress=progress):
         images.append(image)
         segments.append(labels)
-    return Photos(images, segments), problems
+    return Photos(images, segments, tuple(source.name for source in readable)), problems
 
 
 def _read(source: SourcePhoto) -> tuple[torch.Tensor, torch.Tensor | None]:

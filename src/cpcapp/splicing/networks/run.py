@@ -115,7 +115,9 @@ def train_in_folder(
         "seconds": round(run.seconds, 1),
         "steps": run.step,
         "pieces": run.piece,
-        "held_out": run.curve[-1],
+        "scores": run.curve[-1],
+        # What is calibrated on photos that the network has learned would promise too much.
+        "held_out_photos": [Path(name).stem for name in read.split()[1].names],
     }
     save_network(export_network(run.average, facts), folder / "network.safetensors")
     draw_curve(run.curve, folder / "curve.png")

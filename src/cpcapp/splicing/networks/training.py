@@ -60,16 +60,18 @@ class TrainingPlan:
 
 @dataclass(frozen=True)
 class Photos:
-    """Photos to make splices of, with what people outlined in them."""
+    """Photos to make splices of, with what people outlined in them, and their names if known."""
 
     images: list[Tensor]
     segments: list[Tensor | None]
+    names: tuple[str, ...] = ()
 
     def to(self, device: str | torch.device) -> Photos:
         """Return them on a device."""
         return Photos(
             [image.to(device) for image in self.images],
             [None if s is None else s.to(device) for s in self.segments],
+            self.names,
         )
 
     def split(self, every: int = 12) -> tuple[Photos, Photos]:
@@ -79,7 +81,11 @@ class Photos:
         return self._pick(kept), self._pick(held)
 
     def _pick(self, numbers: Sequence[int]) -> Photos:
-        return Photos([self.images[i] for i in numbers], [self.segments[i] for i in numbers])
+        return Photos(
+            [self.images[i] for i in numbers],
+            [self.segments[i] for i in numbers],
+            tuple(self.names[i] for i in numbers) if self.names else (),
+        )
 
 
 @dataclass

@@ -95,7 +95,7 @@ def calibrate(
         None if no photo has a seam.
     """
     photos = measure_photos(localizer, samples, jobs=jobs, progress=progress, checkpoint=checkpoint)
-    return learn_calibration(photos, localizer.preset)
+    return learn_calibration(photos, localizer.preset, jobs=jobs)
 
 
 def measure_photos(
@@ -139,7 +139,7 @@ def learn_calibration(photos: Sequence[CalibrationPhoto], preset: Preset) -> Cal
     if preset.network:
         trials = [photo.trial for photo in photos if photo.trial is not None]
         sides = learn_sides(trials, preset.n_side_filters)
-        evidence = learn_cut_weights(trials, evidence, sides, preset.regions)
+        evidence = learn_cut_weights(trials, evidence, sides, preset.regions, jobs=jobs)
     authentic = np.array([photo.authentic for photo in photos])
     n_spliced, n_authentic = int((~authentic).sum()), int(authentic.sum())
     if min(n_spliced, n_authentic) < _MIN_PHOTOS:

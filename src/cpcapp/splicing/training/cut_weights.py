@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp._parallel import map_threads
 from cpcapp.splicing.photos.pixels import BoolArray
 from cpcapp.splicing.photos.samples import choose_evenly
 from cpcapp.splicing.regions.evidence import SeamEvidence
@@ -18,7 +19,7 @@ from cpcapp.splicing.regions.side_contrast import SideContrast, across_and_withi
 from cpcapp.splicing.regions.side_statistics import SideStatistics
 
 # Photos that weights are tried on: a few seconds for each weight.
-_MAX_TRIALS = 120
+_MAX_TRIALS = 80
 _ROUNDS = 2
 # What is tried for each weight; far enough that the best is not at an end.
 _TRIED = {
@@ -116,11 +117,12 @@ def learn_cut_weights(
     sides: SideContrast | None,
     options: RegionOptions,
     *,
+    jobs: int = 1,
     report: Callable[[str, float, float], None] | None = None,
 ) -> SeamEvidence:
     """Learn prior and weights: those whose cuts have the highest mean F1 on spliced photos.
 
-    One weight after the other is moved to the best of a few values, twice.
+    One weight after the other is moved as far as the score rises, twice.
 
     Parameters
     ----------
@@ -130,6 +132,8 @@ def learn_cut_weights(
         With its tables learned.
     sides : SideContrast or None
     options : RegionOptions
+    jobs : int, default=1
+        Photos at the same time.
     report : callable, optional
         Called with the name of a weight, its value and the mean F1.
 
@@ -140,29 +144,35 @@ def learn_cut_weights(
     borders = [(trial, trial.borders()) for trial in choose_evenly(trials, _MAX_TRIALS)]
 
     def score(candidate: SeamEvidence) -> float:
-        cuts = (one.find_cut(candidate, sides, options)[0] for _, one in borders)
-        return float(
-            np.mean([trial.f1(cut.side) for (trial, _), cut in zip(borders, cuts, strict=True)])
-        )
+        def cut(pair: tuple[CutTrial, ExtractedBorders]) -> float:
+            return pair[0].f1(pair[1].find_cut(candidate, sides, options)[0].side)
 
-    middle: dict[str, Any] = {name: tried[len(tried) // 2] for name, tried in _TRIED.items()}
-    best = replace(evidence, **middle)
+        return float(np.mean(list(map_threads(cut, borders, jobs=jobs))))
+
+    def at(places: dict[str, int]) -> SeamEvidence:
+        values: dict[str, Any] = {name: _TRIED[name][place] for name, place in places.items()}
+        return replace(evidence, **values)
+
+    places = {name: len(tried) // 2 for name, tried in _TRIED.items()}
     if not borders:
-        return best
-    highest = score(best)
+        return at(places)
+    highest = score(at(places))
     for _ in range(_ROUNDS):
-        before = best
+        before = dict(places)
         for name, tried in _TRIED.items():
-            for value in tried:
-                if value == getattr(best, name):
-                    continue
-                change: dict[str, Any] = {name: value}
-                candidate = replace(best, **change)
-                found = score(candidate)
-                if report is not None:
-                    report(name, value, found)
-                if found > highest:
-                    best, highest = candidate, found
-        if best == before:
+            for step in (1, -1):
+                moved = False
+                # As far as the score rises; if one way was better, the other is not.
+                while 0 <= places[name] + step < len(tried):
+                    candidate = places | {name: places[name] + step}
+                    found = score(at(candidate))
+                    if report is not None:
+                        report(name, tried[candidate[name]], found)
+                    if found <= highest:
+                        break
+                    places, highest, moved = candidate, found, True
+                if moved:
+                    break
+        if places == before:
             break
-    return best
+    return at(places)
