@@ -126,7 +126,9 @@ def measure_photos(
     return photos
 
 
-def learn_calibration(photos: Sequence[CalibrationPhoto], preset: Preset) -> Calibration | None:
+def learn_calibration(
+    photos: Sequence[CalibrationPhoto], preset: Preset, *, jobs: int = 1
+) -> Calibration | None:
     """Learn a calibration from what was measured in photos; see `calibrate`."""
     if not sum(photo.at_seam.shape[1] for photo in photos):
         return None
