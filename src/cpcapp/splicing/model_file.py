@@ -20,7 +20,7 @@ from cpcapp.splicing.traces.learned import STAGES, TraceMeter
 from cpcapp.splicing.verdicts.calibration import Calibration
 
 #: Name of the shipped model that is taken if none is named.
-DEFAULT_MODEL = "filters"
+DEFAULT_MODEL = "default"
 
 _FORMAT = "cpcapp-splice-localizer"
 _FORMAT_VERSION = 5

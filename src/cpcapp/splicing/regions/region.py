@@ -267,10 +267,10 @@ def emphasise_odds(
     >>> import numpy as np
     >>> side = np.arange(40)[None] < np.full((8, 1), 20)
     >>> emphasise_odds(np.zeros((8, 40), np.float32), side)[4, [0, 20]].round(2)
-    array([0.12, 0.88], dtype=float32)
+    array([0.  , 0.18], dtype=float32)
     """
     options = options or RegionOptions()
-    raised = np.asarray(odds, np.float32)
+    raised = np.asarray(odds, np.float32) - np.float32(options.odds_offset)
     if side.any() and not side.all():
         near = _nearness(side, odds.shape, options.odds_sigma)
         raised = raised + np.float32(options.odds_emphasis) * (2.0 * near - 1.0)
