@@ -400,17 +400,22 @@ def test_without_a_mosaic_the_filters_decide_alone(rng):
     assert found.map.max() == pytest.approx(1.0)
 
 
+def traces_of(localizer, image):
+    return localizer.measure_traces(read_image(image), image)
+
+
 def test_a_trace_that_was_measured_is_used(rng):
     image, edges = two_cameras(rng), rng.random((96, 128), dtype=np.float32)
     localizer = localizer_of(PLAIN, mosaic_contrast=True)
-    trace = localizer.mosaic_trace(image)
+    trace = traces_of(localizer, image).mosaic
     np.testing.assert_array_equal(
         localizer.filter_boundary(image, edges, trace).map,
         localizer.filter_boundary(image, edges).map,
     )
-    assert localizer.mosaic_trace(image[:1]) is None
-    assert localizer.mosaic_trace(image[:, :1]) is None
-    assert localizer.mosaic_trace(image[:2, :2]) is not None
+    assert traces_of(localizer, image[:1]).mosaic is None
+    assert traces_of(localizer, image[:, :1]).mosaic is None
+    assert traces_of(localizer, image[:2, :2]).mosaic is not None
+    assert traces_of(localizer, image).learned is None  # of a model without a network
 
 
 def count_calls(monkeypatch, owner, name):
@@ -428,7 +433,6 @@ def count_calls(monkeypatch, owner, name):
 def test_a_photo_is_measured_once(monkeypatch, rng):
     """Each of these takes time that a user waits for."""
     measured = {
-        "patch_strengths": localizer_module,
         "mosaic_trace": localizer_module,
         "lattice_contrast": localizer_module,
         "mosaic_levels": localizer_module,
@@ -436,6 +440,7 @@ def test_a_photo_is_measured_once(monkeypatch, rng):
         "find_region": localizer_module,
         "estimate_quality": localizer_module,
         "benjamini_hochberg": localizer_module,
+        "patch_strengths": features_module,
         "grid_strength": features_module,
         "superpixels": region_module,
         "best_cut": region_module,
@@ -458,13 +463,14 @@ def test_judging_adds_region_and_verdict_to_the_boundary(rng):
     """What `localize` puts together, from the parts it is made of."""
     model, photo = load_model(), (255 * two_cameras(rng, 160, 200)).round().astype(np.uint8)
     found, image = model.localize(photo), unit(photo)
-    trace = model.mosaic_trace(image)
+    traces = traces_of(model, image)
+    trace = traces.mosaic
     boundary = model.filter_boundary(image, found.edges, trace)
     region = find_region(image, boundary, trace, model.calibration.evidence, model.preset.regions)
     np.testing.assert_array_equal(found.region, region.map)
     np.testing.assert_array_equal(found.boundary, region.boundary)
     np.testing.assert_array_equal(found.mask, region.map > 0.5)
-    judged = model.calibration.judge(*model.measure_features(image, boundary, trace))
+    judged = model.calibration.judge(*model.measure_features(image, boundary, traces))
     assert (found.score, found.p_value) == (judged.score, judged.p_value)
     np.testing.assert_array_equal(found.patch_p_values, judged.patch_p_values)
     assert found.calibrated

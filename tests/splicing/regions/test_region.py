@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,12 @@ from scipy.ndimage import distance_transform_edt
 from cpcapp.splicing.boundary import BoundaryMap
 from cpcapp.splicing.making.cameras import Camera
 from cpcapp.splicing.regions.borders import border_pixels
-from cpcapp.splicing.regions.evidence import SeamEvidence, relative_strength
+from cpcapp.splicing.regions.evidence import (
+    LikelihoodTable,
+    SeamEvidence,
+    log_strength,
+    strength_unit,
+)
 from cpcapp.splicing.regions.options import RegionOptions
 from cpcapp.splicing.regions.region import (
     MIN_REGION_SIDE,
@@ -19,7 +26,13 @@ from cpcapp.splicing.regions.region import (
 )
 from cpcapp.splicing.traces.mosaic import MosaicTrace, mosaic_trace
 
-RULE = SeamEvidence(np.log([0.02, 0.2]), np.array([-3.0, 3.0]))
+
+def rule(strengths, ratios, **settings):
+    """Evidence of the filters' strength alone."""
+    return SeamEvidence((LikelihoodTable(np.log(strengths), np.array(ratios)),), **settings)
+
+
+RULE = rule([0.02, 0.2], [-3.0, 3.0])
 
 
 def square(height=200, width=300, box=(60, 140, 90, 210)):
@@ -75,7 +88,7 @@ def test_two_cameras_are_told_apart_without_any_seam(rng):
     mask[64:192, 96:240] = True
     photo = np.where(mask[:, :, None], theirs, ours).astype(np.float32) / 255
     nowhere = np.zeros(mask.shape, dtype=np.float32)
-    faint = SeamEvidence(np.log([0.02, 0.2]), np.array([-0.2, 3.0]), prior=0.0)
+    faint = rule([0.02, 0.2], [-0.2, 3.0], prior=0.0)
     found = find_region(photo, BoundaryMap(nowhere, 1.0), mosaic_trace(photo), faint)
     assert agreement(found.map, mask) > 0.6
     alone = find_region(ours.astype(np.float32) / 255, BoundaryMap(nowhere, 1.0), None, faint)
@@ -129,7 +142,8 @@ def test_a_narrow_seam_stays_strong_in_a_photo_made_smaller(factor, shift):
     found = extract_borders(photo, BoundaryMap(seam, 1.0), None, options)
     smaller = round(side / factor)
     assert found.labels.shape == (smaller, smaller)
-    strength = found.strength * np.float32(options.min_strength_unit)
+    assert found.strength_unit == options.min_strength_unit
+    strength = np.exp(found.measured[0]) * np.float32(found.strength_unit)
     height, width = box[1] - box[0], box[3] - box[2]
     along = np.sort(strength)[::-1][: round(1.5 * (height + width) / factor)]
     assert np.median(along) >= 0.5
@@ -152,8 +166,13 @@ def test_strengths_are_those_of_the_stronger_of_two_pixels():
     labels, values = found.labels.ravel(), seam.ravel()
     np.testing.assert_array_equal(found.one, labels[here])
     np.testing.assert_array_equal(found.two, labels[there])
-    expected = relative_strength(np.maximum(values[here], values[there]), seam.size)
-    np.testing.assert_array_equal(found.strength, expected)
+    stronger = np.maximum(values[here], values[there])
+    assert found.strength_unit == strength_unit(stronger, seam.size)
+    expected = log_strength(stronger / found.strength_unit)
+    assert found.measured.shape == (1, len(here))
+    np.testing.assert_allclose(found.measured[0], expected, rtol=1e-6)
+    assert found.vectors is None
+    np.testing.assert_array_equal(found.area, np.bincount(labels))
 
 
 @pytest.mark.parametrize("mosaic", [False, True])
@@ -171,7 +190,7 @@ def test_certainty_is_what_moving_a_superpixel_would_cost(mosaic, rng):
     boundary = BoundaryMap(np.clip(seam, 0, 1), 1.0)
     found = find_region(photo, boundary, trace, RULE)
     extracted = extract_borders(photo, boundary, trace)
-    cut, borders = extracted.find_cut(RULE)
+    cut, borders, _ = extracted.find_cut(RULE)
     np.testing.assert_array_equal(cut.side, found.cut.side)
     before = borders.cut(cut.side)[0]
     prefers = RULE.mosaic_weight * extracted.statistics.preference(cut.side)
@@ -193,9 +212,9 @@ def test_certainty_is_what_moving_a_superpixel_would_cost(mosaic, rng):
 def test_penalised_borders_are_those_the_cut_was_trimmed_by():
     photo, seam, _ = square()
     extracted = extract_borders(photo, BoundaryMap(seam, 1.0), None)
-    rule = SeamEvidence(RULE.strength, RULE.ratio, trim_per_pixel=0.75)
-    cut, borders = extracted.find_cut(rule)
-    evidence = rule(extracted.strength)
+    trimming = replace(RULE, trim_per_pixel=0.75)
+    cut, borders, _ = extracted.find_cut(trimming)
+    evidence = trimming(extracted.measured)
     across = cut.side[extracted.one] != cut.side[extracted.two]
     assert cut.seam == pytest.approx(evidence[across].sum())
     assert borders.cut(cut.side)[0] == pytest.approx((evidence[across] - 0.75).sum())
@@ -256,7 +275,7 @@ def test_what_the_options_of_the_border_do(rng):
 
 def test_without_a_region_the_boundary_is_as_it_was():
     photo, seam, _ = square()
-    never = SeamEvidence(RULE.strength, np.array([-3.0, -1.0]))
+    never = rule([0.02, 0.2], [-3.0, -1.0])
     found = find_region(photo, BoundaryMap(seam, 1.0), None, never)
     assert not found.cut.side.any()
     assert not found.map.any()

@@ -9,6 +9,8 @@ from cpcapp.splicing import SpliceLocalizer, load_model
 from cpcapp.splicing.making.calibration_photos import calibration_photos
 from cpcapp.splicing.photos.samples import Sample
 from cpcapp.splicing.photos.sources import SourcePhoto
+from cpcapp.splicing.presets import PRESETS
+from cpcapp.splicing.regions.evidence import log_strength
 from cpcapp.splicing.training.calibrate import (
     CalibrationPhoto,
     calibrate,
@@ -17,7 +19,6 @@ from cpcapp.splicing.training.calibrate import (
 )
 from cpcapp.splicing.verdicts.features import PhotoFeatures
 from cpcapp.splicing.verdicts.hot_spots import PatchTail
-from cpcapp.splicing.verdicts.options import VerdictOptions
 
 
 def scene(seed, height=112, width=144):
@@ -59,8 +60,8 @@ def test_photos_come_in_pairs_of_spliced_and_authentic(sources):
 def test_16_bits_are_rounded_alike_in_spliced_and_authentic_photos(level):
     """Else the rounding would tell them apart. Flat photos stay flat when resized or sharpened."""
     flat = partial(np.full, (80, 96, 3), level, np.uint16)
-    photos = calibration_photos([SourcePhoto("one", flat), SourcePhoto("two", flat)], 26)
-    plain = [photo for photo in photos if int(photo.name[-5:]) % 12 < 2]  # no camera, no JPEG
+    photos = calibration_photos([SourcePhoto("one", flat), SourcePhoto("two", flat)], 50)
+    plain = [photo for photo in photos if int(photo.name[-5:]) % 24 < 2]  # no camera, no JPEG
     assert [photo.authentic for photo in plain] == [False, True] * 3
     found = {photo.authentic: set(np.unique(photo.image)) for photo in plain}
     assert found[True] == found[False] == {round(level / 257)}
@@ -74,7 +75,8 @@ def test_other_seeds_give_other_photos(sources):
 def test_seams_stand_out_and_authentic_photos_get_fair_p_values(sources):
     learned = calibrate(load_model(), calibration_photos(sources, 48, seed=1))
     localizer = localizer_with(learned)
-    assert learned.evidence.ratio[-1] > 1.0 > learned.evidence.ratio[0]
+    (table,) = learned.evidence.tables
+    assert table.ratio[-1] > 1.0 > table.ratio[0]
     assert len(learned.authentic) == 24
     p = {True: [], False: []}
     for photo in calibration_photos(sources, 40, seed=7):
@@ -127,11 +129,11 @@ def test_no_photo_is_read_twice(sources):
     reads = []
 
     def counted(sample):
-        def read_image():
+        def read_photo():
             reads.append(sample.name)
-            return sample.read_image()
+            return sample.photo
 
-        return Sample(sample.name, sample.authentic, read_image, sample.read_mask)
+        return Sample.of_photo(sample.name, read_photo, sample.read_mask)
 
     photos = [counted(sample) for sample in calibration_photos(sources, 8)]
     calibrate(load_model(), photos, jobs=1)
@@ -150,8 +152,8 @@ def measured_photos(rng, n=24):
             photos.append(
                 CalibrationPhoto(
                     authentic,
-                    rng.gamma(2.0, 1.0, 0 if authentic else 50).astype(np.float32),
-                    rng.gamma(1.0, 1.0, 200).astype(np.float32),
+                    log_strength(rng.gamma(2.0, 1.0, (1, 0 if authentic else 50))),
+                    log_strength(rng.gamma(1.0, 1.0, (1, 200))),
                     PhotoFeatures(peak, 0.0, -3.0, 0.0, 0.0),
                     (peak - rng.exponential(size=300)).astype(np.float32),
                 )
@@ -162,7 +164,7 @@ def measured_photos(rng, n=24):
 def test_the_tail_judges_each_photo_by_the_others(rng):
     """Its z-scores are of the mean and deviation that the scores of all others have."""
     photos = measured_photos(rng)
-    learned = learn_calibration(photos, VerdictOptions())
+    learned = learn_calibration(photos, PRESETS["default"])
     authentic = [photo for photo in photos if photo.authentic]
     weight = learned.weights[0]
     scores = np.array([learned.score(photo.features) for photo in authentic])
@@ -186,7 +188,7 @@ def test_a_photo_unlike_all_others_says_nothing_of_the_tail(rng):
         strengths=photos[0].strengths + np.float32(1e3),
     )
     learned, without = (
-        learn_calibration([*first, *photos[1:]], VerdictOptions()).patch_tail
+        learn_calibration([*first, *photos[1:]], PRESETS["default"]).patch_tail
         for first in ([strange], [strange._replace(strengths=photos[0].strengths)])
     )
     np.testing.assert_array_equal(learned.z_score, without.z_score)
@@ -221,13 +223,13 @@ def test_the_direction_is_of_the_mean_covariance(rng):
 def test_squares_are_not_judged_by_a_peak_that_speaks_for_authenticity(rng):
     """Then none of the squares speaks for a splice either."""
     turned = [photo._replace(authentic=not photo.authentic) for photo in measured_photos(rng)]
-    learned = learn_calibration(turned, VerdictOptions())
+    learned = learn_calibration(turned, PRESETS["default"])
     assert learned.weights[0] < 0.0
     assert learned.patch_tail is None
 
 
 @pytest.mark.parametrize(("n", "judges"), [(19, False), (20, True)])
 def test_twenty_photos_of_each_kind_are_enough_to_judge(n, judges, rng):
-    learned = learn_calibration(measured_photos(rng, n), VerdictOptions())
+    learned = learn_calibration(measured_photos(rng, n), PRESETS["default"])
     assert learned.can_judge == judges
     assert (learned.n_spliced, learned.n_authentic) == (n, n)

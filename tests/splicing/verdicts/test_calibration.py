@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from cpcapp.splicing.boundary import BoundaryMap
 from cpcapp.splicing.localizer import Localization
-from cpcapp.splicing.regions.evidence import SeamEvidence
+from cpcapp.splicing.regions.evidence import LikelihoodTable, SeamEvidence
 from cpcapp.splicing.traces.mosaic import MosaicLevels
 from cpcapp.splicing.verdicts.calibration import Calibration, student_tail
 from cpcapp.splicing.verdicts.features import PhotoFeatures, patch_strengths
 from cpcapp.splicing.verdicts.hot_spots import PatchTail
 from cpcapp.splicing.verdicts.options import VerdictOptions
 
-EVIDENCE = SeamEvidence(np.array([-2.0, 0.0]), np.array([-3.0, 3.0]))
+TABLE = LikelihoodTable(np.array([-2.0, 0.0]), np.array([-3.0, 3.0]))
+EVIDENCE = SeamEvidence((TABLE,))
 WEIGHTS = np.array([2.0, -0.5, -0.6, 1.0])
 OPTIONS = VerdictOptions()
 ONE_SQUARE = np.zeros((1, 1), dtype=np.float32)
@@ -43,9 +44,7 @@ def p_value(calibration, features):
 
 def measure(boundary):
     image = np.zeros((*boundary.map.shape, 3), dtype=np.float32)
-    strengths = patch_strengths(boundary, OPTIONS.patch_size)
-    levels = MosaicLevels(0.0, 0.0)
-    return PhotoFeatures.measure(image, boundary, levels, strengths, OPTIONS), strengths
+    return PhotoFeatures.measure(image, boundary, MosaicLevels(0.0, 0.0), OPTIONS)
 
 
 def test_the_score_is_a_weighted_sum(calibration):
