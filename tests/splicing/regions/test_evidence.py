@@ -111,6 +111,50 @@ def test_what_was_never_seen_is_not_impossible():
     assert found(np.array([[-20.0]]))[0] < found(np.array([[1.0]]))[0]
 
 
+def test_one_table_alone_has_weight_1(rng):
+    found = SeamEvidence.learn(rng.normal(2.0, 1.0, (1, 500)), rng.normal(0.0, 1.0, (1, 900)))
+    assert found.weights == (1.0,)
+
+
+def normal_measures(rng, n=60_000):
+    """Two measures that are independent of each other, at seams and elsewhere."""
+    return rng.normal(1.0, 1.0, (2, n)), rng.normal(0.0, 1.0, (2, 2 * n))
+
+
+def test_what_is_said_twice_counts_once(rng):
+    seam, other = (kind[:1].repeat(2, axis=0) for kind in normal_measures(rng))
+    found = SeamEvidence.learn(seam, other)
+    assert sum(found.weights) == pytest.approx(1.0, abs=0.05)
+    assert min(found.weights) > 0.3
+    alone = SeamEvidence.learn(seam[:1], other[:1])
+    np.testing.assert_allclose(found(seam[:, :99]), alone(seam[:1, :99]), atol=0.15)
+
+
+def test_what_is_independent_adds_up(rng):
+    """``log N(x; 1, 1)/N(x; 0, 1) = x - 1/2`` for each of the two."""
+    seam, other = normal_measures(rng)
+    found = SeamEvidence.learn(seam, other, prior=0.0)
+    assert found.weights == pytest.approx((1.0, 1.0), abs=0.06)
+    at = np.array([[1.0, 0.5], [0.5, 1.5]])
+    np.testing.assert_allclose(found(at), (at - 0.5).sum(axis=0), atol=0.2)
+
+
+def test_what_says_nothing_has_no_weight(rng):
+    seam, other = normal_measures(rng)
+    seam[1] -= 1.0  # as elsewhere
+    found = SeamEvidence.learn(seam, other)
+    assert found.weights[0] == pytest.approx(1.0, abs=0.06)
+    np.testing.assert_allclose(found.weights[1] * found.tables[1](seam[1]), 0.0, atol=0.1)
+
+
+def test_evidence_needs_every_measure():
+    both = SeamEvidence((TABLE, TABLE), (1.0, 0.5), prior=0.25)
+    assert both(np.array([[0.5], [1.0]])).tolist() == [1.5 + 0.5 * 3.0 - 0.25]
+    assert both(np.zeros((2, 3, 4))).shape == (3, 4)
+    with pytest.raises(ValueError, match="zip"):
+        both(np.zeros((1, 5)))
+
+
 def test_evidence_survives_json():
     rule = SeamEvidence(
         (LikelihoodTable(np.array([-1.5, 0.25]), np.array([-3.0, 2.0])), TABLE),
@@ -127,6 +171,13 @@ def test_evidence_survives_json():
     for found, table in zip(again.tables, rule.tables, strict=True):
         np.testing.assert_array_equal(found.value, table.value)
         np.testing.assert_array_equal(found.ratio, table.ratio)
+
+
+def test_evidence_of_values_that_hardly_differ_survives_json(rng):
+    """A table whose values no longer rise could not be read."""
+    found = SeamEvidence.learn(rng.normal(0.0, 1e-6, (1, 99)), rng.normal(0.0, 1.0, (1, 99)))
+    again = SeamEvidence.from_dict(json.loads(json.dumps(found.to_dict())))
+    np.testing.assert_array_equal(again.tables[0].value, found.tables[0].value)
 
 
 def test_a_single_peak_does_not_hide_the_seam(rng):

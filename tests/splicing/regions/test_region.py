@@ -21,9 +21,13 @@ from cpcapp.splicing.regions.options import RegionOptions
 from cpcapp.splicing.regions.region import (
     MIN_REGION_SIDE,
     emphasise_border,
+    evidence_map,
     extract_borders,
     find_region,
+    which_side,
 )
+from cpcapp.splicing.regions.side_contrast import SideContrast, superpixel_vectors
+from cpcapp.splicing.traces.learned import LearnedTraces
 from cpcapp.splicing.traces.mosaic import MosaicTrace, mosaic_trace
 
 
@@ -290,3 +294,143 @@ def test_a_region_is_sought_from_64_pixels_on():
     assert not smaller.map.any()
     np.testing.assert_array_equal(smaller.boundary, seam[1:])
     assert (smaller.cut.evidence, smaller.cut.length, smaller.cut.side.any()) == (0.0, 0.0, False)
+
+
+# -- with learned traces ----------------------------------------------------------------------
+
+ODDS = LikelihoodTable(np.array([-4.0, 4.0]), np.array([-4.0, 4.0]))
+BOTH = SeamEvidence((RULE.tables[0], ODDS), (0.5, 0.75))
+
+
+def learned_of(mask, seam, pasted=0.0):
+    """Traces that tell the sides apart: 2 inside and -2 outside, and odds for the pasted one."""
+    share = mask[: mask.shape[0] // 8 * 8, : mask.shape[1] // 8 * 8]
+    share = share.reshape(share.shape[0] // 8, 8, share.shape[1] // 8, 8).mean(axis=(1, 3))
+    share = np.pad(share, [(0, -(-side // 8) - side // 8) for side in mask.shape], mode="edge")
+    sign = (2.0 * share - 1.0).astype(np.float32)
+    vectors = np.stack([2.0 * sign, 0.0 * sign], axis=2)
+    return LearnedTraces(
+        (8.0 * seam - 4.0).astype(np.float32), 0.0 * sign, np.float32(pasted) * sign, vectors
+    )
+
+
+# Reads the first of the two traces; superpixels of one side differ by 1 in it.
+FIRST = SideContrast(np.eye(4)[:, :1], np.array([9.0]))
+
+
+def test_borders_know_what_the_network_measured():
+    photo, seam, mask = square()
+    learned = learned_of(mask, seam, 1.5)
+    found = extract_borders(photo, BoundaryMap(seam, 1.0), None, learned=learned)
+    alone = extract_borders(photo, BoundaryMap(seam, 1.0), None)
+    np.testing.assert_array_equal(found.labels, alone.labels)
+    assert found.measured.shape == (2, len(found.pixels))
+    np.testing.assert_array_equal(found.measured[0], alone.measured[0])
+    here, there = border_pixels(found.labels)
+    odds = learned.seam.ravel()
+    np.testing.assert_array_equal(found.measured[1], np.maximum(odds[here], odds[there]))
+    vectors, area = superpixel_vectors(learned, found.labels, found.count, seam.shape)
+    np.testing.assert_array_equal(found.vectors, vectors)
+    np.testing.assert_array_equal(found.area, area)
+    np.testing.assert_array_equal(found.area, alone.area)
+
+
+def test_a_seam_that_only_the_network_sees_gives_its_inside():
+    photo, seam, mask = square()
+    learned = learned_of(mask, seam)
+    nothing = BoundaryMap(np.zeros_like(seam), 1.0)
+    assert agreement(find_region(photo, nothing, None, BOTH, learned=learned).map, mask) > 0.95
+    blind = replace(BOTH, weights=(0.5, 0.0))
+    assert not find_region(photo, nothing, None, blind, learned=learned).map.any()
+
+
+def test_sides_that_only_traces_tell_apart_are_found():
+    """Without any seam, and with borders that speak against one."""
+    photo, seam, mask = square()
+    learned = learned_of(mask, 0.4 + 0.0 * seam)
+    nothing = BoundaryMap(np.zeros_like(seam), 1.0)
+    doubtful = SeamEvidence((RULE.tables[0], ODDS), (0.0, 0.1), prior=0.1, trim_per_pixel=0.0)
+    told = replace(doubtful, trace_weight=0.05)
+    found = find_region(photo, nothing, None, told, learned=learned, contrast=FIRST)
+    assert agreement(found.map, mask) > 0.9
+    assert found.cut.sides > 0.0 > found.cut.seam
+    for rule, contrast in ((doubtful, FIRST), (told, None)):
+        blind = find_region(photo, nothing, None, rule, learned=learned, contrast=contrast)
+        assert not blind.map.any()
+
+
+def test_the_network_says_which_side_was_pasted():
+    """Even the larger one; else it is the smaller one."""
+    photo, seam, mask = square()
+    boundary = BoundaryMap(seam, 1.0)
+    for pasted, expected, rule in (
+        (3.0, mask, "network"),
+        (-3.0, ~mask, "network"),
+        (0.0, mask, "smaller"),
+        (-0.4, mask, "smaller"),  # sides differ by 0.8: less than the odds asked for
+    ):
+        learned = learned_of(mask, seam, pasted)
+        found = find_region(photo, boundary, None, BOTH, learned=learned)
+        assert agreement(found.map, expected) > 0.95
+        assert found.side_rule == rule
+    learned = learned_of(mask, seam, -0.4)
+    certain = RegionOptions(min_side_odds=0.5)
+    found = find_region(photo, boundary, None, BOTH, certain, learned=learned)
+    assert (found.side_rule, agreement(found.map, ~mask) > 0.95) == ("network", True)
+    assert find_region(photo, boundary, None, RULE).side_rule == "smaller"
+    nothing = BoundaryMap(0.0 * seam, 1.0)
+    assert find_region(photo, nothing, None, RULE).side_rule is None
+
+
+def test_the_side_is_told_by_means_over_pixels():
+    photo, seam, _ = square()
+    extracted = extract_borders(photo, BoundaryMap(seam, 1.0), None)
+    n = extracted.count
+    side = np.arange(n) < n // 3
+    area = np.where(np.arange(n) == 0, 1e6, 1.0)  # one superpixel is nearly all of the inside
+    vectors = np.zeros((n, 3))
+    vectors[side, -1], vectors[0, -1] = -9.0, 5.0
+    known = replace(extracted, area=area, vectors=vectors)
+    assert which_side(side, known) == (True, "network")
+    assert which_side(~side, known) == (False, "network")
+    unknown = replace(known, vectors=None)
+    assert which_side(side, unknown) == (False, "smaller")
+    assert which_side(~side, unknown) == (True, "smaller")
+    # The odds must differ by as much as the options ask for, and by no more.
+    vectors[:], vectors[side, -1] = 0.0, 1.0
+    assert which_side(side, known) == (True, "network")
+    vectors[side, -1] = 0.999
+    assert which_side(side, known) == (False, "smaller")
+    for everything in (np.ones(n, dtype=bool), np.zeros(n, dtype=bool)):
+        assert which_side(everything, known)[1] == "smaller"
+
+
+def test_the_map_is_the_probability_that_both_give(rng):
+    """``1 / (1 + exp(-e))`` of the weighted evidence less the prior, at each pixel."""
+    strength = rng.random((300, 20), dtype=np.float32)  # more rows than are done at a time
+    odds = rng.normal(scale=3.0, size=(300, 20)).astype(np.float32)
+    found = evidence_map(strength, odds, BOTH, 0.25)
+    assert (found.shape, found.dtype) == ((300, 20), np.float32)
+    filters = np.interp(np.log(strength / 0.25), np.log([0.02, 0.2]), [-3.0, 3.0])
+    evidence = 0.5 * filters + 0.75 * np.clip(odds, -4.0, 4.0) - 1.0
+    np.testing.assert_allclose(found, 1.0 / (1.0 + np.exp(-evidence)), atol=1e-6)
+
+
+def test_a_large_photo_with_traces_is_looked_at_smaller():
+    photo, seam, mask = square(300, 404, (100, 220, 120, 280))
+    learned = learned_of(mask, seam, -2.0)
+    options = RegionOptions(max_pixels=30_000)
+    found = find_region(photo, BoundaryMap(seam, 1.0), None, BOTH, options, learned=learned)
+    assert found.map.shape == found.boundary.shape == (300, 404)
+    assert agreement(found.map, ~mask) > 0.9
+    assert found.side_rule == "network"
+
+
+def test_without_a_region_the_boundary_is_what_filters_and_network_saw():
+    photo, seam, mask = square()
+    never = replace(BOTH, prior=50.0)
+    learned = learned_of(mask, seam)
+    found = find_region(photo, BoundaryMap(seam, 1.0), None, never, learned=learned)
+    assert not found.map.any()
+    unit = extract_borders(photo, BoundaryMap(seam, 1.0), None, learned=learned).strength_unit
+    np.testing.assert_array_equal(found.boundary, evidence_map(seam, learned.seam, never, unit))

@@ -145,7 +145,8 @@ class SeamEvidence:
         """Return it in types that JSON knows."""
         return {
             "tables": [
-                {"value": table.value.round(4).tolist(), "ratio": table.ratio.round(4).tolist()}
+                # Values are not rounded: two of them must not become one.
+                {"value": table.value.tolist(), "ratio": table.ratio.round(4).tolist()}
                 for table in self.tables
             ],
             "weights": list(self.weights),

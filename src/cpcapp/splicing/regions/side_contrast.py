@@ -81,7 +81,7 @@ class SideContrast:
         target, background = Moments(), Moments()
         target.update(across)
         background.update(np.concatenate([photo[1] for photo in photos]))
-        k = min(n_filters, across.shape[1])
+        k = min(n_filters, across.shape[1], len(photos))
         try:
             found = solve_contrast(target, background, k, loading="oas")
         except InsufficientRankError as error:
