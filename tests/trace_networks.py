@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
+
+from cpcapp.splicing import SpliceLocalizer, load_model
+from cpcapp.splicing.regions.evidence import LikelihoodTable, SeamEvidence
+from cpcapp.splicing.regions.side_contrast import SideContrast
+from cpcapp.splicing.verdicts.calibration import Calibration
+from cpcapp.splicing.verdicts.options import VerdictOptions
 
 
 def tiny_network(*, compares=True, seed=0):
@@ -47,3 +54,26 @@ def textured(height, width, seed=0):
     light = 110 + 50 * np.sin(x / 9) + 40 * (y > height / 2)
     noisy = light[..., None] + rng.normal(scale=12.0, size=(height, width, 3))
     return noisy.clip(0, 255).astype(np.uint8)
+
+
+def network_localizer(*, calibrated=True):
+    """The shipped filters with a tiny network; what it has learned of photos is made up."""
+    shipped, meter = load_model(), tiny_meter()
+    n_features = meter.facts["options"]["n_traces"] + 2
+    odds = LikelihoodTable(np.array([-0.5, 0.5]), np.array([-2.0, 2.0]))
+    strength = LikelihoodTable(np.array([-3.0, 1.0]), np.array([-3.0, 3.0]))
+    rng = np.random.default_rng(0)
+    calibration = Calibration(
+        SeamEvidence((strength, odds), (0.75, 0.5), prior=0.25, trace_weight=0.05),
+        np.array([2.0, -0.5, -0.25, 1.0, 0.5, 0.25]),
+        np.column_stack([rng.normal(size=(50, 3)), rng.normal(size=50)]).round(3),
+        options=VerdictOptions(mean_width=9.0, mosaic_width=9.0, compression_width=9.0),
+        sides=SideContrast(rng.normal(size=(n_features, 3)).round(4), np.array([4.0, 3.0, 2.0])),
+    )
+    preset = replace(shipped.preset, name="traces", network=True, verdict=calibration.options)
+    return SpliceLocalizer(
+        preset,
+        shipped.banks,
+        calibration=calibration if calibrated else None,
+        network=meter,
+    )

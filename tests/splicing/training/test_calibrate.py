@@ -16,9 +16,12 @@ from cpcapp.splicing.training.calibrate import (
     calibrate,
     fisher_direction,
     learn_calibration,
+    measure_photos,
 )
+from cpcapp.splicing.training.checkpoint import Checkpoint
 from cpcapp.splicing.verdicts.features import PhotoFeatures
 from cpcapp.splicing.verdicts.hot_spots import PatchTail
+from trace_networks import network_localizer
 
 
 def scene(seed, height=112, width=144):
@@ -54,6 +57,17 @@ def test_photos_come_in_pairs_of_spliced_and_authentic(sources):
     for photo in photos[:8]:
         assert photo.mask.any() != photo.authentic
         np.testing.assert_array_equal(photo.image, photo.image)
+
+
+def test_photos_that_are_compressed_in_the_end_carry_their_table(sources):
+    """Seven of twelve histories end so; a spliced photo and the authentic one after it alike."""
+    photos = calibration_photos(sources, 24, seed=1)
+    known = [photo.photo.jpeg_table is not None for photo in photos]
+    assert known[::2] == known[1::2]
+    assert sum(known) == 14
+    for photo in photos[4:6]:
+        assert photo.photo.jpeg_quality is not None
+        np.testing.assert_array_equal(photo.photo.pixels, photo.image)
 
 
 @pytest.mark.parametrize("level", [255, 383, 384, 64_000])
@@ -233,3 +247,85 @@ def test_twenty_photos_of_each_kind_are_enough_to_judge(n, judges, rng):
     learned = learn_calibration(measured_photos(rng, n), PRESETS["default"])
     assert learned.can_judge == judges
     assert (learned.n_spliced, learned.n_authentic) == (n, n)
+
+
+# -- with a network ---------------------------------------------------------------------------
+
+
+def assert_same_photos(found, expected):
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert (one.authentic, one.features) == (other.authentic, other.features)
+        for name in ("at_seam", "elsewhere", "strengths"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        assert (one.trial is None) == (other.trial is None) == one.authentic
+        for mine, its in zip(one.trial or (), other.trial or (), strict=True):
+            np.testing.assert_array_equal(mine, its)
+            assert mine.dtype == its.dtype
+
+
+@pytest.fixture(scope="module")
+def measured_by_network(sources):
+    photos = calibration_photos(sources, 8, seed=5)
+    return photos, measure_photos(network_localizer(calibrated=False), photos)
+
+
+def test_what_a_network_measures_survives_a_checkpoint(measured_by_network, tmp_path, monkeypatch):
+    samples, expected = measured_by_network
+    localizer = network_localizer(calibrated=False)
+    monkeypatch.setattr("cpcapp.splicing.training.calibrate._PHOTOS_PER_SAVE", 3)
+    checkpoint = Checkpoint(tmp_path / "run", "mine")
+    # It stops at the last photo; six are kept.
+    stopping = [*samples[:7], Sample("stop", True, _stop)]
+    with pytest.raises(KeyboardInterrupt):
+        measure_photos(localizer, stopping, jobs=1, checkpoint=checkpoint)
+    done = [Sample(sample.name, True, _stop) for sample in samples[:6]]
+    found = measure_photos(localizer, [*done, *samples[6:]], jobs=1, checkpoint=checkpoint)
+    assert_same_photos(found, expected)
+    # Once all are kept none is measured again.
+    every = [Sample(sample.name, True, _stop) for sample in samples]
+    assert_same_photos(measure_photos(localizer, every, checkpoint=checkpoint), expected)
+
+
+def _stop():
+    raise KeyboardInterrupt
+
+
+def test_with_a_network_sides_and_weights_are_learned(measured_by_network):
+    _, photos = measured_by_network
+    model = network_localizer(calibrated=False)
+    assert all(photo.at_seam.shape[0] == photo.elsewhere.shape[0] == 2 for photo in photos)
+    assert all(len(photo.features.learned) == 2 for photo in photos)
+    learned = learn_calibration(photos, model.preset)
+    assert len(learned.evidence.tables) == len(learned.evidence.weights) == 2
+    assert learned.sides.filters.shape[0] == 6  # four traces, region and pasted side
+    assert 1 <= learned.sides.filters.shape[1] <= 4  # of four spliced photos
+    assert learned.evidence.trace_weight > 0.0
+    assert not learned.can_judge
+    calibrated = SpliceLocalizer(
+        model.preset, model.banks, calibration=learned, network=model.network
+    )
+    assert calibrated.localize(scene(3)).region.shape == (112, 144)
+
+
+def test_with_a_network_enough_photos_learn_to_judge(measured_by_network):
+    """Six weights, and a tail of the squares that the network sees."""
+    photos = []
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        for photo in measured_by_network[1]:
+            shift = rng.normal() + (0.0 if photo.authentic else 3.0)
+            features = photo.features._replace(
+                peak=photo.features.peak + shift,
+                mean=0.0,
+                level=-3.0,
+                compression=0.0,
+                learned=tuple(rng.normal(size=2)),
+            )
+            photos.append(photo._replace(features=features, trial=None))
+    learned = learn_calibration(photos, network_localizer().preset)
+    assert learned.can_judge
+    assert learned.weights.shape == (6,)
+    assert learned.weights[0] > 0.0
+    assert learned.patch_tail is not None
+    assert learned.sides is None  # there was no trial to learn them from
