@@ -12,3 +12,5 @@ if find_spec("torch") is None:
         "src/cpcapp/splicing/making/histories.py",
         "src/cpcapp/splicing/making/stream.py",
     ]
+elif find_spec("onnx") is None:
+    collect_ignore_glob = ["src/cpcapp/splicing/networks/export.py"]

@@ -85,7 +85,7 @@ def test_the_core_needs_no_extra():
     code = (
         "import sys, cpcapp, cpcapp.datasets, cpcapp.cli\n"
         "extras = {'matplotlib', 'cv2', 'PIL', 'torch', 'dask', 'starlette', 'pooch', 'h5py', "
-        "'pyarrow', 'pandas', 'anndata', 'safetensors'}\n"
+        "'pyarrow', 'pandas', 'anndata', 'safetensors', 'onnxruntime', 'onnx'}\n"
         "loaded = extras & set(sys.modules)\n"
         "assert not loaded, loaded\n"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from dataclasses import replace
 
@@ -32,6 +33,7 @@ from cpcapp.splicing.traces.edges import detect_edges
 from cpcapp.splicing.traces.mosaic import lattice_contrast
 from cpcapp.splicing.verdicts import features as features_module
 from cpcapp.splicing.verdicts.calibration import Calibration
+from trace_networks import network_localizer, textured, tiny_meter
 
 PLAIN = BankOptions(size=6, stride=2, n_filters=5)
 # Every way in which a bank can differ from the paper's.
@@ -400,17 +402,22 @@ def test_without_a_mosaic_the_filters_decide_alone(rng):
     assert found.map.max() == pytest.approx(1.0)
 
 
+def traces_of(localizer, photo, image=None):
+    return localizer.measure_traces(read_image(photo), photo if image is None else image)
+
+
 def test_a_trace_that_was_measured_is_used(rng):
     image, edges = two_cameras(rng), rng.random((96, 128), dtype=np.float32)
     localizer = localizer_of(PLAIN, mosaic_contrast=True)
-    trace = localizer.mosaic_trace(image)
+    trace = traces_of(localizer, image).mosaic
     np.testing.assert_array_equal(
         localizer.filter_boundary(image, edges, trace).map,
         localizer.filter_boundary(image, edges).map,
     )
-    assert localizer.mosaic_trace(image[:1]) is None
-    assert localizer.mosaic_trace(image[:, :1]) is None
-    assert localizer.mosaic_trace(image[:2, :2]) is not None
+    assert traces_of(localizer, image[:1]).mosaic is None
+    assert traces_of(localizer, image[:, :1]).mosaic is None
+    assert traces_of(localizer, image[:2, :2]).mosaic is not None
+    assert traces_of(localizer, image).learned is None  # of a model without a network
 
 
 def count_calls(monkeypatch, owner, name):
@@ -428,7 +435,6 @@ def count_calls(monkeypatch, owner, name):
 def test_a_photo_is_measured_once(monkeypatch, rng):
     """Each of these takes time that a user waits for."""
     measured = {
-        "patch_strengths": localizer_module,
         "mosaic_trace": localizer_module,
         "lattice_contrast": localizer_module,
         "mosaic_levels": localizer_module,
@@ -436,6 +442,7 @@ def test_a_photo_is_measured_once(monkeypatch, rng):
         "find_region": localizer_module,
         "estimate_quality": localizer_module,
         "benjamini_hochberg": localizer_module,
+        "patch_strengths": features_module,
         "grid_strength": features_module,
         "superpixels": region_module,
         "best_cut": region_module,
@@ -458,7 +465,8 @@ def test_judging_adds_region_and_verdict_to_the_boundary(rng):
     """What `localize` puts together, from the parts it is made of."""
     model, photo = load_model(), (255 * two_cameras(rng, 160, 200)).round().astype(np.uint8)
     found, image = model.localize(photo), unit(photo)
-    trace = model.mosaic_trace(image)
+    traces = traces_of(model, image)
+    trace = traces.mosaic
     boundary = model.filter_boundary(image, found.edges, trace)
     region = find_region(image, boundary, trace, model.calibration.evidence, model.preset.regions)
     np.testing.assert_array_equal(found.region, region.map)
@@ -468,7 +476,7 @@ def test_judging_adds_region_and_verdict_to_the_boundary(rng):
     assert not found.mask.any()
     signs = replace(found, p_value=0.05)
     np.testing.assert_array_equal(signs.mask, region.map > 0.5)
-    judged = model.calibration.judge(*model.measure_features(image, boundary, trace))
+    judged = model.calibration.judge(*model.measure_features(image, boundary, traces))
     assert (found.score, found.p_value) == (judged.score, judged.p_value)
     np.testing.assert_array_equal(found.patch_p_values, judged.patch_p_values)
     assert found.calibrated
@@ -476,3 +484,96 @@ def test_judging_adds_region_and_verdict_to_the_boundary(rng):
     np.testing.assert_array_equal(bare.boundary, boundary.map)
     assert (bare.region, bare.mask, bare.score, bare.p_value) == (None, None, None, None)
     assert bare.verdict == "can't tell (the model has not learned to judge)"
+
+
+# -- with a network ---------------------------------------------------------------------------
+
+
+def turned_jpeg(orientation, height=93, width=130):
+    tags = Image.Exif()
+    tags[274] = orientation
+    file = io.BytesIO()
+    Image.fromarray(textured(height, width)).save(file, "JPEG", quality=70, exif=tags)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("orientation", [1, 3, 6])
+def test_the_network_is_told_what_the_file_says(orientation):
+    model, read = network_localizer(), read_image(turned_jpeg(orientation))
+    assert (read.jpeg_offset == (0, 0)) == (orientation == 1)
+    found = model.measure_traces(read, unit(read.pixels)).learned
+    expected = tiny_meter().measure(read.pixels, read.jpeg_table, read.jpeg_offset)
+    untold = tiny_meter().measure(read.pixels)
+    np.testing.assert_array_equal(found.vectors, expected.vectors)
+    np.testing.assert_array_equal(found.seam, expected.seam)
+    assert found.offset == read.jpeg_offset
+    assert np.abs(found.seam - untold.seam).max() > 1e-3
+
+
+@pytest.mark.parametrize("shape", [(93, 130), (200, 70)])
+def test_judging_with_a_network_puts_all_parts_together(shape):
+    model, photo = network_localizer(), textured(*shape)
+    found, image = model.localize(photo), unit(photo)
+    traces = traces_of(model, photo, image)
+    boundary = model.filter_boundary(image, found.edges, traces.mosaic)
+    region = find_region(
+        image,
+        boundary,
+        traces.mosaic,
+        model.calibration.evidence,
+        model.preset.regions,
+        learned=traces.learned,
+        contrast=model.calibration.sides,
+    )
+    assert region.map.any()
+    np.testing.assert_array_equal(found.region, region.map)
+    np.testing.assert_array_equal(found.boundary, region.boundary)
+    assert found.side_rule == region.side_rule is not None
+    features, strengths = model.measure_features(image, boundary, traces)
+    assert len(features.learned) == 2
+    judged = model.calibration.judge(features, strengths)
+    assert (found.score, found.p_value) == (judged.score, judged.p_value)
+    assert found.p_value is not None
+    # Sides that no contrast tells apart are cut otherwise: it takes part.
+    blind = replace(model.calibration, sides=None)
+    other = SpliceLocalizer(model.preset, model.banks, calibration=blind, network=model.network)
+    assert other.localize(photo).region.shape == shape
+    assert not np.array_equal(other.localize(photo).region, found.region)
+
+
+def test_a_network_without_a_calibration_leaves_the_filters_map():
+    model, photo = network_localizer(calibrated=False), textured(93, 130)
+    found = model.localize(photo)
+    np.testing.assert_array_equal(
+        found.boundary, model.filter_boundary(unit(photo), found.edges).map
+    )
+    assert (found.region, found.side_rule, found.score) == (None, None, None)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 3), (63, 200)])
+def test_a_photo_that_is_too_small_for_a_region_is_measured_all_the_same(shape):
+    found = network_localizer().localize(textured(*shape))
+    assert found.boundary.shape == found.region.shape == shape
+    assert not found.region.any()
+    assert (found.side_rule, found.p_value) == (None, None)
+
+
+def test_progress_of_the_network_is_told():
+    shares = []
+    network_localizer().localize(textured(93, 130), progress=shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == pytest.approx(1.0)
+
+
+def test_network_preset_and_calibration_belong_together():
+    model, shipped = network_localizer(), load_model()
+    with pytest.raises(ValueError, match=r"network=None does not fit preset.network=True"):
+        SpliceLocalizer(model.preset, model.banks)
+    with pytest.raises(ValueError, match=r"network=.* does not fit preset.network=False"):
+        SpliceLocalizer(shipped.preset, shipped.banks, network=model.network)
+    with pytest.raises(ValueError, match=r"has 1 tables .* preset.network=True it must have 2"):
+        SpliceLocalizer(
+            model.preset, model.banks, calibration=shipped.calibration, network=model.network
+        )
+    with pytest.raises(ValueError, match=r"has 2 tables .* preset.network=False it must have 1"):
+        SpliceLocalizer(shipped.preset, shipped.banks, calibration=model.calibration)

@@ -24,6 +24,7 @@ from cpcapp.splicing import (
     save_model,
 )
 from cpcapp.splicing.model_file import DEFAULT_MODEL, shipped_models
+from trace_networks import network_localizer, textured
 
 OPTIONS = (
     BankOptions(size=4, stride=2, n_filters=3),
@@ -112,7 +113,7 @@ def test_the_header_can_be_read_without_this_package(localizer, path):
     outer, rest = parts(path)
     header = json.loads(outer["__metadata__"]["cpcapp"])
     assert header["format"] == "cpcapp-splice-localizer"
-    assert header["format_version"] == 4
+    assert header["format_version"] == 5
     assert header["preset"]["banks"][1]["channels"] == "error-level"
     assert header["training"]["data"] == ["Fotos für später"]
     assert header["threshold"] == 0.37
@@ -327,3 +328,73 @@ def test_the_default_model_has_a_name_too(tmp_path):
     default, named, unnamed = load_model(DEFAULT_MODEL), load_model("default"), load_model()
     assert_same(named, default)
     assert_same(unnamed, default)
+
+
+# -- models with a network --------------------------------------------------------------------
+
+
+@pytest.fixture
+def network_path(tmp_path):
+    save_model(network_localizer(), tmp_path / "network.safetensors")
+    return tmp_path / "network.safetensors"
+
+
+def test_a_model_with_a_network_finds_the_same_after_a_round_trip(network_path):
+    before, after = network_localizer(), load_model(network_path)
+    assert after.network.stages == before.network.stages
+    assert after.network.facts == before.network.facts
+    assert after.preset == before.preset
+    photo = textured(90, 124)
+    one, other = before.localize(photo), after.localize(photo)
+    for name in ("boundary", "region", "edges"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    assert one.region.any()
+    assert (one.score, one.p_value, one.side_rule) == (other.score, other.p_value, other.side_rule)
+    assert one.p_value is not None
+    save_model(after, network_path.with_name("again"))
+    assert network_path.with_name("again").read_bytes() == network_path.read_bytes()
+
+
+@pytest.mark.parametrize("missing", ["pixels", "near", "far", "seam"])
+def test_a_network_without_all_of_its_stages_is_refused(network_path, missing):
+    network = network_localizer()
+    tensors = {f"filters.{i}": bank.filters for i, bank in enumerate(network.banks)}
+    for name, graph in network.network.stages.items():
+        if name != missing:
+            tensors[f"network.{name}"] = np.frombuffer(graph, np.uint8)
+    network_path.write_bytes(
+        save(tensors, metadata={"cpcapp": json.dumps(header_of(network_path))})
+    )
+    assert_refused(network_path, f"it has no 'network.{missing}'")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda h: h.pop("network"), "it has no 'network'"),
+        (lambda h: h.update(network=[]), "its network is not a JSON object"),
+        (lambda h: h["network"].pop("margins"), "it has no 'margins'"),
+        (lambda h: h["network"]["margins"].pop("far"), "it has no 'far'"),
+        (lambda h: h["network"].pop("grid"), "it has no 'grid'"),
+        (lambda h: h["network"].update(grid="wide"), "invalid literal"),
+        (lambda h: h["network"].update(grid=10**9), "grid=1000000000 must be from 1 to 256"),
+        (lambda h: h["network"].update(grid=0), "grid=0 must be from 1 to 256"),
+        (
+            lambda h: h["network"]["margins"].update(near=-1),
+            "near=-1 must be from 0 to 256",
+        ),
+        (lambda h: h["calibration"]["evidence"]["tables"].pop(), "1 tables and 2 weights"),
+        (lambda h: h["calibration"]["evidence"]["weights"].pop(), "2 tables and 1 weights"),
+        (lambda h: h["calibration"]["sides"]["eigenvalues"].pop(), "do not fit"),
+        (lambda h: h["calibration"]["weights"].pop(), r"weights of shape \(5,\)"),
+        (lambda h: h["calibration"].pop("sides"), "it has no 'sides'"),
+        (lambda h: h["preset"].update(network=False), "calibration has 2 tables"),
+        (lambda h: h["preset"].pop("network"), "it has no 'network'"),
+        (lambda h: h["preset"].update(n_side_filters=0), "n_side_filters=0 must be from 1 to 64"),
+    ],
+)
+def test_headers_of_networks_that_can_not_be(network_path, change, message):
+    header = header_of(network_path)
+    change(header)
+    with_header(network_path, json.dumps(header))
+    assert_refused(network_path, message)

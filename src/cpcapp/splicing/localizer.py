@@ -196,6 +196,12 @@ class SpliceLocalizer:
             raise ValueError("banks do not belong to the preset: their options differ")
         if preset.network != (network is not None):
             raise ValueError(f"network={network} does not fit preset.network={preset.network}")
+        n_tables = 2 if preset.network else 1
+        if calibration is not None and len(calibration.evidence.tables) != n_tables:
+            raise ValueError(
+                f"calibration has {len(calibration.evidence.tables)} tables of evidence; with "
+                f"preset.network={preset.network} it must have {n_tables}"
+            )
         if not 0.0 <= threshold <= 1.0:
             raise ValueError(f"threshold={threshold} must be in [0, 1]")
         self.preset = preset

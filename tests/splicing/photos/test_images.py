@@ -338,6 +338,62 @@ def test_exif_orientation_is_applied(form, orientation):
         np.testing.assert_array_equal(image.pixels, np.asarray(pillow))
 
 
+# Unlike in rows and columns, and coarse enough that rounded pixels do not hide the steps.
+STEPS = 12 + 3 * np.arange(8)[:, None] + np.arange(8)
+
+
+def off_the_steps(image, offset):
+    """How far the frequencies of whole blocks lie from multiples of the table's steps."""
+    light = image.pixels[:, :, 0].astype(np.float32) - 128
+    top, left = offset
+    worst = 0.0
+    for row in range(top, light.shape[0] - 7, 8):
+        for column in range(left, light.shape[1] - 7, 8):
+            level = cv2.dct(light[row : row + 8, column : column + 8]) / image.jpeg_table
+            away = np.abs(level - np.rint(level)) * image.jpeg_table
+            worst = max(worst, float(away.max()))
+    return worst
+
+
+@pytest.mark.parametrize("orientation", TURNS)
+@pytest.mark.parametrize(("height", "width"), [(45, 59), (48, 61), (41, 64)])
+def test_blocks_and_table_of_a_jpeg_are_turned_with_it(orientation, height, width):
+    """At the offset blocks have frequencies that are multiples of the steps, and only there."""
+    grey = np.random.default_rng(0).integers(90, 170, (height, width), dtype=np.uint8)
+    table = STEPS.ravel().tolist()
+    data = saved(grey, "JPEG", qtables=[table], exif=exif(orientation))
+    image = read_image(data)
+    expected = STEPS.T if orientation >= 5 else STEPS
+    np.testing.assert_array_equal(image.jpeg_table, expected)
+    assert image.jpeg_table.dtype == np.float32
+    # Decoded pixels are rounded, with a variance of 1/12 in pixels and frequencies alike.
+    assert off_the_steps(image, image.jpeg_offset) < 5.0 / 12**0.5
+    for wrong in ((1, 0), (0, 3), (4, 4)):
+        rows, columns = ((a + b) % 8 for a, b in zip(image.jpeg_offset, wrong, strict=True))
+        assert off_the_steps(image, (rows, columns)) > 5.0
+
+
+def test_only_jpegs_have_a_table():
+    pixels = photo()
+    for source in (pixels, saved(pixels, "PNG"), saved(pixels, "WebP", quality=60)):
+        image = read_image(source)
+        assert image.jpeg_table is None
+        assert image.jpeg_offset == (0, 0)
+    turned = read_image(saved(pixels, "PNG", exif=exif(3)))
+    assert (turned.jpeg_table, turned.jpeg_offset) == (None, (0, 0))
+
+
+def test_the_table_of_a_colour_photo_is_that_of_light():
+    chroma = np.full(64, 40).tolist()
+    data = saved(photo(), "JPEG", qtables=[STEPS.ravel().tolist(), chroma])
+    np.testing.assert_array_equal(read_image(data).jpeg_table, STEPS)
+    # PIL images are not turned, and neither is their table.
+    turned = saved(photo(), "JPEG", qtables=[STEPS.ravel().tolist(), chroma], exif=exif(6))
+    image = read_image(Image.open(io.BytesIO(turned)))
+    np.testing.assert_array_equal(image.jpeg_table, STEPS)
+    assert image.jpeg_offset == (0, 0)
+
+
 @pytest.mark.parametrize(
     "garbage",
     [

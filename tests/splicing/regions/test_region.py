@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,17 +11,32 @@ from scipy.ndimage import distance_transform_edt
 from cpcapp.splicing.boundary import BoundaryMap
 from cpcapp.splicing.making.cameras import Camera
 from cpcapp.splicing.regions.borders import border_pixels
-from cpcapp.splicing.regions.evidence import SeamEvidence, relative_strength
+from cpcapp.splicing.regions.evidence import (
+    LikelihoodTable,
+    SeamEvidence,
+    log_strength,
+    strength_unit,
+)
 from cpcapp.splicing.regions.options import RegionOptions
 from cpcapp.splicing.regions.region import (
     MIN_REGION_SIDE,
     emphasise_border,
+    evidence_map,
     extract_borders,
     find_region,
+    which_side,
 )
+from cpcapp.splicing.regions.side_contrast import SideContrast, superpixel_vectors
+from cpcapp.splicing.traces.learned import LearnedTraces
 from cpcapp.splicing.traces.mosaic import MosaicTrace, mosaic_trace
 
-RULE = SeamEvidence(np.log([0.02, 0.2]), np.array([-3.0, 3.0]))
+
+def rule(strengths, ratios, **settings):
+    """Evidence of the filters' strength alone."""
+    return SeamEvidence((LikelihoodTable(np.log(strengths), np.array(ratios)),), **settings)
+
+
+RULE = rule([0.02, 0.2], [-3.0, 3.0])
 
 
 def square(height=200, width=300, box=(60, 140, 90, 210)):
@@ -75,7 +92,7 @@ def test_two_cameras_are_told_apart_without_any_seam(rng):
     mask[64:192, 96:240] = True
     photo = np.where(mask[:, :, None], theirs, ours).astype(np.float32) / 255
     nowhere = np.zeros(mask.shape, dtype=np.float32)
-    faint = SeamEvidence(np.log([0.02, 0.2]), np.array([-0.2, 3.0]), prior=0.0)
+    faint = rule([0.02, 0.2], [-0.2, 3.0], prior=0.0)
     found = find_region(photo, BoundaryMap(nowhere, 1.0), mosaic_trace(photo), faint)
     assert agreement(found.map, mask) > 0.6
     alone = find_region(ours.astype(np.float32) / 255, BoundaryMap(nowhere, 1.0), None, faint)
@@ -129,7 +146,8 @@ def test_a_narrow_seam_stays_strong_in_a_photo_made_smaller(factor, shift):
     found = extract_borders(photo, BoundaryMap(seam, 1.0), None, options)
     smaller = round(side / factor)
     assert found.labels.shape == (smaller, smaller)
-    strength = found.strength * np.float32(options.min_strength_unit)
+    assert found.strength_unit == options.min_strength_unit
+    strength = np.exp(found.measured[0]) * np.float32(found.strength_unit)
     height, width = box[1] - box[0], box[3] - box[2]
     along = np.sort(strength)[::-1][: round(1.5 * (height + width) / factor)]
     assert np.median(along) >= 0.5
@@ -152,8 +170,13 @@ def test_strengths_are_those_of_the_stronger_of_two_pixels():
     labels, values = found.labels.ravel(), seam.ravel()
     np.testing.assert_array_equal(found.one, labels[here])
     np.testing.assert_array_equal(found.two, labels[there])
-    expected = relative_strength(np.maximum(values[here], values[there]), seam.size)
-    np.testing.assert_array_equal(found.strength, expected)
+    stronger = np.maximum(values[here], values[there])
+    assert found.strength_unit == strength_unit(stronger, seam.size)
+    expected = log_strength(stronger / found.strength_unit)
+    assert found.measured.shape == (1, len(here))
+    np.testing.assert_allclose(found.measured[0], expected, rtol=1e-6)
+    assert found.vectors is None
+    np.testing.assert_array_equal(found.area, np.bincount(labels))
 
 
 @pytest.mark.parametrize("mosaic", [False, True])
@@ -171,7 +194,7 @@ def test_certainty_is_what_moving_a_superpixel_would_cost(mosaic, rng):
     boundary = BoundaryMap(np.clip(seam, 0, 1), 1.0)
     found = find_region(photo, boundary, trace, RULE)
     extracted = extract_borders(photo, boundary, trace)
-    cut, borders = extracted.find_cut(RULE)
+    cut, borders, _ = extracted.find_cut(RULE)
     np.testing.assert_array_equal(cut.side, found.cut.side)
     before = borders.cut(cut.side)[0]
     prefers = RULE.mosaic_weight * extracted.statistics.preference(cut.side)
@@ -193,9 +216,9 @@ def test_certainty_is_what_moving_a_superpixel_would_cost(mosaic, rng):
 def test_penalised_borders_are_those_the_cut_was_trimmed_by():
     photo, seam, _ = square()
     extracted = extract_borders(photo, BoundaryMap(seam, 1.0), None)
-    rule = SeamEvidence(RULE.strength, RULE.ratio, trim_per_pixel=0.75)
-    cut, borders = extracted.find_cut(rule)
-    evidence = rule(extracted.strength)
+    trimming = replace(RULE, trim_per_pixel=0.75)
+    cut, borders, _ = extracted.find_cut(trimming)
+    evidence = trimming(extracted.measured)
     across = cut.side[extracted.one] != cut.side[extracted.two]
     assert cut.seam == pytest.approx(evidence[across].sum())
     assert borders.cut(cut.side)[0] == pytest.approx((evidence[across] - 0.75).sum())
@@ -256,7 +279,7 @@ def test_what_the_options_of_the_border_do(rng):
 
 def test_without_a_region_the_boundary_is_as_it_was():
     photo, seam, _ = square()
-    never = SeamEvidence(RULE.strength, np.array([-3.0, -1.0]))
+    never = rule([0.02, 0.2], [-3.0, -1.0])
     found = find_region(photo, BoundaryMap(seam, 1.0), None, never)
     assert not found.cut.side.any()
     assert not found.map.any()
@@ -271,3 +294,143 @@ def test_a_region_is_sought_from_64_pixels_on():
     assert not smaller.map.any()
     np.testing.assert_array_equal(smaller.boundary, seam[1:])
     assert (smaller.cut.evidence, smaller.cut.length, smaller.cut.side.any()) == (0.0, 0.0, False)
+
+
+# -- with learned traces ----------------------------------------------------------------------
+
+ODDS = LikelihoodTable(np.array([-4.0, 4.0]), np.array([-4.0, 4.0]))
+BOTH = SeamEvidence((RULE.tables[0], ODDS), (0.5, 0.75))
+
+
+def learned_of(mask, seam, pasted=0.0):
+    """Traces that tell the sides apart: 2 inside and -2 outside, and odds for the pasted one."""
+    share = mask[: mask.shape[0] // 8 * 8, : mask.shape[1] // 8 * 8]
+    share = share.reshape(share.shape[0] // 8, 8, share.shape[1] // 8, 8).mean(axis=(1, 3))
+    share = np.pad(share, [(0, -(-side // 8) - side // 8) for side in mask.shape], mode="edge")
+    sign = (2.0 * share - 1.0).astype(np.float32)
+    vectors = np.stack([2.0 * sign, 0.0 * sign], axis=2)
+    return LearnedTraces(
+        (8.0 * seam - 4.0).astype(np.float32), 0.0 * sign, np.float32(pasted) * sign, vectors
+    )
+
+
+# Reads the first of the two traces; superpixels of one side differ by 1 in it.
+FIRST = SideContrast(np.eye(4)[:, :1], np.array([9.0]))
+
+
+def test_borders_know_what_the_network_measured():
+    photo, seam, mask = square()
+    learned = learned_of(mask, seam, 1.5)
+    found = extract_borders(photo, BoundaryMap(seam, 1.0), None, learned=learned)
+    alone = extract_borders(photo, BoundaryMap(seam, 1.0), None)
+    np.testing.assert_array_equal(found.labels, alone.labels)
+    assert found.measured.shape == (2, len(found.pixels))
+    np.testing.assert_array_equal(found.measured[0], alone.measured[0])
+    here, there = border_pixels(found.labels)
+    odds = learned.seam.ravel()
+    np.testing.assert_array_equal(found.measured[1], np.maximum(odds[here], odds[there]))
+    vectors, area = superpixel_vectors(learned, found.labels, found.count, seam.shape)
+    np.testing.assert_array_equal(found.vectors, vectors)
+    np.testing.assert_array_equal(found.area, area)
+    np.testing.assert_array_equal(found.area, alone.area)
+
+
+def test_a_seam_that_only_the_network_sees_gives_its_inside():
+    photo, seam, mask = square()
+    learned = learned_of(mask, seam)
+    nothing = BoundaryMap(np.zeros_like(seam), 1.0)
+    assert agreement(find_region(photo, nothing, None, BOTH, learned=learned).map, mask) > 0.95
+    blind = replace(BOTH, weights=(0.5, 0.0))
+    assert not find_region(photo, nothing, None, blind, learned=learned).map.any()
+
+
+def test_sides_that_only_traces_tell_apart_are_found():
+    """Without any seam, and with borders that speak against one."""
+    photo, seam, mask = square()
+    learned = learned_of(mask, 0.4 + 0.0 * seam)
+    nothing = BoundaryMap(np.zeros_like(seam), 1.0)
+    doubtful = SeamEvidence((RULE.tables[0], ODDS), (0.0, 0.1), prior=0.1, trim_per_pixel=0.0)
+    told = replace(doubtful, trace_weight=0.05)
+    found = find_region(photo, nothing, None, told, learned=learned, contrast=FIRST)
+    assert agreement(found.map, mask) > 0.9
+    assert found.cut.sides > 0.0 > found.cut.seam
+    for rule, contrast in ((doubtful, FIRST), (told, None)):
+        blind = find_region(photo, nothing, None, rule, learned=learned, contrast=contrast)
+        assert not blind.map.any()
+
+
+def test_the_network_says_which_side_was_pasted():
+    """Even the larger one; else it is the smaller one."""
+    photo, seam, mask = square()
+    boundary = BoundaryMap(seam, 1.0)
+    for pasted, expected, rule in (
+        (3.0, mask, "network"),
+        (-3.0, ~mask, "network"),
+        (0.0, mask, "smaller"),
+        (-0.4, mask, "smaller"),  # sides differ by 0.8: less than the odds asked for
+    ):
+        learned = learned_of(mask, seam, pasted)
+        found = find_region(photo, boundary, None, BOTH, learned=learned)
+        assert agreement(found.map, expected) > 0.95
+        assert found.side_rule == rule
+    learned = learned_of(mask, seam, -0.4)
+    certain = RegionOptions(min_side_odds=0.5)
+    found = find_region(photo, boundary, None, BOTH, certain, learned=learned)
+    assert (found.side_rule, agreement(found.map, ~mask) > 0.95) == ("network", True)
+    assert find_region(photo, boundary, None, RULE).side_rule == "smaller"
+    nothing = BoundaryMap(0.0 * seam, 1.0)
+    assert find_region(photo, nothing, None, RULE).side_rule is None
+
+
+def test_the_side_is_told_by_means_over_pixels():
+    photo, seam, _ = square()
+    extracted = extract_borders(photo, BoundaryMap(seam, 1.0), None)
+    n = extracted.count
+    side = np.arange(n) < n // 3
+    area = np.where(np.arange(n) == 0, 1e6, 1.0)  # one superpixel is nearly all of the inside
+    vectors = np.zeros((n, 3))
+    vectors[side, -1], vectors[0, -1] = -9.0, 5.0
+    known = replace(extracted, area=area, vectors=vectors)
+    assert which_side(side, known) == (True, "network")
+    assert which_side(~side, known) == (False, "network")
+    unknown = replace(known, vectors=None)
+    assert which_side(side, unknown) == (False, "smaller")
+    assert which_side(~side, unknown) == (True, "smaller")
+    # The odds must differ by as much as the options ask for, and by no more.
+    vectors[:], vectors[side, -1] = 0.0, 1.0
+    assert which_side(side, known) == (True, "network")
+    vectors[side, -1] = 0.999
+    assert which_side(side, known) == (False, "smaller")
+    for everything in (np.ones(n, dtype=bool), np.zeros(n, dtype=bool)):
+        assert which_side(everything, known)[1] == "smaller"
+
+
+def test_the_map_is_the_probability_that_both_give(rng):
+    """``1 / (1 + exp(-e))`` of the weighted evidence less the prior, at each pixel."""
+    strength = rng.random((300, 20), dtype=np.float32)  # more rows than are done at a time
+    odds = rng.normal(scale=3.0, size=(300, 20)).astype(np.float32)
+    found = evidence_map(strength, odds, BOTH, 0.25)
+    assert (found.shape, found.dtype) == ((300, 20), np.float32)
+    filters = np.interp(np.log(strength / 0.25), np.log([0.02, 0.2]), [-3.0, 3.0])
+    evidence = 0.5 * filters + 0.75 * np.clip(odds, -4.0, 4.0) - 1.0
+    np.testing.assert_allclose(found, 1.0 / (1.0 + np.exp(-evidence)), atol=1e-6)
+
+
+def test_a_large_photo_with_traces_is_looked_at_smaller():
+    photo, seam, mask = square(300, 404, (100, 220, 120, 280))
+    learned = learned_of(mask, seam, -2.0)
+    options = RegionOptions(max_pixels=30_000)
+    found = find_region(photo, BoundaryMap(seam, 1.0), None, BOTH, options, learned=learned)
+    assert found.map.shape == found.boundary.shape == (300, 404)
+    assert agreement(found.map, ~mask) > 0.9
+    assert found.side_rule == "network"
+
+
+def test_without_a_region_the_boundary_is_what_filters_and_network_saw():
+    photo, seam, mask = square()
+    never = replace(BOTH, prior=50.0)
+    learned = learned_of(mask, seam)
+    found = find_region(photo, BoundaryMap(seam, 1.0), None, never, learned=learned)
+    assert not found.map.any()
+    unit = extract_borders(photo, BoundaryMap(seam, 1.0), None, learned=learned).strength_unit
+    np.testing.assert_array_equal(found.boundary, evidence_map(seam, learned.seam, never, unit))

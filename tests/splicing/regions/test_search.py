@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,13 @@ from hypothesis import strategies as st
 from cpcapp.splicing.regions.borders import border_pixels, collect_borders
 from cpcapp.splicing.regions.merge_tree import MergeTree
 from cpcapp.splicing.regions.search import best_cut, gain_of_moving, separate_parts
-from cpcapp.splicing.regions.side_statistics import SideStatistics
+from cpcapp.splicing.regions.side_statistics import Sides, SideStatistics
 from superpixel_problems import random_problem
+
+
+def weighted(statistics, weight):
+    """The statistics alone, with a weight."""
+    return Sides((replace(statistics, weight=weight),))
 
 
 @given(seed=st.integers(0, 10_000), node_share=st.floats(0.0, 0.999))
@@ -55,7 +61,7 @@ def test_the_best_of_all_cuts_is_nearly_always_found(mosaic_weight, found_at_lea
     found_best, close = 0, 0
     for seed in range(200):
         borders, statistics = random_problem(np.random.default_rng(seed))
-        cut = best_cut(borders, statistics, mosaic_weight)
+        cut = best_cut(borders, weighted(statistics, mosaic_weight))
         seam = (sides[:, borders.one] != sides[:, borders.two]) @ borders.evidence
         gain = statistics.gain(sides @ statistics.total, sides @ statistics.pixels)
         best = (seam + mosaic_weight * gain).max()
@@ -70,7 +76,7 @@ def test_no_evidence_no_cut(rng):
     labels = np.arange(6, dtype=np.int32).reshape(2, 3)
     one, two = (labels.ravel()[places] for places in border_pixels(labels))
     borders = collect_borders(6, one, two, np.full(len(one), -1.0))
-    cut = best_cut(borders, SideStatistics(np.zeros((6, 1)), np.zeros(6)), 0.02)
+    cut = best_cut(borders, weighted(SideStatistics(np.zeros((6, 1)), np.zeros(6)), 0.02))
     assert not cut.side.any()
     assert cut.evidence == 0.0
 
@@ -79,7 +85,7 @@ def test_a_single_superpixel_has_no_borders():
     labels = np.zeros((5, 5), dtype=np.int32)
     one, two = (labels.ravel()[places] for places in border_pixels(labels))
     borders = collect_borders(1, one, two, np.zeros(0))
-    cut = best_cut(borders, SideStatistics(np.zeros((1, 2)), np.ones(1)), 0.02)
+    cut = best_cut(borders, weighted(SideStatistics(np.zeros((1, 2)), np.ones(1)), 0.02))
     assert not cut.side.any()
 
 
@@ -97,15 +103,15 @@ def crossed(cut):
 
 def test_trimming_takes_away_what_only_weak_borders_hold():
     borders, nothing = strip_of_four()
-    assert crossed(best_cut(borders, nothing, 0.0)) == [True, False, True]
-    trimmed = best_cut(borders, nothing, 0.0, trim_per_pixel=0.75)
+    assert crossed(best_cut(borders, Sides((nothing,)))) == [True, False, True]
+    trimmed = best_cut(borders, Sides((nothing,)), trim_per_pixel=0.75)
     assert crossed(trimmed) == [True, False, False]
     assert trimmed.evidence == pytest.approx(15.0)  # of the borders as they are
 
 
 def test_trimming_leaves_something():
     borders, nothing = strip_of_four()
-    assert crossed(best_cut(borders, nothing, 0.0, trim_per_pixel=50.0)) == [True, False, True]
+    assert crossed(best_cut(borders, Sides((nothing,)), trim_per_pixel=50.0)) == [True, False, True]
 
 
 def dominoes():
@@ -139,7 +145,7 @@ def test_a_difference_of_the_sides_is_found_behind_better_looking_borders(n_unkn
     known[[0, 1, 70, 71][:n_unknown]] = False
     statistics = SideStatistics(statistics.total * known[:, None], statistics.pixels * known)
     assert statistics.evidence(decoys) == pytest.approx(0.0, abs=1e-9)
-    cut = best_cut(borders, statistics, mosaic_weight=1.0)
+    cut = best_cut(borders, weighted(statistics, 1.0))
     unlike = cut.side ^ black
     assert unlike[known].all() or not unlike[known].any()
     assert cut.sides > 0.9 * -0.5 * 9 * known.sum() * np.log(1e-3)
@@ -150,7 +156,7 @@ def test_a_difference_of_the_sides_is_found_behind_better_looking_borders(n_unkn
 
 def test_without_weight_of_the_mosaic_the_borders_decide():
     borders, statistics, _, decoys = dominoes()
-    cut = best_cut(borders, statistics, mosaic_weight=0.0)
+    cut = best_cut(borders, weighted(statistics, 0.0))
     assert np.array_equal(cut.side, decoys) or np.array_equal(cut.side, ~decoys)
     assert (cut.sides, cut.evidence) == (0.0, cut.seam)
 
@@ -158,7 +164,7 @@ def test_without_weight_of_the_mosaic_the_borders_decide():
 @given(seed=st.integers(0, 10_000))
 def test_no_part_would_be_better_on_the_other_side(seed):
     borders, statistics = random_problem(np.random.default_rng(seed), rows=5, cols=6)
-    cut, tree = best_cut(borders, statistics, 0.0), MergeTree.build(borders)
+    cut, tree = best_cut(borders, weighted(statistics, 0.0)), MergeTree.build(borders)
     for node in range(len(tree.size)):
         assert borders.cut(cut.side ^ tree.side(node))[0] <= cut.evidence + 1e-5
 
@@ -166,7 +172,7 @@ def test_no_part_would_be_better_on_the_other_side(seed):
 @given(seed=st.integers(0, 10_000))
 def test_a_cut_says_what_it_is_made_of(seed):
     borders, statistics = random_problem(np.random.default_rng(seed), rows=5, cols=6)
-    cut = best_cut(borders, statistics, 0.05, trim_per_pixel=0.1)
+    cut = best_cut(borders, weighted(statistics, 0.05), trim_per_pixel=0.1)
     assert (cut.seam, cut.length) == pytest.approx(borders.cut(cut.side))
     assert cut.sides == pytest.approx(0.05 * statistics.evidence(cut.side))
     assert cut.evidence == cut.seam + cut.sides

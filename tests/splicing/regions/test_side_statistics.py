@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
 from cpcapp.splicing.making.cameras import Camera
+from cpcapp.splicing.regions.merge_tree import MergeTree
 from cpcapp.splicing.regions.options import RegionOptions
-from cpcapp.splicing.regions.side_statistics import SideStatistics, side_statistics
+from cpcapp.splicing.regions.side_statistics import Sides, SideStatistics, side_statistics
 from cpcapp.splicing.regions.superpixels import superpixels
 from cpcapp.splicing.traces.mosaic import MosaicTrace, mosaic_trace
 from superpixel_problems import random_problem
@@ -203,3 +206,78 @@ def test_a_flat_photo_has_no_statistics():
     found = side_statistics(mosaic_trace(photo), labels, 4)
     assert not found.pixels.any()
     assert not found.total.any()
+
+
+# -- statistics whose covariance is I within the sides ----------------------------------------
+
+
+def scaled_problem(rng, n_statistics=3):
+    """Sums of superpixels of unlike sizes, with mean 0 over the photo."""
+    pixels = rng.integers(1, 50, 12).astype(float)
+    values = rng.normal(size=(12, n_statistics))
+    values -= pixels @ values / pixels.sum()
+    return SideStatistics(values * pixels[:, None], pixels, 0.5, scaled_within=True)
+
+
+def sides_of(statistics, side):
+    """Share of the inside, and the means of both sides."""
+    means = [
+        statistics.total[part].sum(axis=0) / statistics.pixels[part].sum() for part in (side, ~side)
+    ]
+    return statistics.pixels[side].sum() / statistics.pixels.sum(), *means
+
+
+def test_two_means_gain_what_the_total_covariance_says(rng):
+    """n/2 log det(S_total)/det(S_within), with I within and ``I + p(1-p) ddᵀ`` in total."""
+    statistics, side = scaled_problem(rng), rng.random(12) < 0.4
+    share, inside, outside = sides_of(statistics, side)
+    apart = inside - outside
+    total = np.eye(3) + share * (1 - share) * np.outer(apart, apart)
+    wanted = 0.5 * 0.5 * statistics.pixels.sum() * np.linalg.slogdet(total)[1]
+    assert statistics.evidence(side) == pytest.approx(wanted, rel=1e-9)
+    assert statistics.evidence(~side) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_the_preference_is_the_likelihood_ratio_of_two_gaussians_of_covariance_1(rng):
+    statistics, side = scaled_problem(rng), rng.random(12) < 0.4
+    values = statistics.total / statistics.pixels[:, None]
+    _, *means = sides_of(statistics, side)
+    inside, outside = (multivariate_normal(mean, np.eye(3)).logpdf(values) for mean in means)
+    np.testing.assert_allclose(
+        statistics.preference(side), 0.5 * statistics.pixels * (inside - outside), rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("scaled_within", [False, True])
+def test_the_weight_multiplies_all_evidence(rng, scaled_within):
+    borders, plain = random_problem(rng)
+    one, three = (
+        replace(plain, weight=weight, scaled_within=scaled_within) for weight in (1.0, 3.0)
+    )
+    side, tree = rng.random(12) < 0.4, MergeTree.build(borders)
+    assert three.evidence(side) == pytest.approx(3.0 * one.evidence(side))
+    np.testing.assert_allclose(three.preference(side), 3.0 * one.preference(side))
+    np.testing.assert_allclose(three.gain_of_nodes(tree), 3.0 * one.gain_of_nodes(tree))
+
+
+def test_evidence_of_several_kinds_adds_up(rng):
+    borders, mosaic = random_problem(rng)
+    learned = scaled_problem(rng)
+    both, side = Sides((mosaic, learned)), rng.random(12) < 0.4
+    tree = MergeTree.build(borders)
+    assert both.evidence(side) == pytest.approx(mosaic.evidence(side) + learned.evidence(side))
+    np.testing.assert_allclose(
+        both.preference(side), mosaic.preference(side) + learned.preference(side)
+    )
+    found = both.gain_of_nodes(tree)
+    np.testing.assert_allclose(found, mosaic.gain_of_nodes(tree) + learned.gain_of_nodes(tree))
+    for node in (0, len(found) // 2, len(found) - 1):
+        assert found[node] == pytest.approx(both.evidence(tree.side(node)))
+    assert len(both.starts()) == len(mosaic.starts()) + len(learned.starts()) == 2 + 3
+
+
+def test_a_search_begins_where_a_statistic_is_above_its_mean(rng):
+    learned = scaled_problem(rng, n_statistics=2)
+    for start, column in zip(learned.starts(), learned.total.T, strict=True):
+        np.testing.assert_array_equal(start, column > 0.0)
+    assert SideStatistics(np.zeros((4, 2)), np.zeros(4)).starts() == []

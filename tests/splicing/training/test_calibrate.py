@@ -9,15 +9,19 @@ from cpcapp.splicing import SpliceLocalizer, load_model
 from cpcapp.splicing.making.calibration_photos import calibration_photos
 from cpcapp.splicing.photos.samples import Sample
 from cpcapp.splicing.photos.sources import SourcePhoto
+from cpcapp.splicing.presets import PRESETS
+from cpcapp.splicing.regions.evidence import log_strength
 from cpcapp.splicing.training.calibrate import (
     CalibrationPhoto,
     calibrate,
     fisher_direction,
     learn_calibration,
+    measure_photos,
 )
+from cpcapp.splicing.training.checkpoint import Checkpoint
 from cpcapp.splicing.verdicts.features import PhotoFeatures
 from cpcapp.splicing.verdicts.hot_spots import PatchTail
-from cpcapp.splicing.verdicts.options import VerdictOptions
+from trace_networks import network_localizer
 
 
 def scene(seed, height=112, width=144):
@@ -55,12 +59,23 @@ def test_photos_come_in_pairs_of_spliced_and_authentic(sources):
         np.testing.assert_array_equal(photo.image, photo.image)
 
 
+def test_photos_that_are_compressed_in_the_end_carry_their_table(sources):
+    """Seven of twelve histories end so; a spliced photo and the authentic one after it alike."""
+    photos = calibration_photos(sources, 24, seed=1)
+    known = [photo.photo.jpeg_table is not None for photo in photos]
+    assert known[::2] == known[1::2]
+    assert sum(known) == 14
+    for photo in photos[4:6]:
+        assert photo.photo.jpeg_quality is not None
+        np.testing.assert_array_equal(photo.photo.pixels, photo.image)
+
+
 @pytest.mark.parametrize("level", [255, 383, 384, 64_000])
 def test_16_bits_are_rounded_alike_in_spliced_and_authentic_photos(level):
     """Else the rounding would tell them apart. Flat photos stay flat when resized or sharpened."""
     flat = partial(np.full, (80, 96, 3), level, np.uint16)
-    photos = calibration_photos([SourcePhoto("one", flat), SourcePhoto("two", flat)], 26)
-    plain = [photo for photo in photos if int(photo.name[-5:]) % 12 < 2]  # no camera, no JPEG
+    photos = calibration_photos([SourcePhoto("one", flat), SourcePhoto("two", flat)], 50)
+    plain = [photo for photo in photos if int(photo.name[-5:]) % 24 < 2]  # no camera, no JPEG
     assert [photo.authentic for photo in plain] == [False, True] * 3
     found = {photo.authentic: set(np.unique(photo.image)) for photo in plain}
     assert found[True] == found[False] == {round(level / 257)}
@@ -74,7 +89,8 @@ def test_other_seeds_give_other_photos(sources):
 def test_seams_stand_out_and_authentic_photos_get_fair_p_values(sources):
     learned = calibrate(load_model(), calibration_photos(sources, 48, seed=1))
     localizer = localizer_with(learned)
-    assert learned.evidence.ratio[-1] > 1.0 > learned.evidence.ratio[0]
+    (table,) = learned.evidence.tables
+    assert table.ratio[-1] > 1.0 > table.ratio[0]
     assert len(learned.authentic) == 24
     p = {True: [], False: []}
     for photo in calibration_photos(sources, 40, seed=7):
@@ -127,11 +143,11 @@ def test_no_photo_is_read_twice(sources):
     reads = []
 
     def counted(sample):
-        def read_image():
+        def read_photo():
             reads.append(sample.name)
-            return sample.read_image()
+            return sample.photo
 
-        return Sample(sample.name, sample.authentic, read_image, sample.read_mask)
+        return Sample.of_photo(sample.name, read_photo, sample.read_mask)
 
     photos = [counted(sample) for sample in calibration_photos(sources, 8)]
     calibrate(load_model(), photos, jobs=1)
@@ -150,8 +166,8 @@ def measured_photos(rng, n=24):
             photos.append(
                 CalibrationPhoto(
                     authentic,
-                    rng.gamma(2.0, 1.0, 0 if authentic else 50).astype(np.float32),
-                    rng.gamma(1.0, 1.0, 200).astype(np.float32),
+                    log_strength(rng.gamma(2.0, 1.0, (1, 0 if authentic else 50))),
+                    log_strength(rng.gamma(1.0, 1.0, (1, 200))),
                     PhotoFeatures(peak, 0.0, -3.0, 0.0, 0.0),
                     (peak - rng.exponential(size=300)).astype(np.float32),
                 )
@@ -162,7 +178,7 @@ def measured_photos(rng, n=24):
 def test_the_tail_judges_each_photo_by_the_others(rng):
     """Its z-scores are of the mean and deviation that the scores of all others have."""
     photos = measured_photos(rng)
-    learned = learn_calibration(photos, VerdictOptions())
+    learned = learn_calibration(photos, PRESETS["default"])
     authentic = [photo for photo in photos if photo.authentic]
     weight = learned.weights[0]
     scores = np.array([learned.score(photo.features) for photo in authentic])
@@ -186,7 +202,7 @@ def test_a_photo_unlike_all_others_says_nothing_of_the_tail(rng):
         strengths=photos[0].strengths + np.float32(1e3),
     )
     learned, without = (
-        learn_calibration([*first, *photos[1:]], VerdictOptions()).patch_tail
+        learn_calibration([*first, *photos[1:]], PRESETS["default"]).patch_tail
         for first in ([strange], [strange._replace(strengths=photos[0].strengths)])
     )
     np.testing.assert_array_equal(learned.z_score, without.z_score)
@@ -221,13 +237,95 @@ def test_the_direction_is_of_the_mean_covariance(rng):
 def test_squares_are_not_judged_by_a_peak_that_speaks_for_authenticity(rng):
     """Then none of the squares speaks for a splice either."""
     turned = [photo._replace(authentic=not photo.authentic) for photo in measured_photos(rng)]
-    learned = learn_calibration(turned, VerdictOptions())
+    learned = learn_calibration(turned, PRESETS["default"])
     assert learned.weights[0] < 0.0
     assert learned.patch_tail is None
 
 
 @pytest.mark.parametrize(("n", "judges"), [(19, False), (20, True)])
 def test_twenty_photos_of_each_kind_are_enough_to_judge(n, judges, rng):
-    learned = learn_calibration(measured_photos(rng, n), VerdictOptions())
+    learned = learn_calibration(measured_photos(rng, n), PRESETS["default"])
     assert learned.can_judge == judges
     assert (learned.n_spliced, learned.n_authentic) == (n, n)
+
+
+# -- with a network ---------------------------------------------------------------------------
+
+
+def assert_same_photos(found, expected):
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert (one.authentic, one.features) == (other.authentic, other.features)
+        for name in ("at_seam", "elsewhere", "strengths"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        assert (one.trial is None) == (other.trial is None) == one.authentic
+        for mine, its in zip(one.trial or (), other.trial or (), strict=True):
+            np.testing.assert_array_equal(mine, its)
+            assert mine.dtype == its.dtype
+
+
+@pytest.fixture(scope="module")
+def measured_by_network(sources):
+    photos = calibration_photos(sources, 8, seed=5)
+    return photos, measure_photos(network_localizer(calibrated=False), photos)
+
+
+def test_what_a_network_measures_survives_a_checkpoint(measured_by_network, tmp_path, monkeypatch):
+    samples, expected = measured_by_network
+    localizer = network_localizer(calibrated=False)
+    monkeypatch.setattr("cpcapp.splicing.training.calibrate._PHOTOS_PER_SAVE", 3)
+    checkpoint = Checkpoint(tmp_path / "run", "mine")
+    # It stops at the last photo; six are kept.
+    stopping = [*samples[:7], Sample("stop", True, _stop)]
+    with pytest.raises(KeyboardInterrupt):
+        measure_photos(localizer, stopping, jobs=1, checkpoint=checkpoint)
+    done = [Sample(sample.name, True, _stop) for sample in samples[:6]]
+    found = measure_photos(localizer, [*done, *samples[6:]], jobs=1, checkpoint=checkpoint)
+    assert_same_photos(found, expected)
+    # Once all are kept none is measured again.
+    every = [Sample(sample.name, True, _stop) for sample in samples]
+    assert_same_photos(measure_photos(localizer, every, checkpoint=checkpoint), expected)
+
+
+def _stop():
+    raise KeyboardInterrupt
+
+
+def test_with_a_network_sides_and_weights_are_learned(measured_by_network):
+    _, photos = measured_by_network
+    model = network_localizer(calibrated=False)
+    assert all(photo.at_seam.shape[0] == photo.elsewhere.shape[0] == 2 for photo in photos)
+    assert all(len(photo.features.learned) == 2 for photo in photos)
+    learned = learn_calibration(photos, model.preset)
+    assert len(learned.evidence.tables) == len(learned.evidence.weights) == 2
+    assert learned.sides.filters.shape[0] == 6  # four traces, region and pasted side
+    assert 1 <= learned.sides.filters.shape[1] <= 4  # of four spliced photos
+    assert learned.evidence.trace_weight > 0.0
+    assert not learned.can_judge
+    calibrated = SpliceLocalizer(
+        model.preset, model.banks, calibration=learned, network=model.network
+    )
+    assert calibrated.localize(scene(3)).region.shape == (112, 144)
+
+
+def test_with_a_network_enough_photos_learn_to_judge(measured_by_network):
+    """Six weights, and a tail of the squares that the network sees."""
+    photos = []
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        for photo in measured_by_network[1]:
+            shift = rng.normal() + (0.0 if photo.authentic else 3.0)
+            features = photo.features._replace(
+                peak=photo.features.peak + shift,
+                mean=0.0,
+                level=-3.0,
+                compression=0.0,
+                learned=tuple(rng.normal(size=2)),
+            )
+            photos.append(photo._replace(features=features, trial=None))
+    learned = learn_calibration(photos, network_localizer().preset)
+    assert learned.can_judge
+    assert learned.weights.shape == (6,)
+    assert learned.weights[0] > 0.0
+    assert learned.patch_tail is not None
+    assert learned.sides is None  # there was no trial to learn them from

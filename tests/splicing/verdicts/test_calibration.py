@@ -10,14 +10,16 @@ from hypothesis import strategies as st
 
 from cpcapp.splicing.boundary import BoundaryMap
 from cpcapp.splicing.localizer import Localization
-from cpcapp.splicing.regions.evidence import SeamEvidence
+from cpcapp.splicing.regions.evidence import LikelihoodTable, SeamEvidence
+from cpcapp.splicing.regions.side_contrast import SideContrast
 from cpcapp.splicing.traces.mosaic import MosaicLevels
 from cpcapp.splicing.verdicts.calibration import Calibration, student_tail
 from cpcapp.splicing.verdicts.features import PhotoFeatures, patch_strengths
 from cpcapp.splicing.verdicts.hot_spots import PatchTail
 from cpcapp.splicing.verdicts.options import VerdictOptions
 
-EVIDENCE = SeamEvidence(np.array([-2.0, 0.0]), np.array([-3.0, 3.0]))
+TABLE = LikelihoodTable(np.array([-2.0, 0.0]), np.array([-3.0, 3.0]))
+EVIDENCE = SeamEvidence((TABLE,))
 WEIGHTS = np.array([2.0, -0.5, -0.6, 1.0])
 OPTIONS = VerdictOptions()
 ONE_SQUARE = np.zeros((1, 1), dtype=np.float32)
@@ -43,9 +45,7 @@ def p_value(calibration, features):
 
 def measure(boundary):
     image = np.zeros((*boundary.map.shape, 3), dtype=np.float32)
-    strengths = patch_strengths(boundary, OPTIONS.patch_size)
-    levels = MosaicLevels(0.0, 0.0)
-    return PhotoFeatures.measure(image, boundary, levels, strengths, OPTIONS), strengths
+    return PhotoFeatures.measure(image, boundary, MosaicLevels(0.0, 0.0), OPTIONS)
 
 
 def test_the_score_is_a_weighted_sum(calibration):
@@ -275,3 +275,24 @@ def test_a_calibration_without_authentic_photos_survives_json():
 def test_parts_of_a_wrong_shape_are_an_error(part, value, message):
     with pytest.raises(ValueError, match=message):
         Calibration(EVIDENCE, **{part: value})
+
+
+def test_with_a_network_there_are_six_weights(rng):
+    both = SeamEvidence((TABLE, TABLE), (1.0, 0.5))
+    weights = np.array([2.0, -0.5, -0.6, 1.0, 0.25, -0.125])
+    known = Calibration(both, weights, np.column_stack([np.zeros((30, 3)), rng.normal(size=30)]))
+    features = PhotoFeatures(5.0, 1.0, -2.0, 0.1, 3.0, (8.0, 16.0))
+    assert known.score(features) == pytest.approx(2 * 5 - 0.5 + 0.6 * 2 + 0.1 + 2.0 - 2.0)
+    for evidence, wrong in ((both, weights[:4]), (EVIDENCE, weights)):
+        with pytest.raises(ValueError, match="weights of shape"):
+            Calibration(evidence, wrong)
+
+
+def test_what_tells_the_sides_apart_survives_json(rng):
+    contrast = SideContrast(rng.normal(size=(5, 2)).round(6), np.array([3.0, 1.5]))
+    bare = Calibration(SeamEvidence((TABLE, TABLE), (1.0, 0.5)), sides=contrast)
+    again = Calibration.from_dict(json.loads(json.dumps(bare.to_dict())), OPTIONS)
+    np.testing.assert_array_equal(again.sides.filters, contrast.filters)
+    np.testing.assert_array_equal(again.sides.eigenvalues, contrast.eigenvalues)
+    assert again.evidence.weights == (1.0, 0.5)
+    assert Calibration.from_dict(Calibration(EVIDENCE).to_dict(), OPTIONS).sides is None

@@ -2,15 +2,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import cv2
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cpcapp.splicing.boundary import BoundaryMap
 from cpcapp.splicing.making.cameras import Camera
 from cpcapp.splicing.photos.jpeg import recompress
 from cpcapp.splicing.traces.jpeg_grid import grid_strength
+from cpcapp.splicing.traces.learned import LearnedTraces
 from cpcapp.splicing.traces.mosaic import MosaicLevels, mosaic_levels, mosaic_trace
-from cpcapp.splicing.verdicts.features import PhotoFeatures, patch_strengths
+from cpcapp.splicing.verdicts.features import (
+    PhotoFeatures,
+    patch_strengths,
+    seam_strengths,
+)
 from cpcapp.splicing.verdicts.options import VerdictOptions
 
 BLACK = np.zeros((70, 80, 3), dtype=np.float32)
@@ -21,7 +29,9 @@ NO_MOSAIC = MosaicLevels(0.0, 0.0)
 
 
 def measure(image, boundary, levels=NO_MOSAIC):
-    return PhotoFeatures.measure(image, boundary, levels, patch_strengths(boundary, 8), OPTIONS)
+    features, strengths = PhotoFeatures.measure(image, boundary, levels, OPTIONS)
+    np.testing.assert_array_equal(strengths, patch_strengths(boundary, 8))
+    return features
 
 
 def test_features_are_those_of_the_map_and_the_mosaic(rng):
@@ -30,9 +40,9 @@ def test_features_are_those_of_the_map_and_the_mosaic(rng):
     values[0, 0] = 1.0
     boundary = BoundaryMap(values, 20.0)
     mean = 20.0 * (0.5 + 0.25 / 100)
-    assert measure(BLACK, boundary) == pytest.approx(
-        (np.log(15), np.log(mean), np.log(0.02), 0.0, 0.0), abs=1e-4
-    )
+    *numbers, learned = measure(BLACK, boundary)
+    assert numbers == pytest.approx([np.log(15), np.log(mean), np.log(0.02), 0.0, 0.0], abs=1e-4)
+    assert learned == ()
     shifted = [
         Camera(phase, shot_noise=1e-3).shoot(np.full((200, 300, 3), 120, np.uint8), rng)
         for phase in ((0, 0), (0, 1))
@@ -46,7 +56,8 @@ def test_features_are_those_of_the_map_and_the_mosaic(rng):
 
 def test_features_of_a_photo_without_a_seam_are_finite():
     nothing = BoundaryMap(np.zeros((70, 80), dtype=np.float32), 0.0)
-    assert np.isfinite(measure(BLACK, nothing, mosaic_levels(mosaic_trace(BLACK)))).all()
+    found = measure(BLACK, nothing, mosaic_levels(mosaic_trace(BLACK)))
+    assert np.isfinite([*found.score_features, *found.similarity_features]).all()
 
 
 def test_the_squares_at_the_border_are_smaller():
@@ -71,7 +82,7 @@ def test_the_peak_is_the_quantile_of_the_options(rng):
     strengths = patch_strengths(boundary, 8)
     for quantile in (0.5, 0.9, 1.0):
         options = replace(OPTIONS, peak_quantile=quantile)
-        found = PhotoFeatures.measure(BLACK, boundary, NO_MOSAIC, strengths, options)
+        found, _ = PhotoFeatures.measure(BLACK, boundary, NO_MOSAIC, options)
         assert found.peak == pytest.approx(np.quantile(strengths, quantile))
 
 
@@ -84,3 +95,38 @@ def test_levels_and_compression_are_those_measured(rng):
     assert found.opposite_phase == 0.3
     assert found.compression == grid_strength(image) > 0.3
     assert found.mean == pytest.approx(np.log(3.0 * boundary.map.mean()), rel=1e-5)
+
+
+@given(height=st.integers(1, 40), width=st.integers(1, 40), size=st.integers(1, 12))
+def test_evidence_of_squares_is_the_mean_of_their_pixels(height, width, size):
+    """Also of those at the border, which have fewer."""
+    rng = np.random.default_rng(height * 41 + width)
+    seam = rng.normal(size=(height, width)).astype(np.float32)
+    expected = [
+        [
+            seam[top : top + size, left : left + size].mean(dtype=np.float64)
+            for left in range(0, width, size)
+        ]
+        for top in range(0, height, size)
+    ]
+    found = seam_strengths(seam, size)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_with_a_network_the_peak_is_its_own(rng):
+    """The peak of the filters counts too, and so does the highest evidence for a pasted part."""
+    boundary = BoundaryMap(rng.random((70, 80), dtype=np.float32), 3.0)
+    seam = rng.normal(size=(70, 80)).astype(np.float32)
+    region, pasted = rng.normal(size=(2, 9, 10)).astype(np.float32)
+    traces = LearnedTraces(seam, region, pasted, np.zeros((9, 10, 2), np.float32))
+    options = replace(OPTIONS, peak_quantile=0.9)
+    without, _ = PhotoFeatures.measure(BLACK, boundary, NO_MOSAIC, options)
+    found, strengths = PhotoFeatures.measure(BLACK, boundary, NO_MOSAIC, options, traces)
+    np.testing.assert_array_equal(strengths, seam_strengths(seam, options.patch_size))
+    assert found.peak == pytest.approx(np.quantile(strengths, 0.9))
+    assert found[1:5] == without[1:5]
+    blurred = cv2.blur(pasted, (3, 3))  # a single block may be an accident
+    assert found.learned == pytest.approx((np.quantile(blurred, 0.9), without.peak))
+    assert found.score_features.tolist() == [*found[:4], *found.learned]
+    assert found.similarity_features.tolist() == without.similarity_features.tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from typing import Any
 
 import numpy as np
@@ -88,15 +89,20 @@ def _graph(module: nn.Module, inputs: tuple[torch.Tensor, ...], dynamic: int) ->
     names = [f"in{number}" for number in range(len(inputs))]
     axes = {name: {2: f"rows_{name}", 3: f"columns_{name}"} for name in names[:dynamic]}
     file = io.BytesIO()
-    torch.onnx.export(
-        module,
-        inputs,
-        file,
-        input_names=names,
-        dynamic_axes=axes,
-        opset_version=_OPSET,
-        dynamo=False,
-    )
+    with warnings.catch_warnings():
+        # The older exporter is asked for on purpose: the newer one needs another package.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        # Of the margins that are padded; the result is the same.
+        warnings.filterwarnings("ignore", "Constant folding", UserWarning)
+        torch.onnx.export(
+            module,
+            inputs,
+            file,
+            input_names=names,
+            dynamic_axes=axes,
+            opset_version=_OPSET,
+            dynamo=False,
+        )
     return _halve(file.getvalue())
 
 

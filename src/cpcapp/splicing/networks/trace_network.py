@@ -116,14 +116,15 @@ class _Frequencies(nn.Module):
         cosines = cosine_matrix()
         basis = torch.einsum("ui,vj->uvij", cosines, cosines).reshape(64, 1, 8, 8)
         self.register_buffer("basis", basis, persistent=False)
+        luminance = torch.tensor(_LUMINANCE).view(1, 3, 1, 1)
+        self.register_buffer("luminance", luminance, persistent=False)
         # Bins, logarithm and two waves of each frequency, and the steps of the table.
         self.read = nn.Sequential(
             nn.Conv2d(64 * 7 + 65, channels, 1, bias=False), nn.BatchNorm2d(channels), nn.ReLU()
         )
 
     def forward(self, image: Tensor, table: Tensor) -> Tensor:
-        weights = torch.tensor(_LUMINANCE, device=image.device).view(1, 3, 1, 1)
-        light = (image * weights).sum(dim=1, keepdim=True) - 128.0
+        light = (image * self.luminance).sum(dim=1, keepdim=True) - 128.0
         known = (table > 0).to(image)
         steps = torch.where(table > 0, table, torch.ones_like(table))[:, :, None, None]
         frequency = F.conv2d(light, self.basis, stride=8)
@@ -182,6 +183,7 @@ class _Comparison(nn.Module):
         super().__init__()
         block, query = options.block_channels, options.query_channels
         self.heads = options.heads
+        self.scale = math.sqrt(query // options.heads)
         self.contrast = nn.Conv2d(2 * block, block, 1)
         self.query = nn.Conv2d(block, query, 1)
         self.key = nn.Conv2d(block, query, 1)
@@ -197,7 +199,7 @@ class _Comparison(nn.Module):
             x.flatten(2).unflatten(1, (self.heads, -1))
             for x in (self.query(centred), self.key(others), self.value(others))
         )
-        likeness = query.transpose(2, 3) @ key / math.sqrt(query.shape[2])
+        likeness = query.transpose(2, 3) @ key / self.scale
         found = (value @ torch.softmax(likeness, dim=3).transpose(2, 3)).flatten(1, 2)
         return F.relu(blocks + special + self.join(found.view_as(blocks)))
 

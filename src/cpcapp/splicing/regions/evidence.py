@@ -102,13 +102,11 @@ class SeamEvidence:
                 f"{len(self.tables)} tables and {len(self.weights)} weights must be as many, at "
                 "least one"
             )
-        scalars = {
-            entry.name: getattr(self, entry.name) for entry in fields(self) if entry.type == "float"
-        }
-        if not np.isfinite([*scalars.values(), *self.weights]).all():
-            raise ValueError(f"weights={self.weights} and {scalars} must be finite")
-        for name, value in scalars.items():
-            if name != "prior" and value < 0.0:
+        for name in (entry.name for entry in fields(self)[1:]):
+            value = getattr(self, name)
+            if not np.isfinite(value).all():
+                raise ValueError(f"{name}={value} must be finite")
+            if name != "prior" and np.min(value) < 0.0:
                 raise ValueError(f"{name}={value} must be at least 0")
 
     def __call__(self, measured: NDArray[Any]) -> FloatArray:
@@ -147,7 +145,8 @@ class SeamEvidence:
         """Return it in types that JSON knows."""
         return {
             "tables": [
-                {"value": table.value.round(4).tolist(), "ratio": table.ratio.round(4).tolist()}
+                # Values are not rounded: two of them must not become one.
+                {"value": table.value.tolist(), "ratio": table.ratio.round(4).tolist()}
                 for table in self.tables
             ],
             "weights": list(self.weights),

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.contrast import InsufficientRankError, solve_contrast
-from cpcapp.moments import Moments
 from cpcapp.splicing.photos.pixels import BoolArray, FloatArray
 from cpcapp.splicing.regions.side_statistics import SideStatistics
 from cpcapp.splicing.regions.superpixels import Labels
@@ -72,6 +70,10 @@ class SideContrast:
         SideContrast or None
             None if there is no photo with two sides.
         """
+        # Here: a photo is localized without SciPy, which takes long to import.
+        from cpcapp.contrast import InsufficientRankError, solve_contrast
+        from cpcapp.moments import Moments
+
         if not photos:
             return None
         # Which of the sides is subtracted is arbitrary: both ways, so that the mean is 0.
@@ -79,7 +81,7 @@ class SideContrast:
         target, background = Moments(), Moments()
         target.update(across)
         background.update(np.concatenate([photo[1] for photo in photos]))
-        k = min(n_filters, across.shape[1])
+        k = min(n_filters, across.shape[1], len(photos))
         try:
             found = solve_contrast(target, background, k, loading="oas")
         except InsufficientRankError as error:

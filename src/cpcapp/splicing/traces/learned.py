@@ -27,6 +27,9 @@ _PIXEL_TILE, _BLOCK_TILE = 96, 256
 # Shares of the time that stages take, for progress.
 _SHARES = {"pixels": 0.63, "near": 0.16, "far": 0.18, "seam": 0.03}
 
+# No network sees farther or compares with more; a hostile file can't fill the memory.
+_MAX_BLOCKS = 256
+
 _Box = tuple[slice, slice]
 
 
@@ -86,6 +89,10 @@ class TraceMeter:
         margins = self.facts["margins"]
         self._margins = {name: int(margins[name]) for name in STAGES}
         self._grid = int(self.facts["grid"])
+        limits = {f"margin of {name}": (self._margins[name], 0) for name in STAGES}
+        for name, (value, low) in {**limits, "grid": (self._grid, 1)}.items():
+            if not low <= value <= _MAX_BLOCKS:
+                raise ValueError(f"{name}={value} must be from {low} to {_MAX_BLOCKS}")
         self._sessions: dict[str, Any] = {}
         self._lock = threading.Lock()
 

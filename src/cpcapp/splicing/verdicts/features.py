@@ -126,10 +126,13 @@ def seam_strengths(seam: FloatMap, size: int) -> FloatMap:
     >>> seam_strengths(np.arange(4, dtype=np.float32).reshape(2, 2), 8)
     array([[1.5]], dtype=float32)
     """
-    height, width = seam.shape
-    padded = np.pad(seam, ((0, -height % size), (0, -width % size)), mode="edge")
-    squares = padded.reshape(padded.shape[0] // size, size, padded.shape[1] // size, size)
-    return np.asarray(squares.mean(axis=(1, 3)), np.float32)
+    tops, lefts = (np.arange(0, side, size) for side in seam.shape)
+    sums = np.add.reduceat(np.add.reduceat(seam, lefts, axis=1), tops, axis=0)
+    rows, columns = (
+        np.diff(np.append(starts, side))
+        for starts, side in zip((tops, lefts), seam.shape, strict=True)
+    )
+    return np.asarray(sums / np.outer(rows, columns), np.float32)
 
 
 def patch_strengths(boundary: BoundaryMap, size: int) -> FloatMap:
