@@ -29,6 +29,7 @@ from cpcapp.splicing.datasets import open_photos
 from cpcapp.splicing.datasets.bsds import bsds_sources
 from cpcapp.splicing.evaluation.controls import CONTROLS
 from cpcapp.splicing.evaluation.evaluate import Case, evaluate
+from cpcapp.splicing.evaluation.protocols import PROTOCOLS
 from cpcapp.splicing.evaluation.verdict_scores import PhotoVerdict, VerdictScores, judge_photos
 from cpcapp.splicing.making.splices import SpliceMaker, SpliceOptions
 from cpcapp.splicing.photos.images import ReadImage, read_image
@@ -145,14 +146,19 @@ def score(samples: Sequence[Sample], model: str, jobs: int) -> Results:
         verdicts.append(PhotoVerdict.from_maps(case.sample.name, False, found))
 
     if model == "controls":
-        done = evaluate(spliced, {}, controls=CONTROLS, jobs=jobs)
+        done = evaluate(spliced, {}, protocols=list(PROTOCOLS), controls=CONTROLS, jobs=jobs)
         return {name: _figures(scores) for name, scores in done.scores.items()}
     localizer = load_model(model)
     out: Results = {}
     if spliced:
         thresholds = {"model": localizer.threshold}
         done = evaluate(
-            spliced, {"model": localizer.localize}, thresholds=thresholds, on_case=note, jobs=jobs
+            spliced,
+            {"model": localizer.localize},
+            protocols=list(PROTOCOLS),
+            thresholds=thresholds,
+            on_case=note,
+            jobs=jobs,
         )
         out |= _figures(done.scores["model"])
     judged, problems = judge_photos(authentic, localizer.localize, jobs=jobs)
