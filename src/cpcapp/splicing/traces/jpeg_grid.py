@@ -5,22 +5,15 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from cpcapp.splicing.photos.jpeg import STANDARD_TABLE, table_quality
+from cpcapp.splicing.photos.jpeg import BLOCK, STANDARD_TABLE, block_cosines, table_quality
 from cpcapp.splicing.photos.pixels import FloatMap
 
-_BLOCK = 8
 # Added to mean amplitudes, in grey levels: smaller ones are rounding.
 _ROUNDING = 0.05
 # Enough for a stable median.
 _MAX_PIXELS = 1_000_000
-_FREQUENCIES = np.arange(_BLOCK)
-# The orthonormal discrete cosine transform, as JPEG has it.
-_COSINES = (
-    np.cos(np.pi / _BLOCK * np.outer(_FREQUENCIES, _FREQUENCIES + 0.5))
-    * np.where(_FREQUENCIES == 0, 1.0, 2.0**0.5)[:, None]
-    / _BLOCK**0.5
-).astype(np.float32)
-_FINE = np.add.outer(_FREQUENCIES, _FREQUENCIES) >= _BLOCK - 1
+_FREQUENCIES = np.arange(BLOCK)
+_FINE = np.add.outer(_FREQUENCIES, _FREQUENCIES) >= BLOCK - 1
 # Low frequencies, which have coefficients of all sizes in most photos.
 _LOW = [(u, v) for u in range(5) for v in range(5) if 1 <= u + v <= 4]
 # In grey levels: smaller coefficients may be rounding of pixels, with a standard deviation of 0.3.
@@ -56,9 +49,9 @@ def grid_strength(image: FloatMap) -> float:
     -0.0
     1.0
     """
-    if min(image.shape[:2]) < 2 * _BLOCK:
+    if min(image.shape[:2]) < 2 * BLOCK:
         return 0.0
-    on, off = (_fine_detail(image[start:, start:]) for start in (0, _BLOCK // 2))
+    on, off = (_fine_detail(image[start:, start:]) for start in (0, BLOCK // 2))
     return float(np.log((off + _ROUNDING) / (on + _ROUNDING)))
 
 
@@ -92,9 +85,9 @@ def estimate_quality(image: FloatMap) -> int | None:
     None
     52
     """
-    if min(image.shape[:2]) < 2 * _BLOCK:
+    if min(image.shape[:2]) < 2 * BLOCK:
         return None
-    on, off = (_relative_steps(image[start:, start:]) for start in (0, _BLOCK // 2))
+    on, off = (_relative_steps(image[start:, start:]) for start in (0, BLOCK // 2))
     # Uncompressed pictures, drawings above all, can have steps on both grids.
     if on is None or off is None or on < _MIN_RATIO * off:
         return None
@@ -120,11 +113,9 @@ def _fine_detail(image: FloatMap) -> float:
 
 def _cosine_transform(image: FloatMap) -> FloatMap:
     """Return the coefficients of the grey photo, (rows of blocks, blocks, 8, 8)."""
-    height, width = (n // _BLOCK * _BLOCK for n in image.shape[:2])
-    apart = _BLOCK * max(1, height * width // _MAX_PIXELS)
+    height, width = (n // BLOCK * BLOCK for n in image.shape[:2])
+    apart = BLOCK * max(1, height * width // _MAX_PIXELS)
     # From a large photo only some rows of blocks are copied.
-    strips = [image[top : top + _BLOCK, :width] for top in range(0, height, apart)]
+    strips = [image[top : top + BLOCK, :width] for top in range(0, height, apart)]
     light = cv2.cvtColor(np.concatenate(strips), cv2.COLOR_RGB2GRAY)
-    rows = _COSINES @ (light.reshape(-1, _BLOCK, width) * np.float32(255.0))
-    blocks = rows.reshape(-1, _BLOCK, width // _BLOCK, _BLOCK) @ _COSINES.T
-    return np.asarray(blocks.transpose(0, 2, 1, 3))
+    return block_cosines(light * np.float32(255.0))
