@@ -271,6 +271,7 @@ def test_smoothing_is_a_mean_of_what_is_there(rng):
     found = smooth_blocks(values, 3)
     assert found[0, 0] == pytest.approx(values[:2, :2].mean())
     assert found[2, 3] == pytest.approx(values[1:4, 2:5].mean())
+    assert smooth_blocks(np.zeros((0, 4)), 3).shape == (0, 4)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 300), (7, 90), (8, 8), (9, 40), (23, 22), (90, 15)])

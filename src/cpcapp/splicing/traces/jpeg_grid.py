@@ -284,6 +284,8 @@ def smooth_blocks(values: NDArray[Any], window: int) -> FloatMap:
     >>> smooth_blocks(np.array([[0.0, 0.0, 6.0, 0.0]]), 3)
     array([[0., 2., 2., 3.]], dtype=float32)
     """
+    if not values.size:
+        return np.zeros(values.shape, dtype=np.float32)
     size = (window, window)
     total, count = (
         cv2.boxFilter(part, -1, size, normalize=False, borderType=cv2.BORDER_CONSTANT)
