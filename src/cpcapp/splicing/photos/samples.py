@@ -9,6 +9,8 @@ from typing import TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp.splicing.photos.coefficients import JpegCoefficients
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -25,12 +27,18 @@ class Sample:
         `functools.partial` of one, so that samples can be sent to other processes.
     read_mask : callable, optional
         Returns the pasted part, (height, width), bool. None for an authentic photo.
+    read_coefficients : callable, optional
+        Returns the coefficients of the photo's JPEG file, or None if the file is no JPEG. None if
+        there is no file.
     """
 
     name: str
     authentic: bool
     read_image: Callable[[], NDArray[np.uint8] | NDArray[np.uint16]] = field(repr=False)
     read_mask: Callable[[], NDArray[np.bool_]] | None = field(default=None, repr=False)
+    read_coefficients: Callable[[], JpegCoefficients | None] | None = field(
+        default=None, repr=False
+    )
 
     def __post_init__(self) -> None:
         if self.authentic != (self.read_mask is None):
@@ -52,6 +60,11 @@ class Sample:
         reads the photo once.
         """
         return self.read()[1] if self.read_mask is None else self.read_mask()
+
+    @property
+    def coefficients(self) -> JpegCoefficients | None:
+        """The coefficients of the JPEG file; None if there is no file or it is no JPEG."""
+        return None if self.read_coefficients is None else self.read_coefficients()
 
     def read(self) -> tuple[NDArray[np.uint8] | NDArray[np.uint16], NDArray[np.bool_]]:
         """Return image and mask, reading the photo once."""
