@@ -30,7 +30,7 @@ from cpcapp.splicing.photos.sources import photos_from
 
 EVERYWHERE = np.ones((60, 80), dtype=np.float32)
 SURFACES = {
-    *("grey level", "error level of blocks", "near-zero coefficients"),
+    *("grey level", "error level of blocks", "near-zeros"),
     *("double compression", "block contrast"),
 }
 
@@ -145,7 +145,7 @@ def area(values, mask):
 
 
 @pytest.mark.parametrize("crop", [(0, 0), (3, 6)])
-@pytest.mark.parametrize("name", ["near-zero coefficients", "double compression"])
+@pytest.mark.parametrize("name", ["near-zeros", "double compression"])
 def test_traces_from_pixels_alone_even_cropped(name, crop, spliced):
     pixels, mask = (part[crop[0] :, crop[1] :] for part in spliced)
     found = CONTROLS[name](pixels, np.zeros(mask.shape, np.float32))

@@ -320,7 +320,7 @@ CONTROLS: dict[str, Callable[[Pixels, FloatMap], FloatMap]] = {
     "grey level": grey_level_map,
     "third difference": third_difference_map,
     "error level of blocks": block_error_level_map,
-    "near-zero coefficients": near_zeros_map,
+    "near-zeros": near_zeros_map,
     "double compression": FileControl(double_jpeg_map),
     "block contrast": FileControl(block_contrast_map),
 }
