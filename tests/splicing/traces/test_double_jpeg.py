@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import json
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -11,6 +13,7 @@ from sklearn.metrics import roc_auc_score
 from cpcapp.splicing import read_image
 from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.photos.coefficients import JpegCoefficients, read_coefficients
+from cpcapp.splicing.traces import double_jpeg
 from cpcapp.splicing.traces.double_jpeg import (
     _requantization,
     coefficients_from_pixels,
@@ -113,8 +116,24 @@ def test_the_ratio_separates_both_histories_as_expected(photo):
     assert found.ratio[~INSIDE].mean() == pytest.approx(found.if_twice, rel=0.6)
 
 
+def test_the_constants_are_those_of_the_benchmark():
+    results = Path(__file__).parents[3] / "benchmarks" / "results" / "double_jpeg.json"
+    fit = json.loads(results.read_text())["fit"]
+    found = (double_jpeg._SLOPE, double_jpeg._CENTRE, double_jpeg._OFFSET)
+    assert found == (fit["slope"], fit["centre"], fit["offset"])
+    assert (0.0, *fit["said"], 1.0) == double_jpeg._SAID
+    assert (0.0, *fit["held"], 1.0) == double_jpeg._HELD
+
+
+def test_the_probability_holds_on_other_photos():
+    """As the benchmark found: of blocks with a probability of 0.8, about 0.8 were pasted."""
+    results = Path(__file__).parents[3] / "benchmarks" / "results" / "double_jpeg.json"
+    for one in json.loads(results.read_text())["check"]["reliability"]:
+        assert one["single_compressed"] == pytest.approx(one["mean_probability"], abs=0.05)
+
+
 def test_real_photos_and_the_probability(data_folder):
-    """Of blocks near 0.8 about 0.8 were pasted, over photos that the constants are not from."""
+    """Over photos that the constants are not from."""
     folder = data_folder / "bsds500" / "images" / "val"
     paths = sorted(folder.glob("*.jpg"))[:40:2]
     probabilities, labels = [], []
