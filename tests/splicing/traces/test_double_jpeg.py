@@ -87,6 +87,24 @@ def test_no_contrast_in_a_photo_that_was_saved_once(photo, quality):
     assert not found.shifted.any()
 
 
+def test_no_contrast_in_a_large_photo_that_was_saved_once(photo):
+    """In which the small errors of the expected histograms add up."""
+    large = np.tile(photo[:445, :443], (4, 4, 1))
+    for quality in (75, 85, 90, 95):
+        found = double_jpeg_trace(read_coefficients(encode(large, quality)))
+        assert not found.first_table.any()
+
+
+def test_weak_evidence_is_no_wrong_first_step(photo):
+    """If the last quality is lower: steps that would explain a few blocks only are left out."""
+    true = table_of(80)
+    for crop in ((0, 0), (120, 0), (0, 120), (120, 120)):
+        part = photo[crop[0] : crop[0] + 320, crop[1] : crop[1] + 320]
+        found = double_jpeg_trace(read_coefficients(encode(compress(part, 80), 75)))
+        known = found.first_table > 0
+        assert (found.first_table[known] == true[known]).all()
+
+
 def test_no_contrast_in_a_photo_that_was_saved_twice(photo):
     """All of it: so each block is said to be compressed twice."""
     found = double_jpeg_trace(read_coefficients(encode(compress(photo[5:, 3:], 70), 90)))
