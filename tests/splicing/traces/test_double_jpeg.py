@@ -146,8 +146,8 @@ def test_the_constants_are_those_of_the_benchmark():
 def test_the_probability_holds_on_other_photos():
     """As the benchmark found: of blocks with a probability of 0.8, about 0.8 were pasted."""
     results = Path(__file__).parents[3] / "benchmarks" / "results" / "double_jpeg.json"
-    for one in json.loads(results.read_text())["check"]["reliability"]:
-        assert one["single_compressed"] == pytest.approx(one["mean_probability"], abs=0.05)
+    for one in json.loads(results.read_text())["check_unseen"]["reliability"]:
+        assert one["single_compressed"] == pytest.approx(one["mean_probability"], abs=0.08)
 
 
 def test_real_photos_and_the_probability(data_folder):
