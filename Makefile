@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-verdicts bench-tables mutants train-edges train-filters train-paper gallery commands docs clean
+.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-verdicts bench-double-jpeg bench-tables mutants train-edges train-filters train-paper gallery commands docs clean
 
 help:
 	@echo "make demo    install and run the main job on shipped examples (pictures in demo-output/)"
@@ -17,6 +17,7 @@ help:
 	@echo "make bench-edges    score the edge detector (CPCAPP_DATA)"
 	@echo "make bench-splicing    training and localizing: speed, memory, scores (CPCAPP_DATA)"
 	@echo "make bench-verdicts    score regions and verdicts, count false alarms (CPCAPP_DATA)"
+	@echo "make bench-double-jpeg    fit and check the traces of double compression (CPCAPP_DATA)"
 	@echo "make bench-tables    memory and speed on a CSV file of 1 GB"
 	@echo "make mutants    put faults into the code and count those the tests notice (CPCAPP_DATA)"
 	@echo "make gallery make the pages of docs/gallery again (CPCAPP_DATA; some minutes)"
@@ -77,6 +78,10 @@ bench-splicing: $(VENV)/.bench
 # Needs the folders columbia_dev, casia2_pairs, bsds500 and ucid in CPCAPP_DATA.
 bench-verdicts: $(VENV)/.bench
 	$(BIN)/python benchmarks/verdicts.py
+
+# Needs the folder bsds500 in CPCAPP_DATA; four minutes. Its "fit" goes into double_jpeg.py.
+bench-double-jpeg: $(VENV)/.bench
+	$(BIN)/python benchmarks/double_jpeg.py
 
 # Needs the folders columbia_dev and casia2_pairs in CPCAPP_DATA; half an hour on two cores.
 mutants: $(VENV)/.dev

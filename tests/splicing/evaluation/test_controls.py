@@ -1,21 +1,38 @@
 from __future__ import annotations
 
+import io
+from functools import partial
+
+import cv2
 import numpy as np
 import pytest
+from PIL import Image
+from sklearn.metrics import roc_auc_score
 
+from cpcapp.splicing import read_image
+from cpcapp.splicing.datasets.folders import photo_files
 from cpcapp.splicing.evaluation.controls import (
     CONTROLS,
+    block_error_level_map,
     constant_map,
+    double_jpeg_map,
     error_level_map,
     third_difference_map,
 )
 from cpcapp.splicing.evaluation.evaluate import evaluate
 from cpcapp.splicing.evaluation.truth import boundary_band
+from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.making.cuts import SpliceOptions
 from cpcapp.splicing.making.splices import SpliceMaker
+from cpcapp.splicing.photos.coefficients import read_coefficients
+from cpcapp.splicing.photos.samples import Sample
 from cpcapp.splicing.photos.sources import photos_from
 
 EVERYWHERE = np.ones((60, 80), dtype=np.float32)
+SURFACES = {
+    *("grey level", "error level of blocks", "near-zeros"),
+    *("double compression", "block contrast"),
+}
 
 
 @pytest.fixture
@@ -45,8 +62,8 @@ class TestEachControl:
         )
 
     def test_only_edges_are_marked(self, name, noise):
-        if name == "grey level":
-            return  # about surfaces
+        if name in SURFACES:
+            return
         edges = EVERYWHERE.copy()
         edges[:, 40:] = 0
         found = CONTROLS[name](noise, edges)
@@ -101,3 +118,98 @@ def test_on_hard_splices_a_high_pass_beats_the_edges_and_these_beat_nothing(data
     share = np.mean([boundary_band(sample.mask).mean() for sample in samples])
     assert scores["constant"]["edge"].mean.f1 == pytest.approx(2 * share / (1 + share), rel=0.1)
     assert not constant_map(samples[0].image, samples[0].mask.astype(np.float32)).any()
+
+
+# -- traces of JPEG -------------------------------------------------------------------------------
+
+
+def encode(pixels, quality, **options):
+    file = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels)).save(file, "JPEG", quality=quality, **options)
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def spliced():
+    """An example photo at quality 70, but for a rectangle that has no grid, and its mask."""
+    (pixels,) = [sample.image for sample in example_photos() if sample.authentic]
+    photo = cv2.resize(pixels, (460, 420), interpolation=cv2.INTER_AREA)
+    host = read_image(encode(photo, 70)).pixels
+    mask = np.zeros(photo.shape[:2], dtype=bool)
+    mask[150:320, 140:330] = True
+    return np.where(mask[..., None], photo, host), mask
+
+
+def area(values, mask):
+    return roc_auc_score(mask.ravel(), values.ravel())
+
+
+@pytest.mark.parametrize("crop", [(0, 0), (3, 6)])
+@pytest.mark.parametrize("name", ["near-zeros", "double compression"])
+def test_traces_from_pixels_alone_even_cropped(name, crop, spliced):
+    pixels, mask = (part[crop[0] :, crop[1] :] for part in spliced)
+    found = CONTROLS[name](pixels, np.zeros(mask.shape, np.float32))
+    assert area(found, mask) > 0.95
+
+
+def test_error_levels_of_blocks(spliced):
+    pixels, mask = spliced
+    assert area(block_error_level_map(pixels, np.zeros(mask.shape, np.float32)), mask) > 0.7
+
+
+def sample_of(data, mask):
+    return Sample(
+        "photo",
+        False,
+        lambda: read_image(data).pixels,
+        lambda: mask,
+        partial(read_coefficients, data),
+    )
+
+
+@pytest.mark.parametrize("orientation", [1, 6, 3])
+def test_controls_get_the_file_of_a_sample(spliced, orientation):
+    """Also if the photo has to be turned, which the file's coefficients are not."""
+    pixels, mask = spliced
+    tags = Image.Exif()
+    tags[274] = orientation
+    data = encode(pixels, 92, exif=tags)
+    upright = {1: mask, 6: np.rot90(mask, -1), 3: np.rot90(mask, 2)}[orientation]
+    chosen = {name: CONTROLS[name] for name in ("double compression", "block contrast")}
+    found = evaluate([sample_of(data, upright)], {}, controls=chosen, protocols=["surface"])
+    assert not found.problems
+    assert found.scores["double compression"]["surface"].mean.f1 > 0.85
+    assert found.scores["block contrast"]["surface"].mean.mcc > 0.15
+
+
+def test_a_file_of_another_size_is_not_used(spliced):
+    pixels, mask = spliced
+    edges = np.zeros(mask.shape, np.float32)
+    other = read_coefficients(encode(pixels[:100], 92))
+    np.testing.assert_array_equal(
+        double_jpeg_map(pixels, edges, other), double_jpeg_map(pixels, edges)
+    )
+
+
+def test_a_file_that_is_damaged_is_a_problem(spliced, tmp_path):
+    pixels, mask = spliced
+    sample = Sample(
+        "photo", False, lambda: pixels, lambda: mask, partial(read_coefficients, tmp_path / "lost")
+    )
+    found = evaluate([sample], {}, controls=CONTROLS, protocols=["surface"])
+    assert found.n_scored == 0
+    assert "does not exist" in found.problems[0].reason
+
+
+def test_samples_of_a_folder_have_their_file(spliced, tmp_path):
+    (tmp_path / "photo.jpg").write_bytes(encode(spliced[0], 90))
+    Image.fromarray(spliced[0]).save(tmp_path / "plain.png")
+    by_name = {sample.name: sample for sample in photo_files(tmp_path)}
+    assert {name: sample.coefficients is None for name, sample in by_name.items()} == {
+        "photo.jpg": False,
+        "plain.png": True,
+    }
+    assert Sample("array", True, lambda: spliced[0]).coefficients is None
+    jpeg, png = (example_photos()[number].coefficients for number in (2, 0))
+    assert jpeg is not None
+    assert png is None

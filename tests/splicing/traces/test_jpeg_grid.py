@@ -10,8 +10,15 @@ from scipy.fft import dctn
 
 from cpcapp.splicing import load_model, read_image
 from cpcapp.splicing.examples import example_photos
-from cpcapp.splicing.photos.jpeg import recompress
-from cpcapp.splicing.traces.jpeg_grid import estimate_quality, grid_strength
+from cpcapp.splicing.photos.jpeg import luminance, recompress
+from cpcapp.splicing.traces.jpeg_grid import (
+    estimate_quality,
+    grid_offset,
+    grid_strength,
+    near_zero_share,
+    near_zeros,
+    smooth_blocks,
+)
 
 
 @pytest.fixture
@@ -195,3 +202,132 @@ def test_a_page_of_text_is_not_called_too_compressed(model, size):
     found = model.localize(text_page(size))
     assert found.jpeg_quality is None
     assert "too compressed" not in found.verdict
+
+
+# -- near-zero coefficients, block by block ---------------------------------------------------
+
+
+def test_near_zeros_are_counted_as_scipy_would(photo):
+    """Away from the borders: on the grid, less the three ways off it, smoothed over 3 x 3."""
+    plane = luminance(recompress(photo, 90))
+
+    def share(row, column):
+        """Of the block that begins at this pixel."""
+        block = dctn(plane[row : row + 8, column : column + 8], norm="ortho")
+        return (np.abs(block) < 0.5).mean()
+
+    def difference(i, j):
+        row, column = 8 * i, 8 * j
+        corners = [share(row + dy, column + dx) for dy in (-4, 4) for dx in (-4, 4)]
+        sides = [share(row - 4, column), share(row + 4, column)]
+        ends = [share(row, column - 4), share(row, column + 4)]
+        return share(row, column) - np.mean([np.mean(x) for x in (corners, sides, ends)])
+
+    wanted = np.mean([difference(i, j) for i in (4, 5, 6) for j in (9, 10, 11)])
+    assert near_zeros(plane)[5, 10] == pytest.approx(wanted, abs=1e-3)
+
+
+def test_a_part_that_was_never_compressed_shows(photo):
+    spliced = recompress(photo, 85)
+    spliced[48:160, 96:200] = photo[48:160, 96:200]
+    found = near_zeros(luminance(spliced))
+    assert found.shape == (25, 35)
+    assert found.dtype == np.float32
+    inside, outside = found[8:18, 14:23], np.delete(found, np.s_[10:27], axis=1)
+    assert inside.max() < outside.min()
+    assert np.abs(inside).max() < 0.1
+
+
+def test_a_part_with_another_grid_shows(photo):
+    spliced = recompress(photo, 85)
+    spliced[48:160, 96:200] = np.roll(spliced, (3, 5), (0, 1))[48:160, 96:200]
+    found = near_zeros(luminance(spliced))
+    assert found[8:18, 14:23].max() < np.delete(found, np.s_[10:27], axis=1).min()
+
+
+def test_no_contrast_in_a_photo_that_was_saved_once_or_never(photo):
+    never, once = (near_zeros(luminance(pixels)) for pixels in (photo, recompress(photo, 85)))
+    assert np.abs(never).max() < 0.08
+    assert once.min() > 0.12
+
+
+def test_blocks_off_the_grid_are_weighted_by_overlap():
+    """Vertical stripes in the right half only: the left half is flat at every offset."""
+    plane = np.zeros((32, 64), dtype=np.float32)
+    plane[:, 33:] = np.tile([0.0, 200.0], 16)[1:]
+    found = near_zero_share(plane, (0, 2), limit=0.5)
+    flat, striped = found[0, 0], found[0, -1]
+    assert flat == 1.0 > striped
+    # Block 4 has 2 columns of an off-grid block that is partly flat, and 6 of one that is not.
+    full = near_zero_share(plane, (0, 0), limit=0.5)[0, 5]
+    assert striped == pytest.approx(full, abs=0.07)
+    frequencies = np.zeros((8, 8), dtype=bool)
+    frequencies[1:] = True  # which stripes do not have
+    assert (near_zero_share(plane, (0, 2), 0.5, frequencies) == 1.0).all()
+
+
+def test_smoothing_is_a_mean_of_what_is_there(rng):
+    values = rng.random((5, 6))
+    found = smooth_blocks(values, 3)
+    assert found[0, 0] == pytest.approx(values[:2, :2].mean())
+    assert found[2, 3] == pytest.approx(values[1:4, 2:5].mean())
+    assert smooth_blocks(np.zeros((0, 4)), 3).shape == (0, 4)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 300), (7, 90), (8, 8), (9, 40), (23, 22), (90, 15)])
+@pytest.mark.parametrize("level", [None, 0, 128, 255])
+def test_near_zeros_of_any_size(shape, level, rng):
+    plane = rng.integers(0, 256, shape) if level is None else np.full(shape, level)
+    found = near_zeros(plane)
+    assert found.shape == (shape[0] // 8, shape[1] // 8)
+    assert np.isfinite(found).all()
+    if level is not None:
+        assert not found.any()
+        assert grid_offset(plane) is None
+
+
+def test_a_plane_has_two_dimensions(photo):
+    for function in (near_zeros, grid_offset):
+        with pytest.raises(ValueError, match=r"luminance has shape \(200, 280, 3\); it must be"):
+            function(photo)
+
+
+# -- where the grid begins ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("quality", [50, 75, 90, 95])
+@pytest.mark.parametrize("crop", [(0, 0), (0, 3), (5, 0), (4, 4), (1, 7), (8, 16), (11, 13)])
+def test_the_grid_of_a_crop_is_found(photo, quality, crop):
+    row, column = crop
+    found = grid_offset(luminance(saved(photo, quality)[row:, column:]))
+    assert found == (-row % 8, -column % 8)
+
+
+def test_the_grid_of_the_example_photos():
+    for sample in example_photos():
+        plane = luminance(saved(sample.image, 85))
+        assert grid_offset(plane) == (0, 0)
+        assert grid_offset(plane[2:, 5:]) == (6, 3)
+        assert grid_offset(plane[2:80, 5:90]) in {(6, 3), None}  # may be flat
+
+
+def test_no_grid_without_a_jpeg(photo):
+    assert grid_offset(luminance(photo)) is None
+    smaller = cv2.resize(saved(photo, 75), None, fx=0.8, fy=0.8, interpolation=cv2.INTER_AREA)
+    assert grid_offset(luminance(smaller)) is None
+    for size in (8, 11, 16):
+        assert grid_offset(luminance(text_page(size))) is None
+
+
+def test_the_grid_of_a_large_photo(photo):
+    """Of which only strips are looked at."""
+    large = saved(np.tile(photo, (6, 6, 1)), 85)[3:, 1:]
+    assert grid_offset(luminance(large)) == (5, 7)
+
+
+def test_no_grid_in_real_photos_that_were_never_compressed(data_folder):
+    for path in sorted((data_folder / "ucid").glob("*.tif"))[:20:2]:
+        plane = luminance(read_image(path).pixels)
+        assert grid_offset(plane) is None
+        for top, left in ((0, 0), (100, 200), (200, 80)):
+            assert grid_offset(plane[top : top + 48, left : left + 48]) is None

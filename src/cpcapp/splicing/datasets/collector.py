@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from cpcapp.splicing.photos.coefficients import read_coefficients
 from cpcapp.splicing.photos.images import ImageError, ReadImage, image_files, read_image
 from cpcapp.splicing.photos.pixels import BoolArray, Pixels
 from cpcapp.splicing.photos.samples import Problem, Sample, SampleSet
@@ -102,12 +103,12 @@ class SampleCollector:
     def authentic(self, name: str, photo: Path) -> None:
         """Add a photo that nothing was pasted into."""
         if self._is_new(name, photo):
-            self.samples.append(Sample.of_photo(name, partial(read_image, photo)))
+            self._add(name, photo, None)
 
     def spliced(self, name: str, photo: Path, read_mask: Callable[[], BoolArray]) -> None:
         """Add a photo with a mask."""
         if self._is_new(name, photo):
-            self.samples.append(Sample.of_photo(name, partial(read_image, photo), read_mask))
+            self._add(name, photo, read_mask)
 
     def problem(self, name: str, reason: str) -> None:
         """Leave a photo out."""
@@ -119,6 +120,10 @@ class SampleCollector:
         if not self.samples and not self.problems:
             raise FileNotFoundError(f"{folder} holds no photos")
         return SampleSet(name, tuple(self.samples), tuple(self.problems))
+
+    def _add(self, name: str, photo: Path, read_mask: Callable[[], BoolArray] | None) -> None:
+        readers = (partial(read_image, photo), read_mask, partial(read_coefficients, photo))
+        self.samples.append(Sample.of_photo(name, *readers))
 
     def _is_new(self, name: str, photo: Path) -> bool:
         if name in self._names:

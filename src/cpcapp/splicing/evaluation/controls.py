@@ -8,23 +8,34 @@ They are given their best form. Whether to multiply by the edges, as the paper d
 map, and how much to smooth was tried on made splices (`cpcapp.splicing.making`), with hard cuts and
 with varied ones, never on a data set that is scored. Both high-pass maps gain by the edges;
 smoothing comes after the product, since the truth is a band of 4 pixels to either side.
+
+Four more are about surfaces and look for traces of JPEG, block by block; docs/traces.md describes
+them. Two of these also use the JPEG file, where a sample has one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.splicing.photos.jpeg import recompress
+from cpcapp.splicing.photos.coefficients import JpegCoefficients, spread_blocks
+from cpcapp.splicing.photos.jpeg import BLOCK, luminance, recompress
 from cpcapp.splicing.photos.pixels import FloatMap, Pixels, as_bytes, as_unit_float
+from cpcapp.splicing.traces.block_contrast import block_contrast
+from cpcapp.splicing.traces.double_jpeg import coefficients_from_pixels, double_jpeg_trace
+from cpcapp.splicing.traces.error_level import error_levels
+from cpcapp.splicing.traces.jpeg_grid import grid_offset, near_zeros, smooth_blocks
 
 # In pixels, tried as said above; and the quality that error level analysis is mostly run at.
 _SMOOTHING = 3.0
 _QUALITY = 90
+# In blocks, as for the other maps of blocks.
+_BLOCK_WINDOW = 3
 
 
 def constant_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
@@ -158,6 +169,149 @@ def third_difference_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
     return _smooth(total.mean(axis=2) * edges)
 
 
+def near_zeros_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
+    """Return where coefficients near 0 are missing on the grid of an earlier JPEG.
+
+    From pixels alone; see `cpcapp.splicing.traces.jpeg_grid.near_zeros`. If the photo was cropped,
+    the grid is found first.
+
+    Parameters
+    ----------
+    pixels : ndarray of shape (height, width, 3), uint8 or uint16
+    edges : ndarray of shape (height, width), float32
+
+    Returns
+    -------
+    ndarray of shape (height, width), float32 in [0, 1]
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> noise = np.random.default_rng(0).normal(128, 4, (80, 96, 3)).clip(0, 255).astype(np.uint8)
+    >>> photo = recompress(noise, 75)
+    >>> photo[:, 48:] = noise[:, 48:]
+    >>> found = near_zeros_map(photo, np.zeros((80, 96), np.float32))
+    >>> bool(found[:, 60:].min() > found[:, :40].max())
+    True
+    """
+    _check(pixels, edges)
+    plane = luminance(as_bytes(pixels))
+    row, column = grid_offset(plane) or (0, 0)
+    blocks = near_zeros(plane[row:, column:])
+    return spread_blocks(_unit_range(-blocks), edges.shape, (row, column))
+
+
+def block_error_level_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
+    """Return the error of JPEG at quality 90, block by block: error level analysis of surfaces.
+
+    Parameters
+    ----------
+    pixels : ndarray of shape (height, width, 3), uint8 or uint16
+    edges : ndarray of shape (height, width), float32
+
+    Returns
+    -------
+    ndarray of shape (height, width), float32 in [0, 1]
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> noise = np.random.default_rng(0).normal(128, 4, (80, 96, 3)).clip(0, 255).astype(np.uint8)
+    >>> photo = recompress(noise, 90)
+    >>> photo[:, 48:] = noise[:, 48:]
+    >>> found = block_error_level_map(photo, np.zeros((80, 96), np.float32))
+    >>> bool(found[:, 60:].min() > found[:, :40].max())
+    True
+    """
+    _check(pixels, edges)
+    (levels,) = error_levels(pixels, (_QUALITY,))
+    return spread_blocks(_unit_range(smooth_blocks(levels, _BLOCK_WINDOW)), edges.shape)
+
+
+def double_jpeg_map(
+    pixels: Pixels, edges: FloatMap, coefficients: JpegCoefficients | None = None
+) -> FloatMap:
+    """Return how likely each block was compressed once, in a photo that was compressed twice.
+
+    Parameters
+    ----------
+    pixels : ndarray of shape (height, width, 3), uint8 or uint16
+    edges : ndarray of shape (height, width), float32
+    coefficients : JpegCoefficients, optional
+        Of the photo's file. Without them they are estimated from the pixels.
+
+    Returns
+    -------
+    ndarray of shape (height, width), float32 in [0, 1]
+        0 everywhere if no first compression shows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> double_jpeg_map(np.zeros((40, 48, 3), np.uint8), np.zeros((40, 48), np.float32)).max()
+    np.float32(0.0)
+    """
+    _check(pixels, edges)
+    return _compressed_once(pixels, coefficients)
+
+
+def block_contrast_map(
+    pixels: Pixels, edges: FloatMap, coefficients: JpegCoefficients | None = None
+) -> FloatMap:
+    """Return the contrast of blocks across the photo against blocks nearby.
+
+    Parameters
+    ----------
+    pixels : ndarray of shape (height, width, 3), uint8 or uint16
+    edges : ndarray of shape (height, width), float32
+    coefficients : JpegCoefficients, optional
+        Of the photo's file: they tell which side is high. Without them the pixels do.
+
+    Returns
+    -------
+    ndarray of shape (height, width), float32 in [0, 1]
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> block_contrast_map(np.zeros((40, 48, 3), np.uint8), np.zeros((40, 48), np.float32)).max()
+    np.float32(0.0)
+    """
+    _check(pixels, edges)
+    rows, cols = (n // BLOCK for n in edges.shape)
+    if not rows * cols:
+        return np.zeros(edges.shape, dtype=np.float32)
+    once = _compressed_once(pixels, coefficients)[: BLOCK * rows, : BLOCK * cols]
+    once = cv2.resize(np.ascontiguousarray(once), (cols, rows), interpolation=cv2.INTER_AREA)
+    return spread_blocks(_unit_range(block_contrast(pixels, once)), edges.shape)
+
+
+@dataclass(frozen=True)
+class FileControl:
+    """A control that also looks at the JPEG file, where a sample has one.
+
+    Attributes
+    ----------
+    draw : callable
+        Takes the pixels, all edges, and the coefficients of the file or None; returns a map.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> control = FileControl(double_jpeg_map)
+    >>> control(np.zeros((16, 16, 3), np.uint8), np.zeros((16, 16), np.float32)).shape
+    (16, 16)
+    """
+
+    draw: Callable[[Pixels, FloatMap, JpegCoefficients | None], FloatMap]
+
+    def __call__(
+        self, pixels: Pixels, edges: FloatMap, coefficients: JpegCoefficients | None = None
+    ) -> FloatMap:
+        """Return the map; without coefficients from the pixels alone."""
+        return self.draw(pixels, edges, coefficients)
+
+
 #: The controls by the names they have in tables.
 CONTROLS: dict[str, Callable[[Pixels, FloatMap], FloatMap]] = {
     "constant": constant_map,
@@ -165,7 +319,36 @@ CONTROLS: dict[str, Callable[[Pixels, FloatMap], FloatMap]] = {
     "error level analysis": error_level_map,
     "grey level": grey_level_map,
     "third difference": third_difference_map,
+    "error level of blocks": block_error_level_map,
+    "near-zeros": near_zeros_map,
+    "double compression": FileControl(double_jpeg_map),
+    "block contrast": FileControl(block_contrast_map),
 }
+
+
+def _compressed_once(pixels: Pixels, coefficients: JpegCoefficients | None) -> FloatMap:
+    shape = pixels.shape[:2]
+    if coefficients is not None:
+        found = coefficients.pixel_map(double_jpeg_trace(coefficients).aligned)
+        # A file of another size is not that of these pixels.
+        if found.shape == shape:
+            return _unless_constant(found)
+    photo = as_bytes(pixels)
+    row, column = grid_offset(luminance(photo)) or (0, 0)
+    aligned = double_jpeg_trace(coefficients_from_pixels(photo[row:, column:])).aligned
+    return spread_blocks(_unless_constant(aligned), shape, (row, column))
+
+
+def _unless_constant(values: FloatMap) -> FloatMap:
+    """Return a map, or zeros if it is the same everywhere and says nothing."""
+    return values if values.size and np.ptp(values) > 0.0 else np.zeros_like(values)
+
+
+def _unit_range(values: FloatMap) -> FloatMap:
+    """Return a map scaled to values from 0 to 1; zeros if it is the same everywhere."""
+    if not values.size or not np.ptp(values) > 0.0:
+        return np.zeros(values.shape, dtype=np.float32)
+    return np.asarray((values - values.min()) / np.ptp(values), dtype=np.float32)
 
 
 def _third_difference(photo: FloatMap, axis: int) -> FloatMap:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cpcapp._parallel import map_threads
 from cpcapp.splicing.datasets.collector import read_photos
+from cpcapp.splicing.evaluation.controls import FileControl
 from cpcapp.splicing.evaluation.protocols import (
     PROTOCOLS,
     ImageScore,
@@ -128,7 +129,8 @@ def evaluate(
         Each takes the pixels and all edges and returns one map, (height, width), which is
         scored by all protocols that a method is scored by; such as
         `cpcapp.splicing.evaluation.controls.CONTROLS`. The edges are those of the first method that
-        gives ``edges``, else the package's own.
+        gives ``edges``, else the package's own. A `FileControl` is also given the coefficients of
+        the sample's JPEG file.
     protocols : iterable of str, default=("edge", "edge-r2")
         Names from ``PROTOCOLS``. Those of the edge are about ``boundary``, those of the surface
         about ``region`` and left out for a method that gives none.
@@ -226,6 +228,7 @@ class _Work:
     ) -> dict[str, dict[str, ImageScore]] | Problem:
         try:
             maps = {name: method(photo) for name, method in self.methods.items()}
+            coefficients = sample.coefficients if self._needs_file() else None
         except ValueError as error:
             return Problem(sample.name, " ".join(str(error).split()))
         image = photo.pixels
@@ -240,12 +243,17 @@ class _Work:
         surface = not maps or any(found.region is not None for found in maps.values())
         protocols = (*EDGE_PROTOCOLS, *SURFACE_PROTOCOLS) if surface else EDGE_PROTOCOLS
         for name, control in self.controls.items():
-            scores[name] = self._score_protocols(
-                protocols, control(image, edges), mask, sample.name, name
-            )
+            if isinstance(control, FileControl):
+                values = control(image, edges, coefficients)
+            else:
+                values = control(image, edges)
+            scores[name] = self._score_protocols(protocols, values, mask, sample.name, name)
         if self.on_case is not None:
             self.on_case(Case(sample, image, mask, edges, maps, scores))
         return scores
+
+    def _needs_file(self) -> bool:
+        return any(isinstance(control, FileControl) for control in self.controls.values())
 
     def _score_protocols(
         self,

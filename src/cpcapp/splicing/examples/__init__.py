@@ -9,7 +9,8 @@ from pathlib import PurePath
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.splicing.photos.images import SUFFIXES, read_image
+from cpcapp.splicing.photos.coefficients import JpegCoefficients, read_coefficients
+from cpcapp.splicing.photos.images import SUFFIXES, ReadImage, read_image
 from cpcapp.splicing.photos.samples import Sample, SampleSet
 
 __all__ = ["example_photos"]
@@ -38,13 +39,18 @@ def example_photos() -> SampleSet:
             mask = f"masks/{PurePath(name).stem}.png"
             spliced = folder.joinpath(mask).is_file()
             read_mask = partial(_read_mask, mask) if spliced else None
-            photos.append(Sample(name, not spliced, partial(_read_pixels, name), read_mask))
+            readers = (partial(_read_photo, name), read_mask, partial(_read_coefficients, name))
+            photos.append(Sample.of_photo(name, *readers))
     return SampleSet("examples", tuple(sorted(photos, key=lambda photo: photo.authentic)))
 
 
-def _read_pixels(name: str) -> NDArray[np.uint8] | NDArray[np.uint16]:
-    return read_image(files(__name__).joinpath(name).read_bytes()).pixels
+def _read_photo(name: str) -> ReadImage:
+    return read_image(files(__name__).joinpath(name).read_bytes())
+
+
+def _read_coefficients(name: str) -> JpegCoefficients | None:
+    return read_coefficients(files(__name__).joinpath(name).read_bytes())
 
 
 def _read_mask(name: str) -> NDArray[np.bool_]:
-    return np.asarray(_read_pixels(name)[..., 0] >= 128)
+    return np.asarray(_read_photo(name).pixels[..., 0] >= 128)

@@ -255,6 +255,8 @@ def _jpeg_ends_early(image: ImageFile.ImageFile, head: bytes, scans: bytes) -> b
     if width <= 16 or height <= 32 or end < 2 or not np.isin(last, (127, 128)).all():
         return False
     shorter = JpegImageFile(io.BytesIO(head + scans[: end - 2] + scans[end:]))
+    if shorter.mode != image.mode:
+        shorter.draft(image.mode, None)  # as the image was decoded: its luminance only
     return not np.array_equal(np.asarray(shorter)[:-32], np.asarray(image)[:-32])
 
 

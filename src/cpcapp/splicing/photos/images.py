@@ -110,22 +110,59 @@ def read_image(source: Any, *, max_pixels: int = MAX_PIXELS) -> ReadImage:
     """
     if isinstance(max_pixels, bool) or not isinstance(max_pixels, Real) or not max_pixels >= 1:
         raise ValueError(f"max_pixels={max_pixels!r} must be a number of at least 1")
-    path = _path_of(source)
+    path = path_of(source)
     notes: list[str] = []
     table, offset = None, (0, 0)
-    try:
+    with naming_errors(path):
         if isinstance(source, Image.Image):
             pixels, form = _from_pil(source, notes, max_pixels), source.format or "image"
             table = _table(source)
-        elif isinstance(source, str | os.PathLike):
-            pixels, form, table, offset = _from_bytes(_file_content(path), notes, max_pixels)
-        elif isinstance(source, bytes | bytearray | memoryview):
-            pixels, form, table, offset = _from_bytes(bytes(source), notes, max_pixels)
-        elif hasattr(source, "read"):
-            data = source.read(MAX_BYTES + 1)
-            pixels, form, table, offset = _from_bytes(data, notes, max_pixels)
+        elif is_file_like(source):
+            pixels, form, table, offset = _from_bytes(file_bytes(source), notes, max_pixels)
         else:
             pixels, form = _from_array(np.asarray(source), notes, max_pixels), "array"
+    # Some functions do not accept read-only arrays.
+    pixels = np.require(pixels, requirements=["C", "W"])
+    return ReadImage(pixels, form, Path(path).name, tuple(dict.fromkeys(notes)), table, offset)
+
+
+def is_file_like(source: Any) -> bool:
+    """Return whether a source is a path, bytes or an open file."""
+    return isinstance(source, str | os.PathLike | bytes | bytearray | memoryview) or hasattr(
+        source, "read"
+    )
+
+
+def file_bytes(source: Any) -> bytes:
+    """Return the content of a path, bytes or open file, or raise `ImageError`.
+
+    Examples
+    --------
+    >>> file_bytes(b"")
+    Traceback (most recent call last):
+    cpcapp.splicing.photos.images.ImageError: is empty; use a complete copy
+    """
+    data: Any
+    if isinstance(source, str | os.PathLike):
+        data = _file_content(os.fsdecode(source))
+    elif isinstance(source, bytes | bytearray | memoryview):
+        data = bytes(source)
+    else:
+        data = source.read(MAX_BYTES + 1)
+    if not isinstance(data, bytes):
+        raise ImageError("gives no bytes; open the file in binary mode")
+    if len(data) > MAX_BYTES:
+        raise ImageError(_TOO_LONG)
+    if not data:
+        raise ImageError("is empty; use a complete copy")
+    return data
+
+
+@contextmanager
+def naming_errors(path: str) -> Iterator[None]:
+    """Turn whatever decoding raises into an `ImageError` that names the file."""
+    try:
+        yield
     except (ImageError, UnreadableError) as error:
         raise ImageError(f"{_printable_path(path)}: {error}") from error.__cause__
     except MemoryError as error:
@@ -139,12 +176,10 @@ def read_image(source: Any, *, max_pixels: int = MAX_PIXELS) -> ReadImage:
             f"{_printable_path(path)}: is damaged or of a kind that is not read ({reason}); use an "
             "undamaged copy or save it as PNG"
         ) from error
-    # Some functions do not accept read-only arrays.
-    pixels = np.require(pixels, requirements=["C", "W"])
-    return ReadImage(pixels, form, Path(path).name, tuple(dict.fromkeys(notes)), table, offset)
 
 
-def _path_of(source: Any) -> str:
+def path_of(source: Any) -> str:
+    """Return the path that a source has or carries; empty if there is none."""
     if isinstance(source, str | os.PathLike):
         return os.fsdecode(source)
     name = getattr(source, "filename" if isinstance(source, Image.Image) else "name", "")
@@ -174,16 +209,10 @@ def _file_content(path: str) -> bytes:
 
 
 def _from_bytes(
-    data: Any, notes: list[str], max_pixels: int
+    data: bytes, notes: list[str], max_pixels: int
 ) -> tuple[NDArray[Any], str, NDArray[np.float32] | None, tuple[int, int]]:
-    if not isinstance(data, bytes):
-        raise ImageError("gives no bytes; open the file in binary mode")
-    if len(data) > MAX_BYTES:
-        raise ImageError(_TOO_LONG)
-    if not data:
-        raise ImageError("is empty; use a complete copy")
     contents = inspect_container(data)
-    _check_size(*contents.size, max_pixels)
+    check_size(*contents.size, max_pixels)
     notes.extend(contents.notes)
 
     def open_file() -> ImageFile.ImageFile:
@@ -192,7 +221,7 @@ def _from_bytes(
             raise ImageError(DAMAGED)
         return image
 
-    with _strict_pillow():
+    with strict_pillow():
         image = open_file()
         if contents.deep:
             pixels = _three_channels(_sixteen_bits(image, open_file()), notes)
@@ -205,7 +234,9 @@ def _from_bytes(
     table = _table(image)
     if table is not None and contents.orientation >= 5:
         table = np.ascontiguousarray(table.T)
-    upright = _turn_upright(pixels, contents.orientation, notes)
+    if contents.orientation in range(2, 9):
+        notes.append("turned by the EXIF orientation")
+    upright = turn_upright(pixels, contents.orientation)
     rows, columns = _flips(contents.orientation)
     height, width = upright.shape[:2]
     offset = (height % 8 if rows else 0, width % 8 if columns else 0)
@@ -227,7 +258,7 @@ def _from_array(array: NDArray[Any], notes: list[str], max_pixels: int) -> NDArr
             f"has shape {array.shape}; an array must be (height, width) or (height, width, "
             "channels) with 1 to 4 channels"
         )
-    _check_size(pixels.shape[1], pixels.shape[0], max_pixels)
+    check_size(pixels.shape[1], pixels.shape[0], max_pixels)
     kind, size = pixels.dtype.kind, pixels.dtype.itemsize
     if kind == "b":
         pixels = pixels * np.uint8(255)
@@ -258,8 +289,8 @@ def _three_channels(pixels: NDArray[Any], notes: list[str]) -> NDArray[Any]:
 
 
 def _from_pil(image: Image.Image, notes: list[str], max_pixels: int) -> NDArray[Any]:
-    _check_size(*image.size, max_pixels)
-    with _strict_pillow():
+    check_size(*image.size, max_pixels)
+    with strict_pillow():
         image.load()
     mode = image.mode
     if "transparency" in image.info:
@@ -281,7 +312,8 @@ def _from_pil(image: Image.Image, notes: list[str], max_pixels: int) -> NDArray[
     return _from_array(pixels, notes, max_pixels)
 
 
-def _check_size(width: int, height: int, max_pixels: int) -> None:
+def check_size(width: int, height: int, max_pixels: int) -> None:
+    """Raise `ImageError` for an image of more than ``max_pixels``."""
     if width * height > max_pixels:
         raise ImageError(
             f"has {width} × {height} pixels, more than max_pixels={max_pixels}; make it smaller "
@@ -295,7 +327,7 @@ _was_lenient = False
 
 
 @contextmanager
-def _strict_pillow() -> Iterator[None]:
+def strict_pillow() -> Iterator[None]:
     """Make Pillow refuse truncated images, even if the process allowed them."""
     global _strict_users, _was_lenient
     with _strict_lock:
@@ -325,12 +357,19 @@ def _sixteen_bits(upper: ImageFile.ImageFile, lower: ImageFile.ImageFile) -> NDA
     return pixels
 
 
-def _turn_upright(pixels: NDArray[Any], orientation: int, notes: list[str]) -> NDArray[Any]:
+def turn_upright(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
+    """Return pixels, or a map of them, upright: turned and mirrored as EXIF counts it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> turn_upright(np.array([[1, 2, 3]]), 6).tolist()
+    [[1], [2], [3]]
+    """
     if orientation not in range(2, 9):
         return pixels
-    notes.append("turned by the EXIF orientation")
     if orientation >= 5:
-        pixels = pixels.transpose(1, 0, 2)
+        pixels = pixels.swapaxes(0, 1)
     rows, columns = (-1 if flipped else 1 for flipped in _flips(orientation))
     return pixels[::rows, ::columns]
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cpcapp.splicing.photos.pixels import as_bytes
+from cpcapp.splicing.photos.pixels import FloatMap, as_bytes
 
 # ITU-T T.81, table K.1: luminance, row by row. libjpeg scales it by the quality.
 STANDARD_TABLE = np.array(
@@ -24,6 +25,14 @@ STANDARD_TABLE = np.array(
     ],
     dtype=np.float64,
 ).reshape(8, 8)
+BLOCK = 8
+_FREQUENCIES = np.arange(BLOCK)
+# The orthonormal discrete cosine transform, as JPEG has it.
+_COSINES = (
+    np.cos(np.pi / BLOCK * np.outer(_FREQUENCIES, _FREQUENCIES + 0.5))
+    * np.where(_FREQUENCIES == 0, 1.0, 2.0**0.5)[:, None]
+    / BLOCK**0.5
+).astype(np.float32)
 
 
 def recompress(pixels: ArrayLike, quality: int) -> NDArray[np.uint8]:
@@ -144,3 +153,64 @@ def file_quality(table: Sequence[int]) -> int:
     if len(table) != 64 or min(table) < 0:
         raise ValueError(f"table of {len(table)} entries must have 64, none below 0")
     return table_quality(sum(table) / float(STANDARD_TABLE.sum()))
+
+
+def block_cosines(plane: NDArray[Any]) -> FloatMap:
+    """Return the cosine transform of each whole 8 x 8 block.
+
+    Parameters
+    ----------
+    plane : ndarray of shape (height, width)
+        Blocks begin at its upper left corner.
+
+    Returns
+    -------
+    ndarray of shape (height // 8, width // 8, 8, 8), float32
+        Orthonormal; vertical frequencies before horizontal ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> block_cosines(np.full((8, 20), 3.0))[0, :, 0, 0].round(3)
+    array([24., 24.], dtype=float32)
+    """
+    height, width = (n // BLOCK * BLOCK for n in plane.shape)
+    whole = np.ascontiguousarray(plane[:height, :width], dtype=np.float32)
+    if not whole.size:
+        return np.zeros((height // BLOCK, width // BLOCK, BLOCK, BLOCK), dtype=np.float32)
+    # Two multiplications of tall matrices: faster than two small ones for each block.
+    across = whole.reshape(-1, BLOCK) @ _COSINES.T
+    across = across.reshape(height // BLOCK, BLOCK, width).swapaxes(1, 2)
+    both = np.ascontiguousarray(across).reshape(-1, BLOCK) @ _COSINES.T
+    shape = (height // BLOCK, width // BLOCK, BLOCK, BLOCK)
+    return np.asarray(both.reshape(shape).swapaxes(2, 3))
+
+
+def luminance(pixels: ArrayLike) -> FloatMap:
+    """Return JPEG's luminance of a photo, in grey levels from 0 to 255, not rounded.
+
+    Parameters
+    ----------
+    pixels : array-like of shape (height, width, 3) or (height, width)
+        uint8 or uint16, or floats in [0, 1].
+
+    Returns
+    -------
+    ndarray of shape (height, width), float32
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> luminance(np.array([[[255, 0, 0], [9, 9, 9]]], np.uint8)).round(2)
+    array([[76.24,  9.  ]], dtype=float32)
+    """
+    array = np.asarray(pixels)
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] != 3):
+        raise ValueError(
+            f"pixels of shape {array.shape} must be (height, width, 3) or (height, width)"
+        )
+    white = np.iinfo(array.dtype).max if array.dtype.kind in "ui" else 1
+    levels = array.astype(np.float32)
+    if white != 255:
+        levels *= np.float32(255.0 / white)
+    return levels if levels.ndim == 2 else np.asarray(cv2.cvtColor(levels, cv2.COLOR_RGB2GRAY))

@@ -10,6 +10,7 @@ from typing import TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp.splicing.photos.coefficients import JpegCoefficients
 from cpcapp.splicing.photos.images import ReadImage, read_image
 
 
@@ -30,6 +31,9 @@ class Sample:
         Returns the pasted part, (height, width), bool. None for an authentic photo.
     read_photo : callable, optional
         Returns the photo with what its file says of it, such as tables of JPEG.
+    read_coefficients : callable, optional
+        Returns the coefficients of the photo's JPEG file, or None if the file is no JPEG. None if
+        there is no file.
     """
 
     name: str
@@ -37,6 +41,9 @@ class Sample:
     read_image: Callable[[], NDArray[np.uint8] | NDArray[np.uint16]] = field(repr=False)
     read_mask: Callable[[], NDArray[np.bool_]] | None = field(default=None, repr=False)
     read_photo: Callable[[], ReadImage] | None = field(default=None, repr=False)
+    read_coefficients: Callable[[], JpegCoefficients | None] | None = field(
+        default=None, repr=False
+    )
 
     def __post_init__(self) -> None:
         if self.authentic != (self.read_mask is None):
@@ -51,9 +58,11 @@ class Sample:
         name: str,
         read_photo: Callable[[], ReadImage],
         read_mask: Callable[[], NDArray[np.bool_]] | None = None,
+        read_coefficients: Callable[[], JpegCoefficients | None] | None = None,
     ) -> Sample:
         """Return the sample of a photo that is read with what its file says."""
-        return cls(name, read_mask is None, partial(_pixels, read_photo), read_mask, read_photo)
+        read_pixels = partial(_pixels, read_photo)
+        return cls(name, read_mask is None, read_pixels, read_mask, read_photo, read_coefficients)
 
     @property
     def photo(self) -> ReadImage:
@@ -73,6 +82,11 @@ class Sample:
         reads the photo once.
         """
         return self.read()[1] if self.read_mask is None else self.read_mask()
+
+    @property
+    def coefficients(self) -> JpegCoefficients | None:
+        """The coefficients of the JPEG file; None if there is no file or it is no JPEG."""
+        return None if self.read_coefficients is None else self.read_coefficients()
 
     def read(self) -> tuple[NDArray[np.uint8] | NDArray[np.uint16], NDArray[np.bool_]]:
         """Return image and mask, reading the photo once."""

@@ -86,10 +86,10 @@ def localize_examples(
     report = progress or (lambda share: None)
     report(0.0)
     for done, photo in enumerate(photos, start=1):
-        pixels = photo.image
-        found = localizer.localize(pixels)
+        read = photo.photo
+        found = localizer.localize(read)
         files = ResultFiles(Path(photo.name), folder, Path(photo.name).stem)
-        write_pictures(files, pixels, found, threshold)
+        write_pictures(files, read.pixels, found, threshold)
         rows.append(draw_demo_row(photo, found, threshold))
         results.append(_compare_with_truth(photo, found, threshold))
         report(done / len(photos))
