@@ -154,14 +154,14 @@ def score(samples: Sequence[Sample], model: str, jobs: int) -> Results:
         thresholds = {"model": localizer.threshold}
         done = evaluate(
             spliced,
-            {"model": localizer.localize},
+            {"model": localizer},
             protocols=list(PROTOCOLS),
             thresholds=thresholds,
             on_case=note,
             jobs=jobs,
         )
         out |= _figures(done.scores["model"])
-    judged, problems = judge_photos(authentic, localizer.localize, jobs=jobs)
+    judged, problems = judge_photos(authentic, localizer, jobs=jobs)
     whole = VerdictScores((*verdicts, *judged)).to_dict()
     photos = whole.pop("photos")
     out["verdict"] = whole

@@ -229,7 +229,7 @@ def data_sets(data: Path, n: int | None) -> dict[str, SampleSet]:
 def measure_scores(
     sets: Mapping[str, SampleSet], models: Mapping[str, SpliceLocalizer], jobs: int
 ) -> Results:
-    methods = {name: model.localize for name, model in models.items()}
+    methods = dict(models)
     results: Results = {}
     for name, photos in sets.items():
         print(f"  {name} ...", flush=True)

@@ -41,8 +41,15 @@ class Maps(Protocol):
         """How likely each pixel is pasted, (height, width), if the method tells."""
 
 
-#: Takes a photo with what its file says of it, as `localize` does.
-Method = Callable[[ReadImage], Maps]
+class Localizer(Protocol):
+    """Sees a photo with what its file says of it."""
+
+    def localize(self, image: Any) -> Maps:
+        """Return what is found in a `ReadImage`."""
+
+
+#: A localizer, or a function of the pixels alone.
+Method = Localizer | Callable[[Pixels], Maps]
 Control = Callable[[Pixels, NDArray[np.float32]], NDArray[np.float32]]
 
 
@@ -120,8 +127,9 @@ def evaluate(
     ----------
     samples : SampleSet or sequence of Sample
         Authentic photos are counted and not read.
-    methods : callable or dict of str to callable
-        Each takes the pixels, (height, width, 3), and returns an object with the maps
+    methods : localizer, callable, or dict of str to one of these
+        A localizer sees each photo with what its file says; a callable takes the pixels, (height,
+        width, 3). Both return an object with the maps
         ``boundary`` and ``region``, both (height, width); ``region`` may be None. A photo that
         it refuses with a ValueError is a problem, and scored for no method. One without a name
         is called ``"method"``.
@@ -158,16 +166,15 @@ def evaluate(
     >>> mask[:, 30:] = True
     >>> photo = np.repeat(mask[..., None], 3, axis=2).astype(np.uint8) * 200
     >>> sample = Sample("half", False, partial(np.copy, photo), partial(np.copy, mask))
-    >>> def steps(photo):
-    ...     level = photo.pixels[..., 0].astype(np.float32)
-    ...     step = np.abs(np.diff(level, axis=1, append=200))
+    >>> def steps(image):
+    ...     step = np.abs(np.diff(image[..., 0].astype(np.float32), axis=1, append=200))
     ...     return SimpleNamespace(boundary=step / 255, region=None)
     >>> result = evaluate([sample], {"steps": steps})
     >>> round(result.scores["steps"]["edge"].mean.mcc, 3)  # one column of the eight in the band
     0.332
     """
     work = _Work(
-        {"method": methods} if callable(methods) else dict(methods),
+        dict(methods) if isinstance(methods, Mapping) else {"method": methods},
         dict(controls or {}),
         [protocol.name for protocol in check_protocols(protocols)],
         dict(thresholds or {}),
@@ -195,6 +202,13 @@ def evaluate(
         len(samples) - len(spliced),
         (*getattr(samples, "problems", ()), *unread),
     )
+
+
+def ask(method: Method, photo: ReadImage) -> Maps:
+    """Return what a method says of a photo."""
+    if callable(method):
+        return method(photo.pixels)
+    return method.localize(photo)
 
 
 @dataclass(frozen=True)
@@ -227,7 +241,7 @@ class _Work:
         self, sample: Sample, photo: ReadImage, mask: BoolArray
     ) -> dict[str, dict[str, ImageScore]] | Problem:
         try:
-            maps = {name: method(photo) for name, method in self.methods.items()}
+            maps = {name: ask(method, photo) for name, method in self.methods.items()}
             coefficients = sample.coefficients if self._needs_file() else None
         except ValueError as error:
             return Problem(sample.name, " ".join(str(error).split()))

@@ -106,7 +106,7 @@ def _evaluate(
 
     result = evaluate(
         samples,
-        {METHOD: model.localize},
+        {METHOD: model},
         controls=CONTROLS if controls else {},
         protocols=PROTOCOLS,
         thresholds={METHOD: model.threshold},
@@ -117,7 +117,7 @@ def _evaluate(
     if all(verdict.score is None for verdict in verdicts):
         return LocalizerReport(model.name, model.version, result)
     authentic, problems = judge_photos(
-        samples.authentic.samples, model.localize, jobs=jobs, progress=judging_progress
+        samples.authentic.samples, model, jobs=jobs, progress=judging_progress
     )
     # Threads finish in any order.
     ordered = sorted([*verdicts, *authentic], key=lambda photo: (photo.authentic, photo.name))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp._parallel import map_threads
-from cpcapp.splicing.evaluation.evaluate import Maps, Method
+from cpcapp.splicing.evaluation.evaluate import Maps, Method, ask
 from cpcapp.splicing.photos.samples import Problem, Sample
 from cpcapp.splicing.verdicts.wording import ALARM_LEVEL, WEAK_LEVEL
 
@@ -189,7 +189,7 @@ def judge_photos(
     >>> from cpcapp.splicing import load_model
     >>> pixels = np.random.default_rng(0).integers(90, 100, (80, 90, 3), dtype=np.uint8)
     >>> noise = Sample("noise", True, partial(np.copy, pixels))
-    >>> verdicts, problems = judge_photos([noise], load_model().localize)
+    >>> verdicts, problems = judge_photos([noise], load_model())
     >>> verdicts[0].name, verdicts[0].width, problems
     ('noise', 90, [])
     """
@@ -200,7 +200,7 @@ def judge_photos(
 
 def _judge(method: Method, sample: Sample) -> PhotoVerdict | Problem:
     try:
-        return PhotoVerdict.from_maps(sample.name, sample.authentic, method(sample.photo))
+        return PhotoVerdict.from_maps(sample.name, sample.authentic, ask(method, sample.photo))
     except (OSError, ValueError) as error:
         return Problem(sample.name, " ".join(str(error).split()))
 

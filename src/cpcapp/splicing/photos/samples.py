@@ -40,10 +40,10 @@ class Sample:
     authentic: bool
     read_image: Callable[[], NDArray[np.uint8] | NDArray[np.uint16]] = field(repr=False)
     read_mask: Callable[[], NDArray[np.bool_]] | None = field(default=None, repr=False)
-    read_photo: Callable[[], ReadImage] | None = field(default=None, repr=False)
     read_coefficients: Callable[[], JpegCoefficients | None] | None = field(
         default=None, repr=False
     )
+    read_photo: Callable[[], ReadImage] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.authentic != (self.read_mask is None):
@@ -62,7 +62,7 @@ class Sample:
     ) -> Sample:
         """Return the sample of a photo that is read with what its file says."""
         read_pixels = partial(_pixels, read_photo)
-        return cls(name, read_mask is None, read_pixels, read_mask, read_photo, read_coefficients)
+        return cls(name, read_mask is None, read_pixels, read_mask, read_coefficients, read_photo)
 
     @property
     def photo(self) -> ReadImage:

@@ -16,6 +16,9 @@ from cpcapp.splicing.verdicts.features import PhotoFeatures
 from cpcapp.splicing.verdicts.hot_spots import PatchTail
 from cpcapp.splicing.verdicts.options import VerdictOptions
 
+# By how much photos may differ more if few are similar. Set by hand.
+_WIDENINGS = (1.0, 1.5, 2.0, 3.0)
+
 
 class SimilarPhotos(NamedTuple):
     """The scores of authentic photos similar to one.
@@ -168,6 +171,8 @@ class Calibration:
     def similar_photos(self, features: PhotoFeatures) -> SimilarPhotos | None:
         """Compare a photo with the authentic ones, by a Gaussian weight of their distance.
 
+        Where few are similar, less similar ones count too, up to a limit.
+
         Returns
         -------
         SimilarPhotos or None
@@ -176,9 +181,13 @@ class Calibration:
         if self.weights is None or self.authentic is None:
             return None
         known, scores = self.authentic[:, :-1], self.authentic[:, -1]
-        distance = (known - features.similarity_features) / np.array(self.options.widths)
-        weight = np.exp(-0.5 * np.square(distance).sum(axis=1))
-        if weight.sum() < self.options.min_similar:
+        apart = (known - features.similarity_features) / np.array(self.options.widths)
+        distance = np.square(apart).sum(axis=1)
+        for wider in _WIDENINGS:
+            weight = np.exp(-0.5 * distance / wider**2)
+            if weight.sum() >= self.options.min_similar:
+                break
+        else:
             return None
         count = weight.sum() ** 2 / (weight**2).sum()
         mean = weight @ scores / weight.sum()
