@@ -15,11 +15,13 @@ import numpy as np
 
 from cpcapp.splicing.boundary import BoundaryMap, FilterBank, combine_banks
 from cpcapp.splicing.photos.images import ReadImage, read_image
+from cpcapp.splicing.photos.jpeg import luminance
 from cpcapp.splicing.photos.pixels import BoolArray, FloatArray, FloatMap, as_unit_float
 from cpcapp.splicing.presets import Preset
 from cpcapp.splicing.regions.region import MIN_REGION_SIDE, find_region
 from cpcapp.splicing.traces.edges import detect_edges
-from cpcapp.splicing.traces.jpeg_grid import estimate_quality
+from cpcapp.splicing.traces.jpeg_blocks import jpeg_block_traces
+from cpcapp.splicing.traces.jpeg_grid import estimate_quality, grid_offset
 from cpcapp.splicing.traces.learned import LearnedTraces, TraceMeter
 from cpcapp.splicing.traces.mosaic import (
     MosaicTrace,
@@ -147,7 +149,7 @@ class PhotoTraces(NamedTuple):
     mosaic : MosaicTrace or None
         None for a photo of a single row or column.
     learned : LearnedTraces or None
-        None for a model without a network.
+        Its vectors are followed by the traces of JPEG blocks. None for a model without a network.
     """
 
     mosaic: MosaicTrace | None
@@ -290,9 +292,15 @@ class SpliceLocalizer:
         mosaic = mosaic_trace(image, self.preset.mosaic) if min(image.shape[:2]) >= 2 else None
         learned = None
         if self.network is not None:
+            offset = photo.jpeg_offset
+            if photo.jpeg_table is None:
+                offset = grid_offset(luminance(photo.pixels)) or (0, 0)
             learned = self.network.measure(
-                photo.pixels, photo.jpeg_table, photo.jpeg_offset, progress=progress
+                photo.pixels, photo.jpeg_table, offset, progress=progress
             )
+            blocks = jpeg_block_traces(photo.pixels, photo.jpeg_table, offset)
+            vectors = np.concatenate([learned.vectors, blocks], axis=2)
+            learned = replace(learned, vectors=vectors)
         return PhotoTraces(mosaic, learned)
 
     def filter_boundary(

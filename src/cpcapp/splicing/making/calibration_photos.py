@@ -93,6 +93,7 @@ class _FinalProcessing(NamedTuple):
     @classmethod
     def random(cls, history: _History, rng: np.random.Generator) -> _FinalProcessing:
         processing = Processing.random(rng, _SMALLER) if history.smaller else Processing()
+        processing = replace(processing, defocus=0.0)  # a lens comes before
         quality = int(rng.integers(_MIN_QUALITY, _MAX_QUALITY + 1))
         return cls(processing, quality if history.compressed else None)
 

@@ -34,12 +34,19 @@ class Processing:
         How much of the difference to a blurred copy is added.
     radius : float
         Of the blur, in pixels.
+    defocus : float
+        Standard deviation of a blur, in pixels, that comes and goes over the photo, as where a lens
+        is out of focus; 0 for none.
+    focus : int
+        Seed that decides where.
     """
 
     size: float = 1.0
     interpolation: str = "cubic"
     sharpening: float = 0.0
     radius: float = 1.0
+    defocus: float = 0.0
+    focus: int = 0
 
     def __post_init__(self) -> None:
         if self.interpolation not in INTERPOLATION:
@@ -50,6 +57,7 @@ class Processing:
             ("size", 0.1, 10.0),
             ("sharpening", 0.0, 10.0),
             ("radius", 0.1, 10.0),
+            ("defocus", 0.0, 10.0),
         ):
             value = getattr(self, name)
             if not lowest <= value <= highest:
@@ -57,7 +65,7 @@ class Processing:
 
     @classmethod
     def random(cls, rng: np.random.Generator, size: tuple[float, float] = (0.8, 2.3)) -> Processing:
-        """Draw one at random: four of five are resized, a third sharpened.
+        """Draw one at random: four of five are resized, a third sharpened, a third out of focus.
 
         Parameters
         ----------
@@ -69,8 +77,18 @@ class Processing:
         ranges = np.log([size, (0.2, 1.0), (0.7, 1.5)])
         longer, sharpening, radius = np.exp(rng.uniform(*ranges.T)).tolist()
         interpolation = list(INTERPOLATION)[rng.integers(len(INTERPOLATION))]
+        defocused, defocus, focus = (
+            rng.random() < 0.35,
+            rng.uniform(0.6, 2.0),
+            rng.integers(1 << 30),
+        )
         return cls(
-            longer if resized else 1.0, interpolation, sharpening if sharpened else 0.0, radius
+            longer if resized else 1.0,
+            interpolation,
+            sharpening if sharpened else 0.0,
+            radius,
+            float(defocus) if defocused else 0.0,
+            int(focus),
         )
 
     def apply(self, photo: NDArray[Any]) -> NDArray[Any]:
@@ -93,6 +111,8 @@ class Processing:
         if self.size != 1.0:
             size = self._shape(photo.shape)[::-1]
             photo = cv2.resize(photo, size, interpolation=INTERPOLATION[self.interpolation])
+        if self.defocus:
+            photo = _defocus(photo, self.defocus, self.focus)
         if self.sharpening:
             blurred = cv2.GaussianBlur(photo, (0, 0), self.radius)
             photo = cv2.addWeighted(photo, 1.0 + self.sharpening, blurred, -self.sharpening, 0.0)
@@ -123,6 +143,19 @@ class Processing:
     def _shape(self, shape: Sequence[int]) -> tuple[int, int]:
         height, width = (max(1, round(self.size * n)) for n in shape[:2])
         return height, width
+
+
+def _defocus(photo: NDArray[Any], sigma: float, seed: int) -> NDArray[Any]:
+    """Blend a photo with a blurred copy by weights that vary smoothly."""
+    height, width = photo.shape[:2]
+    nodes = np.random.default_rng(seed).normal(0.0, 3.0, (4, 5)).astype(np.float32)
+    weight = 1.0 / (
+        1.0 + np.exp(-cv2.resize(nodes, (width, height), interpolation=cv2.INTER_CUBIC))
+    )
+    sharp = photo.astype(np.float32)
+    blurred = cv2.GaussianBlur(sharp, (0, 0), sigma)
+    mixed = sharp + weight[..., None] * (blurred - sharp)
+    return np.asarray(np.rint(mixed).clip(0, np.iinfo(photo.dtype).max).astype(photo.dtype))
 
 
 def _read_processed(processing: Processing, source: SourcePhoto) -> NDArray[Any]:

@@ -40,6 +40,9 @@ class RegionOptions:
         scale.
     certainty_evidence : float
         Evidence for the side of a superpixel, in log-likelihood, at which its certainty is 1 - 1/e.
+    reference_pixels : int
+        Size of a photo for which the weight of the learned traces is given; it falls with the
+        square root of the size.
     min_side_odds : float
         Logarithm of the odds by which the network must prefer one of two sides to decide which of
         them was pasted.
@@ -70,6 +73,7 @@ class RegionOptions:
     seam_length_factor: float = 4.0
     min_strength_unit: float = 0.01
     certainty_evidence: float = 40.0
+    reference_pixels: int = 150_000
     min_side_odds: float = 1.0
     border_sigma: float = 3.0
     border_offset: float = 0.05
@@ -92,6 +96,7 @@ class RegionOptions:
             ("seam_length_factor", 0.01, 1e3),
             ("min_strength_unit", 1e-6, 1.0),
             ("certainty_evidence", 1e-3, 1e6),
+            ("reference_pixels", 1, 1 << 30),
             ("min_side_odds", 0.0, 1e3),
             ("border_sigma", 0.1, 100.0),
             ("border_offset", 1e-6, 1.0),

@@ -85,10 +85,11 @@ class ExtractedBorders:
         borders = collect_borders(self.count, self.one, self.two, evidence(self.measured))
         kinds = [replace(self.statistics, weight=evidence.mosaic_weight)]
         if contrast is not None and self.vectors is not None:
+            # Neighbouring blocks see much of the same: twice the side is twice as much that is new,
+            # as it is for a seam.
+            weight = evidence.trace_weight * (options.reference_pixels / self.area.sum()) ** 0.5
             kinds.append(
-                contrast.statistics(
-                    self.vectors, self.area, evidence.trace_weight, options.max_deviation
-                )
+                contrast.statistics(self.vectors, self.area, weight, options.max_deviation)
             )
         sides = Sides(tuple(kinds))
         cut = best_cut(borders, sides, evidence.trim_per_pixel)
