@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-verdicts bench-double-jpeg bench-tables mutants train-edges train-filters train-paper train-default gallery commands docs clean
+.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-verdicts bench-double-jpeg bench-tables mutants train-edges train-filters train-paper train-default gallery commands scores docs clean
 
 help:
 	@echo "make demo    install and run the main job on shipped examples (pictures in demo-output/)"
@@ -22,6 +22,7 @@ help:
 	@echo "make mutants    put faults into the code and count those the tests notice (CPCAPP_DATA)"
 	@echo "make gallery make the pages of docs/gallery again (CPCAPP_DATA; some minutes)"
 	@echo "make commands    write docs/commands.md from the commands themselves"
+	@echo "make scores    write the scores of benchmarks/results/models.json into the pages"
 	@echo "make docs    build the documentation into docs/_build/html"
 	@echo "make clean   remove the virtual environment and everything that was built"
 
@@ -97,6 +98,8 @@ gallery: $(VENV)/.dev
 
 commands: $(VENV)/.dev
 	$(BIN)/python docs/make_commands.py
+scores: $(VENV)/.dev
+	$(BIN)/python docs/make_scores.py
 
 docs: $(VENV)/.dev
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
