@@ -140,7 +140,7 @@ def _calibrate_anew(
 
 def measure(data: Path, every: int, jobs: int, keep: Callable[[Results], None]) -> Results:
     """Measure everything but the hot spots; what is known is kept after each part."""
-    model = load_model()
+    model = load_model("filters")
     columbia = list(open_photos(data / "columbia_dev"))
     spliced = [s for s in columbia if not s.authentic][::every]
     authentic = [s for s in columbia if s.authentic][::every]
@@ -180,7 +180,7 @@ def _score_hot_spots(
 
 def measure_hot_spots(data: Path, every: int, jobs: int) -> Results:
     """Count photos in which hot spots are shown, and how many of them lie at the seam."""
-    model = load_model()
+    model = load_model("filters")
     test = _as_authentic(photos_from([data / "bsds500" / "images" / "test"])[:: 2 * every])
     columbia = list(open_photos(data / "columbia_dev"))[::every]
     results: Results = {}

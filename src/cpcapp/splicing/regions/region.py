@@ -234,7 +234,11 @@ def find_region(
     else:
         seam = emphasise_border(boundary.map, inside, options) if inside.any() else boundary.map
     if not cut.side.any():
-        return Region(np.zeros(shape, np.float32), seam, cut)
+        # Nothing is above a half, but what the network says is there to look at.
+        nothing_certain = np.zeros(shape, np.float32)
+        if learned is not None:
+            nothing_certain = np.float32(0.5) * learned.pasted_map(shape)
+        return Region(nothing_certain, seam, cut)
     losses = _evidence_lost_by_moving(borders, sides, cut.side)
     certainty = 1.0 - np.exp(-np.maximum(losses, 0.0) / options.certainty_evidence)
     inside_pasted, rule = which_side(cut.side, extracted, options)

@@ -91,7 +91,9 @@ class CutTrial(NamedTuple):
         )
 
     def f1(self, side: BoolArray) -> float:
-        """Return the F1 score of a cut; the better of its two sides."""
+        """Return the F1 score of a cut, the better of its two sides; 0 if it finds nothing."""
+        if not side.any() or side.all():
+            return 0.0
         scores = []
         for inside in (side, ~side):
             marked = self.area[inside].sum()
@@ -123,7 +125,8 @@ def learn_cut_weights(
     """Learn prior and weights: those whose cuts have the highest mean F1 on spliced photos.
 
     One weight after the other is moved as far as the score rises, twice. In the end the learned
-    traces get the least weight that is not worse by more than a standard error.
+    traces get the least weight, and a seam the lowest prior, that is not worse by more than a
+    standard error.
 
     Parameters
     ----------
@@ -179,17 +182,17 @@ def learn_cut_weights(
                     break
         if places == before:
             break
-    # Real photos differ within themselves more than made ones do: of weights that can't be told
-    # apart, by one standard error, the one that trusts the traces least.
+    # Real photos differ within themselves more than made ones do, and their seams are fainter: of
+    # values that can't be told apart, by one standard error, those that trust the traces least and
+    # ask least of a seam.
     best = scores(at(places))
-    while places["trace_weight"]:
-        candidate = places | {"trace_weight": places["trace_weight"] - 1}
-        lost = best - scores(at(candidate))
-        if report is not None:
-            report(
-                "less trace_weight", _TRIED["trace_weight"][candidate["trace_weight"]], -lost.mean()
-            )
-        if lost.mean() > lost.std() / len(lost) ** 0.5:
-            break
-        places = candidate
+    for name in ("trace_weight", "prior"):
+        while places[name]:
+            candidate = places | {name: places[name] - 1}
+            lost = best - scores(at(candidate))
+            if report is not None:
+                report(f"less {name}", _TRIED[name][candidate[name]], -float(lost.mean()))
+            if lost.mean() > lost.std() / len(lost) ** 0.5:
+                break
+            places = candidate
     return at(places)
