@@ -27,8 +27,8 @@ class Oracle(stand_in.StandIn):
         super().__init__("oracle")
         self.wrong, self.blind = wrong, blind
 
-    def localize(self, image):
-        photo = next(p for p in example_photos() if np.array_equal(p.image, image))
+    def localize(self, image, *, progress=None):
+        photo = next(p for p in example_photos() if np.array_equal(p.image, image.pixels))
         boundary = np.zeros(photo.mask.shape, dtype=np.float32)
         if not self.blind:
             boundary[0, 0] = 0.9 if self.wrong or photo.authentic else 0.0

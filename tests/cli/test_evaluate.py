@@ -40,7 +40,7 @@ class Steps:
     with_region = False
 
     def localize(self, image):
-        grey = image.mean(axis=2, dtype=np.float32) / 255
+        grey = image.pixels.mean(axis=2, dtype=np.float32) / 255
         step = np.abs(np.diff(grey, axis=1, append=grey[:, -1:]))
         region = grey if self.with_region else None
         return SimpleNamespace(boundary=step, edges=np.ones_like(step), region=region)

@@ -37,13 +37,13 @@ def test_scores_verdicts_and_controls_in_one_report(samples):
     shares = [], []
     report = evaluate_localizer(
         samples,
-        load_model(),
+        load_model("filters"),
         jobs=2,
         progress=shares[0].append,
         judging_progress=shares[1].append,
     )
     assert (shares[0][-1], shares[1][-1]) == (1.0, 1.0)
-    expected = evaluate(samples, {"ours": load_model().localize}, protocols=["edge"])
+    expected = evaluate(samples, {"ours": load_model("filters").localize}, protocols=["edge"])
     assert report.evaluation.scores["cPCA++"]["edge"] == expected.scores["ours"]["edge"]
     assert set(report.evaluation.scores) == {"cPCA++", *CONTROLS}
     found = report.to_dict()
@@ -52,11 +52,13 @@ def test_scores_verdicts_and_controls_in_one_report(samples):
     photos = found["verdict"]["photos"]
     assert [photo["authentic"] for photo in photos] == [False] * 3 + [True] * 2
     for photo, sample in zip(photos, [*samples], strict=True):
-        assert photo["score"] == load_model().localize(sample.image).score
+        assert photo["score"] == load_model("filters").localize(sample.image).score
 
 
 def test_the_folder_holds_the_report(samples, tmp_path):
-    report = evaluate_localizer(samples, load_model(), controls=False, folder=tmp_path / "out")
+    report = evaluate_localizer(
+        samples, load_model("filters"), controls=False, folder=tmp_path / "out"
+    )
     assert json.loads((tmp_path / "out" / "scores.json").read_bytes()) == report.to_dict()
     page = (tmp_path / "out" / "index.html").read_text()
     assert report.verdicts.describe().partition("(")[0] in page
@@ -65,5 +67,5 @@ def test_the_folder_holds_the_report(samples, tmp_path):
 
 def test_nothing_to_score(samples, tmp_path):
     with pytest.raises(ValueError, match=r"mine has 2 authentic photos and no spliced .*; lost: "):
-        evaluate_localizer(samples.authentic, load_model(), folder=tmp_path / "out")
+        evaluate_localizer(samples.authentic, load_model("filters"), folder=tmp_path / "out")
     assert not (tmp_path / "out").exists()

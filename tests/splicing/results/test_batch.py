@@ -136,7 +136,7 @@ class TestMistakes:
 
 class TestModels:
     def test_one_model_in_memory_and_in_a_file_is_the_same(self, photos, tmp_path, out):
-        save_model(load_model(), tmp_path / "model")
+        save_model(load_model("filters"), tmp_path / "model")
         localize_files(photos / "1.png", out, tmp_path / "model")
         (result,) = localize_files(
             photos / "1.png", out, load_model(tmp_path / "model"), resume=True
