@@ -56,6 +56,9 @@ class RegionOptions:
         With a network: pixels to either side of the border in which the odds of a seam are raised,
         and by how much their logarithm is raised there and lowered far away. Best on made splices,
         of 5 and 8 pixels and of 1, 2 and 3.
+    odds_share : float
+        With a network: its share in how certain the region is of each pixel. Made splices gain by
+        it (best F1 .912 to .926), and can't tell .25, .5 and .75 apart.
     odds_offset : float
         Subtracted from the logarithm of the odds: with it, a half is about the best threshold on
         made splices. Seams weigh three times as much in the network's training.
@@ -80,6 +83,7 @@ class RegionOptions:
     far_weight: float = 0.15
     odds_sigma: float = 5.0
     odds_emphasis: float = 2.0
+    odds_share: float = 0.5
     odds_offset: float = 3.5
 
     def __post_init__(self) -> None:
@@ -103,6 +107,7 @@ class RegionOptions:
             ("far_weight", 0.0, 1.0),
             ("odds_sigma", 0.1, 100.0),
             ("odds_emphasis", 0.0, 100.0),
+            ("odds_share", 0.0, 1.0),
             ("odds_offset", -100.0, 100.0),
         ):
             value = getattr(self, name)

@@ -239,10 +239,17 @@ def find_region(
     certainty = 1.0 - np.exp(-np.maximum(losses, 0.0) / options.certainty_evidence)
     inside_pasted, rule = which_side(cut.side, extracted, options)
     pasted = cut.side == inside_pasted
-    values = np.where(pasted, 0.5 + 0.5 * certainty, 0.5 - 0.5 * certainty).astype(np.float32)
-    found = values[extracted.labels]
-    if found.shape != shape:
-        found = cv2.resize(found, shape[::-1], interpolation=cv2.INTER_LINEAR)
+    sure = certainty[extracted.labels].astype(np.float32)
+    part = pasted[extracted.labels]
+    if sure.shape != shape:
+        sure = cv2.resize(sure, shape[::-1], interpolation=cv2.INTER_LINEAR)
+        part = (
+            cv2.resize(part.astype(np.float32), shape[::-1], interpolation=cv2.INTER_LINEAR) > 0.5
+        )
+    if learned is not None:
+        said = learned.pasted_map(shape)
+        sure += np.float32(options.odds_share) * (np.where(part, said, 1.0 - said) - sure)
+    found = np.where(part, 0.5 + 0.5 * sure, 0.5 - 0.5 * sure).astype(np.float32)
     return Region(found, seam, cut, rule)
 
 

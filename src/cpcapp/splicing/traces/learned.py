@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -58,6 +59,16 @@ class LearnedTraces:
     pasted: FloatMap = field(repr=False)
     vectors: FloatMap = field(repr=False)
     offset: tuple[int, int] = (0, 0)
+
+    def pasted_map(self, shape: tuple[int, ...]) -> FloatMap:
+        """Return the probability of the pasted side for each pixel of a photo of a shape."""
+        height, width = shape[:2]
+        rows, columns = self.pasted.shape
+        top, left = ((-start) % BLOCK for start in self.offset)
+        odds = cv2.resize(
+            self.pasted, (columns * BLOCK, rows * BLOCK), interpolation=cv2.INTER_LINEAR
+        )[top : top + height, left : left + width]
+        return np.asarray(1.0 / (1.0 + np.exp(-odds)), np.float32)
 
     def block_of(self, rows: NDArray[Any], columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
         """Return the row and column of the blocks that hold some pixels."""
