@@ -111,9 +111,9 @@ def test_weights_are_learned_where_only_traces_tell_the_sides_apart(rng):
     assert found.weights == EVIDENCE.weights
     reached = mean_f1(trials, found, FIRST)
     assert reached > 0.95
-    assert reached == pytest.approx(max(f1 for _, _, f1 in reports))
+    assert reached == pytest.approx(max(f1 for name, _, f1 in reports if "less" not in name))
     assert mean_f1(trials, found, None) < 0.5  # the borders say nothing
-    assert {name for name, _, _ in reports} == set(cut_weights._TRIED)
+    assert {name for name, _, _ in reports} - {"less trace_weight"} == set(cut_weights._TRIED)
 
 
 def test_traces_that_mislead_get_the_least_weight(rng):
