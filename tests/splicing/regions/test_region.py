@@ -476,3 +476,27 @@ def test_without_a_region_the_boundary_is_what_the_network_saw():
     found = find_region(photo, BoundaryMap(seam, 1.0), None, never, learned=learned)
     assert not found.map.any()
     np.testing.assert_allclose(found.boundary, 1 / (1 + np.exp(3.5 - learned.seam)), rtol=1e-5)
+
+
+def test_the_network_has_a_share_in_how_certain_the_region_is():
+    """``(1 - share) c + share s`` with certainty ``c`` of the cut, ``s`` what the network says."""
+    photo, seam, mask = square()
+    learned = learned_of(mask, seam, 3.0)
+
+    def region(share):
+        options = RegionOptions(odds_share=share)
+        return find_region(photo, BoundaryMap(seam, 1.0), None, BOTH, options, learned=learned).map
+
+    cut, network, both = region(0.0), region(1.0), region(0.25)
+    np.testing.assert_array_equal(cut > 0.5, network > 0.5)
+    pasted = cut > 0.5
+    said = learned.pasted_map(mask.shape)
+    expected = np.where(pasted, 0.5 + 0.5 * said, 0.5 * said)
+    np.testing.assert_allclose(network, expected, atol=1e-6)
+    np.testing.assert_allclose(both, 0.75 * cut + 0.25 * network, atol=1e-6)
+    assert np.abs(network - cut).max() > 0.01
+    # A side is never turned, however little the network thinks of it.
+    doubted = replace(learned, pasted=-learned.pasted)
+    sure = RegionOptions(odds_share=1.0, min_side_odds=100.0)
+    found = find_region(photo, BoundaryMap(seam, 1.0), None, BOTH, sure, learned=doubted).map
+    assert agreement(found, mask) > 0.95
