@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-verdicts bench-double-jpeg bench-tables mutants train-edges train-filters train-paper gallery commands docs clean
+.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-verdicts bench-double-jpeg bench-tables mutants train-edges train-filters train-paper train-default gallery commands docs clean
 
 help:
 	@echo "make demo    install and run the main job on shipped examples (pictures in demo-output/)"
@@ -69,12 +69,16 @@ train-edges: $(VENV)/.bench
 train-filters train-paper: train-%: $(VENV)/.bench
 	$(BIN)/cpcapp train "$(CPCAPP_DATA)/bsds500" "$(CPCAPP_DATA)/ucid" --preset $* -o new-$*.safetensors
 	mv new-$*.safetensors src/cpcapp/splicing/models/$*.safetensors
+# NETWORK is what `cpcapp train-network` wrote.
+train-default: $(VENV)/.bench
+	$(BIN)/python benchmarks/default_model.py $(NETWORK) -o src/cpcapp/splicing/models/default.safetensors
 bench-edges: $(VENV)/.bench
 	$(BIN)/python benchmarks/edges.py
 bench-tables: $(VENV)/.bench
 	$(BIN)/python benchmarks/tables.py
 bench-splicing: $(VENV)/.bench
 	$(BIN)/python benchmarks/splicing.py
+	$(BIN)/python benchmarks/models.py
 # Needs the folders columbia_dev, casia2_pairs, bsds500 and ucid in CPCAPP_DATA.
 bench-verdicts: $(VENV)/.bench
 	$(BIN)/python benchmarks/verdicts.py
