@@ -19,7 +19,7 @@ class StandIn:
     def __init__(self, name="stand-in"):
         self.name = name
 
-    def localize(self, image):
+    def localize(self, image, *, progress=None):
         time.sleep(float(os.environ.get("STAND_IN_SECONDS", "0")))
         read = image if isinstance(image, ReadImage) else read_image(image)
         image = read.pixels
@@ -28,6 +28,8 @@ class StandIn:
         light = image.astype(np.float32).mean(axis=2) / np.iinfo(image.dtype).max
         edges = np.hypot(*np.gradient(light)).astype(np.float32)
         boundary = edges / max(edges.max(), 1e-6)
+        if progress is not None:
+            progress(0.5)
         notes = read.notes if boundary.any() else (*read.notes, "flat")
         return Localization(boundary, np.clip(edges, 0, 1), notes=notes, seconds=0.25)
 

@@ -11,6 +11,7 @@ import pytest
 from cpcapp.splicing import SpliceLocalizer, load_model
 from cpcapp.splicing.regions.evidence import LikelihoodTable, SeamEvidence
 from cpcapp.splicing.regions.side_contrast import SideContrast
+from cpcapp.splicing.traces.jpeg_blocks import N_JPEG_TRACES
 from cpcapp.splicing.verdicts.calibration import Calibration
 from cpcapp.splicing.verdicts.options import VerdictOptions
 
@@ -58,8 +59,9 @@ def textured(height, width, seed=0):
 
 def network_localizer(*, calibrated=True):
     """The shipped filters with a tiny network; what it has learned of photos is made up."""
-    shipped, meter = load_model(), tiny_meter()
-    n_features = meter.facts["options"]["n_traces"] + 2
+    shipped, meter = load_model("filters"), tiny_meter()
+    # Traces of the network and of JPEG, region, and pasted side.
+    n_features = meter.facts["options"]["n_traces"] + N_JPEG_TRACES + 2
     odds = LikelihoodTable(np.array([-0.5, 0.5]), np.array([-2.0, 2.0]))
     strength = LikelihoodTable(np.array([-3.0, 1.0]), np.array([-3.0, 3.0]))
     rng = np.random.default_rng(0)

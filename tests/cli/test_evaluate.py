@@ -25,6 +25,7 @@ from cpcapp.splicing.evaluation.controls import CONTROLS
 from cpcapp.splicing.evaluation.protocols import score_map
 from cpcapp.splicing.evaluation.truth import boundary_band
 from cpcapp.splicing.model_file import load_model, save_model
+from cpcapp.splicing.photos.images import read_image
 from cpcapp.splicing.photos.samples import Sample
 from cpcapp.splicing.pictures.panels import PINK
 from cpcapp.splicing.presets import BankOptions, PatchRules, Preset
@@ -40,7 +41,7 @@ class Steps:
     with_region = False
 
     def localize(self, image):
-        grey = image.mean(axis=2, dtype=np.float32) / 255
+        grey = image.pixels.mean(axis=2, dtype=np.float32) / 255
         step = np.abs(np.diff(grey, axis=1, append=grey[:, -1:]))
         region = grey if self.with_region else None
         return SimpleNamespace(boundary=step, edges=np.ones_like(step), region=region)
@@ -106,7 +107,7 @@ def out(tmp_path):
 
 def expected(name, protocol):
     pixels, mask = splice({"clear": 120, "faint": 4, "middle": 25}[name])
-    found = Steps().localize(pixels).boundary
+    found = Steps().localize(read_image(pixels)).boundary
     return score_map(found, mask > 0, [protocol], threshold=0.25)[protocol]
 
 

@@ -279,8 +279,8 @@ class TestResults:
     ):
         whole = stand_in.StandIn.localize
 
-        def localize(self, image):
-            found = whole(self, image)
+        def localize(self, image, *, progress=None):
+            found = whole(self, image, progress=progress)
             return replace(found, boundary=found.boundary * np.float32(0.02))
 
         monkeypatch.setattr(stand_in.StandIn, "localize", localize)
@@ -549,10 +549,10 @@ class TestProblems:
     def test_too_little_memory_for_one_photo(self, run, photos, out, monkeypatch):
         whole = stand_in.StandIn.localize
 
-        def localize(self, image):
+        def localize(self, image, *, progress=None):
             if image.name == "2.png":
                 raise MemoryError
-            return whole(self, image)
+            return whole(self, image, progress=progress)
 
         monkeypatch.setattr(stand_in.StandIn, "localize", localize)
         result = run(photos, "-o", out)
@@ -700,9 +700,9 @@ def test_one_job_leaves_the_threads_alone_and_more_share_the_cores(run, photos, 
     before, seen = cv2.getNumThreads(), []
     whole = stand_in.StandIn.localize
 
-    def localize(self, image):
+    def localize(self, image, *, progress=None):
         seen.append(cv2.getNumThreads())
-        return whole(self, image)
+        return whole(self, image, progress=progress)
 
     monkeypatch.setattr(stand_in.StandIn, "localize", localize)
     run(photos / "1.png", "-o", out)

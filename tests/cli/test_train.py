@@ -17,7 +17,9 @@ from scipy.io import savemat
 
 from cpcapp.cli import main
 from cpcapp.splicing import load_model
+from cpcapp.splicing.model_file import save_network
 from cpcapp.splicing.training import train
+from trace_networks import tiny_meter
 
 SHAPE = (48, 64)
 
@@ -328,3 +330,31 @@ def test_ctrl_c(photos, model, tmp_path):
     assert process.returncode == 130
     assert errors == "cpcapp train: stopped\n"
     assert (tmp_path / "model.safetensors.checkpoint" / "state.json").exists()
+
+
+# -- with a network of one's own ---------------------------------------------------------------
+
+
+def test_a_network_goes_with_the_default_preset_only(run, spliced, model, tmp_path):
+    for preset in ("filters", "paper"):
+        result = run(spliced, "-o", model, "--preset", preset, "--network", tmp_path / "n")
+        assert_mistake(result, f"--network does not go with --preset {preset}")
+    assert not model.exists()
+
+
+def test_a_network_that_can_not_be_used(run, spliced, model, tmp_path):
+    result = run(spliced, "-o", model, "--network", tmp_path / "nowhere")
+    assert_mistake(result, f"there is no model file {tmp_path}/nowhere")
+    (tmp_path / "text").write_text("no network")
+    result = run(spliced, "-o", model, "--network", tmp_path / "text")
+    assert_mistake(result, "text is no network that can be used: it is cut off, or no safetensors")
+    assert list(tmp_path.glob("model*")) == []
+
+
+def test_the_network_that_is_given_is_taken(run, spliced, model, tmp_path):
+    save_network(tiny_meter(), tmp_path / "network")
+    result = run(spliced, "-o", model, "--network", tmp_path / "network")
+    assert result.returncode == 0, result.stderr
+    found = load_model(model)
+    assert found.name == "default"
+    assert found.network.stages == tiny_meter().stages

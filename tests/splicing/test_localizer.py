@@ -30,6 +30,7 @@ from cpcapp.splicing.regions.region import find_region
 from cpcapp.splicing.traces import patches
 from cpcapp.splicing.traces.channels import image_planes
 from cpcapp.splicing.traces.edges import detect_edges
+from cpcapp.splicing.traces.jpeg_blocks import jpeg_block_traces
 from cpcapp.splicing.traces.mosaic import lattice_contrast
 from cpcapp.splicing.verdicts import features as features_module
 from cpcapp.splicing.verdicts.calibration import Calibration
@@ -450,7 +451,9 @@ def test_a_photo_is_measured_once(monkeypatch, rng):
         "similar_photos": Calibration,
     }
     calls = {name: count_calls(monkeypatch, owner, name) for name, owner in measured.items()}
-    found = load_model().localize((255 * two_cameras(rng, 160, 200)).round().astype(np.uint8))
+    found = load_model("filters").localize(
+        (255 * two_cameras(rng, 160, 200)).round().astype(np.uint8)
+    )
     once = {name: len(made) for name, made in calls.items() if name != "benjamini_hochberg"}
     assert once == dict.fromkeys(once, 1)
     assert calls["benjamini_hochberg"] == []  # only where it is asked for
@@ -463,7 +466,10 @@ def test_a_photo_is_measured_once(monkeypatch, rng):
 
 def test_judging_adds_region_and_verdict_to_the_boundary(rng):
     """What `localize` puts together, from the parts it is made of."""
-    model, photo = load_model(), (255 * two_cameras(rng, 160, 200)).round().astype(np.uint8)
+    model, photo = (
+        load_model("filters"),
+        (255 * two_cameras(rng, 160, 200)).round().astype(np.uint8),
+    )
     found, image = model.localize(photo), unit(photo)
     traces = traces_of(model, image)
     trace = traces.mosaic
@@ -504,7 +510,9 @@ def test_the_network_is_told_what_the_file_says(orientation):
     found = model.measure_traces(read, unit(read.pixels)).learned
     expected = tiny_meter().measure(read.pixels, read.jpeg_table, read.jpeg_offset)
     untold = tiny_meter().measure(read.pixels)
-    np.testing.assert_array_equal(found.vectors, expected.vectors)
+    blocks = jpeg_block_traces(read.pixels, read.jpeg_table, read.jpeg_offset)
+    assert blocks[..., 1].any()
+    np.testing.assert_array_equal(found.vectors, np.dstack([expected.vectors, blocks]))
     np.testing.assert_array_equal(found.seam, expected.seam)
     assert found.offset == read.jpeg_offset
     assert np.abs(found.seam - untold.seam).max() > 1e-3
@@ -566,7 +574,7 @@ def test_progress_of_the_network_is_told():
 
 
 def test_network_preset_and_calibration_belong_together():
-    model, shipped = network_localizer(), load_model()
+    model, shipped = network_localizer(), load_model("filters")
     with pytest.raises(ValueError, match=r"network=None does not fit preset.network=True"):
         SpliceLocalizer(model.preset, model.banks)
     with pytest.raises(ValueError, match=r"network=.* does not fit preset.network=False"):

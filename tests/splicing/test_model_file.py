@@ -23,8 +23,13 @@ from cpcapp.splicing import (
     load_model,
     save_model,
 )
-from cpcapp.splicing.model_file import DEFAULT_MODEL, shipped_models
-from trace_networks import network_localizer, textured
+from cpcapp.splicing.model_file import (
+    DEFAULT_MODEL,
+    load_network,
+    save_network,
+    shipped_models,
+)
+from trace_networks import network_localizer, textured, tiny_meter
 
 OPTIONS = (
     BankOptions(size=4, stride=2, n_filters=3),
@@ -398,3 +403,77 @@ def test_headers_of_networks_that_can_not_be(network_path, change, message):
     change(header)
     with_header(network_path, json.dumps(header))
     assert_refused(network_path, message)
+
+
+# -- networks alone ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def meter_path(tmp_path):
+    save_network(tiny_meter(), tmp_path / "meter.safetensors")
+    return tmp_path / "meter.safetensors"
+
+
+def test_a_network_measures_the_same_after_a_round_trip(meter_path):
+    before, after = tiny_meter(), load_network(str(meter_path))
+    assert (after.stages, after.facts) == (before.stages, before.facts)
+    one, other = (meter.measure(textured(60, 84)) for meter in (before, after))
+    for name in ("seam", "region", "pasted", "vectors"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    save_network(after, meter_path.with_name("again"))
+    assert meter_path.with_name("again").read_bytes() == meter_path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda h: h.pop("network"), "it has no 'network'"),
+        (lambda h: h.update(network="large"), "its network is not a JSON object"),
+        (lambda h: h["network"].pop("grid"), "it has no 'grid'"),
+        (lambda h: h["network"].update(grid=0), "grid=0 must be from 1 to 256"),
+        (lambda h: h["network"].update(grid=[1]), "int"),
+        (lambda h: h["network"].update(margins=None), "subscriptable"),
+        (lambda h: h.update(format_version=2), "its format is version 2.*a newer cpcapp"),
+        (lambda h: h.update(format="other"), "it has no header of this package"),
+    ],
+)
+def test_headers_that_networks_can_not_have(meter_path, change, message):
+    header = header_of(meter_path)
+    change(header)
+    with_header(meter_path, json.dumps(header))
+    assert_no_network(meter_path, message)
+
+
+def assert_no_network(path, message):
+    with pytest.raises(
+        ModelError, match=rf"{path.name} is no network that can be used: .*{message}"
+    ):
+        load_network(path)
+
+
+def test_files_that_are_no_networks(meter_path, tmp_path):
+    whole = meter_path.read_bytes()
+    for content, message in (
+        (b"", "it is cut off"),
+        (whole[: len(whole) // 2], ""),
+        (b"not a model at all", "it is cut off"),
+    ):
+        meter_path.write_bytes(content)
+        assert_no_network(meter_path, message)
+    save_model(load_model("filters"), tmp_path / "model.safetensors")
+    assert_no_network(tmp_path / "model.safetensors", "another kind of file of this package")
+    with pytest.raises(FileNotFoundError, match=r"there is no model file .*nowhere"):
+        load_network(tmp_path / "nowhere")
+    save_network(tiny_meter(), meter_path)
+    assert_refused(meter_path, "another kind of file of this package")
+
+
+@pytest.mark.parametrize("missing", ["pixels", "seam"])
+def test_a_file_without_a_stage_is_no_network(meter_path, missing):
+    tensors = {
+        f"network.{name}": np.frombuffer(graph, np.uint8)
+        for name, graph in tiny_meter().stages.items()
+        if name != missing
+    }
+    meter_path.write_bytes(save(tensors, metadata={"cpcapp": json.dumps(header_of(meter_path))}))
+    assert_no_network(meter_path, f"it has no 'network.{missing}'")

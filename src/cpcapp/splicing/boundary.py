@@ -218,7 +218,7 @@ def combine_banks(
     >>> from cpcapp.splicing import load_model
     >>> image = np.random.default_rng(0).random((40, 60, 3), dtype=np.float32)
     >>> edges = np.ones((40, 60), dtype=np.float32)
-    >>> float(combine_banks(image, edges, load_model().banks, smoothing=2.0).map.max())
+    >>> float(combine_banks(image, edges, load_model("filters").banks, smoothing=2.0).map.max())
     1.0
     """
     if min(image.shape[:2]) < max(bank.options.size for bank in banks):

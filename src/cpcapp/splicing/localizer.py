@@ -180,7 +180,7 @@ class SpliceLocalizer:
     >>> import numpy as np
     >>> from cpcapp.splicing import load_model
     >>> photo = np.random.default_rng(0).integers(90, 100, (80, 100, 3), dtype=np.uint8)
-    >>> found = load_model().localize(photo)
+    >>> found = load_model("filters").localize(photo)
     >>> found.boundary.shape, found.boundary.dtype
     ((80, 100), dtype('float32'))
     """

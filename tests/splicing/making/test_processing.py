@@ -84,9 +84,45 @@ def test_they_vary_and_are_the_same_for_the_same_seed():
         ({"size": float("nan")}, "size=nan must be from"),
         ({"sharpening": -1.0}, "sharpening=-1.0 must be from 0.0 to 10.0"),
         ({"radius": 0.0}, "radius=0.0 must be from 0.1"),
+        ({"defocus": -0.1}, "defocus=-0.1 must be from 0.0 to 10.0"),
         ({"interpolation": "fine"}, "interpolation='fine' must be one of linear, cubic"),
     ],
 )
 def test_settings_that_make_no_sense(wrong, said):
     with pytest.raises(ValueError, match=said):
         Processing(**wrong)
+
+
+def detail(photo):
+    """Mean difference of neighbours in parts of 20 x 25 pixels."""
+    steps = np.abs(np.diff(photo[..., 1].astype(float), axis=1, append=photo[:, -1:, 1]))
+    return steps.reshape(8, 20, 10, 25).mean(axis=(1, 3))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_a_photo_out_of_focus_is_blurred_in_parts(dtype, rng):
+    photo = rng.integers(0, np.iinfo(dtype).max, (160, 250, 3), dtype=dtype, endpoint=True)
+    found = Processing(defocus=2.0, focus=3).apply(photo)
+    assert (found.shape, found.dtype) == (photo.shape, dtype)
+    left = detail(found) / detail(photo)
+    assert left.max() > 0.8  # some parts stay sharp
+    assert left.min() < 0.3  # and some do not
+    np.testing.assert_array_equal(Processing(defocus=2.0, focus=3).apply(photo), found)
+    elsewhere = detail(Processing(defocus=2.0, focus=4).apply(photo)) / detail(photo)
+    assert np.abs(elsewhere - left).max() > 0.3
+
+
+def test_no_defocus_changes_nothing(rng):
+    photo = rng.integers(0, 256, (40, 50, 3), dtype=np.uint8)
+    for focus in (0, 7):
+        np.testing.assert_array_equal(Processing(defocus=0.0, focus=focus).apply(photo), photo)
+    flat = np.full((40, 50, 3), 90, dtype=np.uint8)
+    np.testing.assert_array_equal(Processing(defocus=2.0, focus=1).apply(flat), flat)
+
+
+def test_a_third_of_photos_is_out_of_focus():
+    drawn = [Processing.random(np.random.default_rng(seed)) for seed in range(400)]
+    blurred = [one for one in drawn if one.defocus]
+    assert 0.28 < len(blurred) / len(drawn) < 0.42
+    assert all(0.6 <= one.defocus <= 2.0 for one in blurred)
+    assert len({one.focus for one in blurred}) == len(blurred)

@@ -21,7 +21,7 @@ from cpcapp.splicing.regions.options import RegionOptions
 from cpcapp.splicing.regions.region import (
     MIN_REGION_SIDE,
     emphasise_border,
-    evidence_map,
+    emphasise_odds,
     extract_borders,
     find_region,
     which_side,
@@ -236,6 +236,14 @@ def test_which_of_two_equal_parts_is_pasted_is_no_accident():
     np.testing.assert_array_equal(found.map > 0.5, inside)
 
 
+def border_distance(side):
+    """SciPy's exact distances to the first pixels behind the border."""
+    border = np.zeros(side.shape, dtype=bool)
+    border[:, 1:] |= side[:, 1:] != side[:, :-1]
+    border[1:] |= side[1:] != side[:-1]
+    return distance_transform_edt(~border)
+
+
 @given(seed=st.integers(0, 1000))
 def test_the_border_is_emphasised_by_a_gaussian_of_the_distance(seed):
     """``(b + 0.05) exp(-d²/2σ²) + 0.15 b`` over its maximum, with SciPy's exact distances."""
@@ -244,10 +252,7 @@ def test_the_border_is_emphasised_by_a_gaussian_of_the_distance(seed):
     top, left = rng.integers(5, 20, 2)
     side[top : top + 12, left : left + 18] = True
     boundary = rng.random((40, 50), dtype=np.float32)
-    border = np.zeros(side.shape, dtype=bool)
-    border[:, 1:] |= side[:, 1:] != side[:, :-1]
-    border[1:] |= side[1:] != side[:-1]
-    near = np.exp(-(distance_transform_edt(~border) ** 2) / (2 * 3.0**2))
+    near = np.exp(-(border_distance(side) ** 2) / (2 * 3.0**2))
     expected = (boundary + 0.05) * near + 0.15 * boundary
     found = emphasise_border(boundary, side)
     assert found.dtype == np.float32
@@ -405,15 +410,53 @@ def test_the_side_is_told_by_means_over_pixels():
         assert which_side(everything, known)[1] == "smaller"
 
 
-def test_the_map_is_the_probability_that_both_give(rng):
-    """``1 / (1 + exp(-e))`` of the weighted evidence less the prior, at each pixel."""
-    strength = rng.random((300, 20), dtype=np.float32)  # more rows than are done at a time
-    odds = rng.normal(scale=3.0, size=(300, 20)).astype(np.float32)
-    found = evidence_map(strength, odds, BOTH, 0.25)
-    assert (found.shape, found.dtype) == ((300, 20), np.float32)
-    filters = np.interp(np.log(strength / 0.25), np.log([0.02, 0.2]), [-3.0, 3.0])
-    evidence = 0.5 * filters + 0.75 * np.clip(odds, -4.0, 4.0) - 1.0
-    np.testing.assert_allclose(found, 1.0 / (1.0 + np.exp(-evidence)), atol=1e-6)
+def test_the_seam_is_the_networks_probability_raised_along_the_cut(rng):
+    """``odds - 3.5 + 2 (2 exp(-d²/2σ²) - 1)`` as a probability, with σ of 5 pixels."""
+    side = np.zeros((60, 70), dtype=bool)
+    side[20:40, 25:50] = True
+    odds = rng.normal(scale=3.0, size=side.shape).astype(np.float32)
+    near = np.exp(-(border_distance(side) ** 2) / (2 * 5.0**2))
+    raised = odds - 3.5 + 2.0 * (2.0 * near - 1.0)
+    found = emphasise_odds(odds, side)
+    assert found.dtype == np.float32
+    # OpenCV's distances are exact to a few hundredths of a pixel.
+    np.testing.assert_allclose(found, 1.0 / (1.0 + np.exp(-raised)), atol=0.02)
+    # What is not cut is neither raised nor lowered.
+    for whole in (np.zeros_like(side), np.ones_like(side)):
+        expected = 1.0 / (1.0 + np.exp(3.5 - odds))
+        np.testing.assert_allclose(emphasise_odds(odds, whole), expected, rtol=1e-5)
+
+
+def test_what_the_options_of_the_odds_do():
+    side = np.zeros((40, 90), dtype=bool)
+    side[:, 45:] = True
+    odds = np.zeros(side.shape, np.float32)
+    at, far = (20, 45), (20, 2)
+    plain = emphasise_odds(odds, side, RegionOptions(odds_offset=0.0, odds_emphasis=1.0))
+    assert plain[at] == pytest.approx(1 / (1 + np.exp(-1.0)), abs=1e-4)
+    assert plain[far] == pytest.approx(1 / (1 + np.exp(1.0)), abs=1e-4)
+    flat = emphasise_odds(odds, side, RegionOptions(odds_offset=1.0, odds_emphasis=0.0))
+    np.testing.assert_allclose(flat, 1 / (1 + np.exp(1.0)), rtol=1e-5)
+    wide = emphasise_odds(odds, side, RegionOptions(odds_sigma=20.0))
+    assert wide[20, 30] > emphasise_odds(odds, side)[20, 30]
+    small = emphasise_odds(np.zeros((80, 180), np.float32), side)
+    assert small.shape == (80, 180)
+    assert small[40, 90] > 10 * small[40, 4]
+
+
+@pytest.mark.parametrize("factor", [0.25, 1.0, 9.0])
+def test_traces_weigh_less_in_a_larger_photo_by_the_root_of_its_size(factor):
+    """Photos of the size that the weight is given for take it as it is."""
+    photo, seam, mask = square()
+    learned = learned_of(mask, seam)
+    extracted = extract_borders(photo, BoundaryMap(seam, 1.0), None, learned=learned)
+    told = replace(BOTH, trace_weight=0.04)
+    options = RegionOptions(reference_pixels=round(factor * mask.size))
+    sides = extracted.find_cut(told, FIRST, options)[2]
+    assert [kind.weight for kind in sides.kinds] == [
+        BOTH.mosaic_weight,
+        pytest.approx(0.04 * factor**0.5),
+    ]
 
 
 def test_a_large_photo_with_traces_is_looked_at_smaller():
@@ -426,11 +469,34 @@ def test_a_large_photo_with_traces_is_looked_at_smaller():
     assert found.side_rule == "network"
 
 
-def test_without_a_region_the_boundary_is_what_filters_and_network_saw():
+def test_without_a_region_the_boundary_is_what_the_network_saw():
     photo, seam, mask = square()
     never = replace(BOTH, prior=50.0)
     learned = learned_of(mask, seam)
     found = find_region(photo, BoundaryMap(seam, 1.0), None, never, learned=learned)
     assert not found.map.any()
-    unit = extract_borders(photo, BoundaryMap(seam, 1.0), None, learned=learned).strength_unit
-    np.testing.assert_array_equal(found.boundary, evidence_map(seam, learned.seam, never, unit))
+    np.testing.assert_allclose(found.boundary, 1 / (1 + np.exp(3.5 - learned.seam)), rtol=1e-5)
+
+
+def test_the_network_has_a_share_in_how_certain_the_region_is():
+    """``(1 - share) c + share s`` with certainty ``c`` of the cut, ``s`` what the network says."""
+    photo, seam, mask = square()
+    learned = learned_of(mask, seam, 3.0)
+
+    def region(share):
+        options = RegionOptions(odds_share=share)
+        return find_region(photo, BoundaryMap(seam, 1.0), None, BOTH, options, learned=learned).map
+
+    cut, network, both = region(0.0), region(1.0), region(0.25)
+    np.testing.assert_array_equal(cut > 0.5, network > 0.5)
+    pasted = cut > 0.5
+    said = learned.pasted_map(mask.shape)
+    expected = np.where(pasted, 0.5 + 0.5 * said, 0.5 * said)
+    np.testing.assert_allclose(network, expected, atol=1e-6)
+    np.testing.assert_allclose(both, 0.75 * cut + 0.25 * network, atol=1e-6)
+    assert np.abs(network - cut).max() > 0.01
+    # A side is never turned, however little the network thinks of it.
+    doubted = replace(learned, pasted=-learned.pasted)
+    sure = RegionOptions(odds_share=1.0, min_side_odds=100.0)
+    found = find_region(photo, BoundaryMap(seam, 1.0), None, BOTH, sure, learned=doubted).map
+    assert agreement(found, mask) > 0.95

@@ -172,3 +172,10 @@ def test_a_side_needs_three_superpixels(rng, n_inside, enough):
     everywhere = np.ones(12, dtype=bool)
     for pasted in (np.arange(12) < n_inside, np.arange(12) >= n_inside):
         assert (across_and_within(vectors, pasted, everywhere) is not None) == enough
+
+
+def test_filters_for_other_traces_are_refused():
+    """As those of a model that a version with fewer traces has trained."""
+    contrast = SideContrast(np.eye(4)[:, :2], np.array([3.0, 2.0]))
+    with pytest.raises(ValueError, match=r"by 4 traces, and a photo has 6: train it with this"):
+        contrast.statistics(np.zeros((9, 6)), np.ones(9), 1.0, 6.0)

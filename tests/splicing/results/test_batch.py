@@ -50,7 +50,8 @@ class TestResults:
         seen, shares = [], []
         results = localize_files(photos, out, jobs=3, on_result=seen.append, progress=shares.append)
         assert seen == results
-        assert shares == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+        assert shares == sorted(shares)
+        assert (shares[0], shares[-1]) == (0.0, 1.0)
         assert [result.photo.name for result in results] == [
             *("1.png", "2.png", "3.heic", "4.png", "10.png")
         ]
@@ -60,6 +61,30 @@ class TestResults:
         assert results[0].entry == json.loads((out / "1.json").read_bytes())
         assert results[0].to_dict()["overlay"] == str(out / "1.overlay.png")
         assert results[0].verdict == "can't tell (too small)"
+
+    @pytest.mark.parametrize("jobs", [1, 3])
+    def test_progress_within_a_photo_is_told(self, photos, out, jobs, monkeypatch):
+        """In tenths of a photo; a photo that fails halfway is done all the same."""
+        whole = stand_in.StandIn.localize
+
+        def localize(self, image, *, progress):
+            for tenth in range(11):
+                if (image.name, tenth) == ("2.png", 6):
+                    raise ValueError("broken")
+                progress(tenth / 10)
+            return whole(self, image)
+
+        monkeypatch.setattr(stand_in.StandIn, "localize", localize)
+        shares = []
+        results = localize_files(photos, out, jobs=jobs, progress=shares.append)
+        assert [bool(result.error) for result in results] == [False, True, False]
+        assert shares == sorted(shares)
+        assert (shares[0], shares[-1]) == (0.0, pytest.approx(1.0))
+        steps = {round(30 * share) for share in shares}
+        if jobs == 1:
+            assert steps == {*range(16), *range(20, 31)}
+            np.testing.assert_allclose(30 * np.array(shares), np.rint(30 * np.array(shares)))
+        assert len(steps) > 20
 
     def test_one_path_as_text(self, photos, out):
         (result,) = localize_files(str(photos / "2.png"), str(out))
@@ -136,7 +161,7 @@ class TestMistakes:
 
 class TestModels:
     def test_one_model_in_memory_and_in_a_file_is_the_same(self, photos, tmp_path, out):
-        save_model(load_model(), tmp_path / "model")
+        save_model(load_model("filters"), tmp_path / "model")
         localize_files(photos / "1.png", out, tmp_path / "model")
         (result,) = localize_files(
             photos / "1.png", out, load_model(tmp_path / "model"), resume=True

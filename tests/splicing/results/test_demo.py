@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from cpcapp.splicing.evaluation.truth import boundary_band
 from cpcapp.splicing.results.demo import localize_examples, measure_distance_to_seam
 
 
-def test_results_and_pictures(tmp_path):
+def test_the_default_model_finds_what_was_pasted_and_nothing_else(tmp_path):
     shares = []
     results = localize_examples(tmp_path, progress=shares.append)
     assert shares == [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -17,6 +18,15 @@ def test_results_and_pictures(tmp_path):
     assert [result.distance is None for result in results] == [False, False, False, True]
     assert results[1].distance <= 4  # the cup, which every model so far has found
     assert results[1].reaches_threshold
+    for result in results[:3]:
+        assert result.found.verdict_code in ("signs", "weak"), result.photo.name
+        shown, pasted = result.found.mask, result.photo.mask
+        assert (shown & pasted).sum() > 0.5 * (shown | pasted).sum()
+        marked, band = result.found.boundary, boundary_band(pasted)
+        assert marked[band].mean() > 2 * marked[~band].mean()
+    assert results[3].found.verdict_code == "none"
+    assert not results[3].found.mask.any()
+    assert not results[3].found.hot_spots.any()
     names = {path.name for path in tmp_path.iterdir()}
     assert {"demo.png", "astronaut.hot_spots.png", "astronaut.region.png"} < names
 

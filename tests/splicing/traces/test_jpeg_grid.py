@@ -162,7 +162,7 @@ def test_nothing_to_see_is_no_quality(shape, level):
 
 @pytest.fixture(scope="module")
 def model():
-    return load_model()
+    return load_model("filters")
 
 
 def text_page(size, height=300, width=400):

@@ -222,3 +222,20 @@ def test_exporting_changes_no_network():
     assert meter.facts["training"] == {"photos": 3}
     for name, value in known.state_dict().items():
         assert (network.state_dict()[name] == value).all()
+
+
+@pytest.mark.parametrize("offset", [(0, 0), (3, 6), (7, 1)])
+def test_odds_of_blocks_become_probabilities_of_pixels(offset):
+    """Linear from the middle of one block to the middle of the next, on the grid of the file."""
+    height, width = 45, 70
+    top, left = ((-start) % 8 for start in offset)
+    rows, columns = -(-(height + top) // 8), -(-(width + left) // 8)
+    slope = np.arange(columns) - 3.0
+    odds = np.broadcast_to(slope, (rows, columns)).astype(np.float32)
+    nothing = np.zeros_like(odds)
+    traces = LearnedTraces(nothing, nothing, odds, nothing[..., None], offset)
+    found = traces.pasted_map((height, width, 3))
+    assert (found.shape, found.dtype) == ((height, width), np.float32)
+    at = (np.arange(width) + left - 3.5) / 8 - 3.0
+    expected = 1.0 / (1.0 + np.exp(-np.clip(at, slope[0], slope[-1])))
+    np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), atol=1e-5)

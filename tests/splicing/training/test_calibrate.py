@@ -42,7 +42,7 @@ def sources():
 
 
 def localizer_with(calibration):
-    shipped = load_model()
+    shipped = load_model("filters")
     return SpliceLocalizer(shipped.preset, shipped.banks, calibration=calibration)
 
 
@@ -87,7 +87,7 @@ def test_other_seeds_give_other_photos(sources):
 
 
 def test_seams_stand_out_and_authentic_photos_get_fair_p_values(sources):
-    learned = calibrate(load_model(), calibration_photos(sources, 48, seed=1))
+    learned = calibrate(load_model("filters"), calibration_photos(sources, 48, seed=1))
     localizer = localizer_with(learned)
     (table,) = learned.evidence.tables
     assert table.ratio[-1] > 1.0 > table.ratio[0]
@@ -104,12 +104,12 @@ def test_jobs_do_not_change_the_result(sources):
     found = []
     for jobs in (1, 3):
         photos = calibration_photos(sources, 44, seed=3)
-        found.append(calibrate(load_model(), photos, jobs=jobs).to_dict())
+        found.append(calibrate(load_model("filters"), photos, jobs=jobs).to_dict())
     assert found[0] == found[1]
 
 
 def test_too_few_photos_give_regions_but_no_verdict(sources):
-    learned = calibrate(load_model(), calibration_photos(sources, 6))
+    learned = calibrate(load_model("filters"), calibration_photos(sources, 6))
     found = localizer_with(learned).localize(scene(3))
     assert found.region is not None
     assert found.p_value is None
@@ -122,17 +122,17 @@ def _broken():
 
 def test_photos_that_can_not_be_read_are_passed_over(sources):
     photos = [*calibration_photos(sources, 6), Sample("gone", True, _broken)]
-    learned = calibrate(load_model(), photos)
+    learned = calibrate(load_model("filters"), photos)
     assert (learned.n_spliced, learned.n_authentic) == (3, 3)
 
 
 def test_nothing_is_learned_without_a_splice(sources):
     authentic = [s for s in calibration_photos(sources, 6) if s.authentic]
-    assert calibrate(load_model(), authentic) is None
+    assert calibrate(load_model("filters"), authentic) is None
 
 
 def test_calibrating_changes_no_localizer(sources):
-    localizer = load_model()
+    localizer = load_model("filters")
     before = localizer.calibration
     assert calibrate(localizer, calibration_photos(sources, 6)) is not before
     assert localizer.calibration is before
@@ -150,7 +150,7 @@ def test_no_photo_is_read_twice(sources):
         return Sample.of_photo(sample.name, read_photo, sample.read_mask)
 
     photos = [counted(sample) for sample in calibration_photos(sources, 8)]
-    calibrate(load_model(), photos, jobs=1)
+    calibrate(load_model("filters"), photos, jobs=1)
     assert sorted(reads) == sorted(sample.name for sample in photos)
 
 
@@ -298,7 +298,7 @@ def test_with_a_network_sides_and_weights_are_learned(measured_by_network):
     assert all(len(photo.features.learned) == 2 for photo in photos)
     learned = learn_calibration(photos, model.preset)
     assert len(learned.evidence.tables) == len(learned.evidence.weights) == 2
-    assert learned.sides.filters.shape[0] == 6  # four traces, region and pasted side
+    assert learned.sides.filters.shape[0] == 8  # four traces, two of JPEG, region and pasted side
     assert 1 <= learned.sides.filters.shape[1] <= 4  # of four spliced photos
     assert learned.evidence.trace_weight > 0.0
     assert not learned.can_judge

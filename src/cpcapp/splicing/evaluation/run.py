@@ -66,7 +66,7 @@ def evaluate_localizer(
     >>> dark = SourcePhoto("dark", partial(np.full, (80, 96, 3), 30, np.uint8))
     >>> light = SourcePhoto("light", partial(np.full, (80, 96, 3), 220, np.uint8))
     >>> splices = SpliceMaker([dark, light]).samples(2)
-    >>> report = evaluate_localizer(splices, load_model(), controls=False)
+    >>> report = evaluate_localizer(splices, load_model("filters"), controls=False)
     >>> report.title.partition(";")[0]
     'splices: 2 spliced photos scored'
     >>> list(report.evaluation.scores["cPCA++"])

@@ -189,7 +189,7 @@ def judge_photos(
     >>> from cpcapp.splicing import load_model
     >>> pixels = np.random.default_rng(0).integers(90, 100, (80, 90, 3), dtype=np.uint8)
     >>> noise = Sample("noise", True, partial(np.copy, pixels))
-    >>> verdicts, problems = judge_photos([noise], load_model())
+    >>> verdicts, problems = judge_photos([noise], load_model("filters"))
     >>> verdicts[0].name, verdicts[0].width, problems
     ('noise', 90, [])
     """

@@ -104,6 +104,11 @@ class SideContrast:
         max_deviation : float
             Statistics are clipped at so many standard deviations from the photo's median.
         """
+        if vectors.shape[1] != len(self.filters):
+            raise ValueError(
+                f"the model tells sides apart by {len(self.filters)} traces, and a photo has "
+                f"{vectors.shape[1]}: train it with this version"
+            )
         values = vectors @ self.filters
         values = values - np.median(values, axis=0)
         values = np.clip(values, -max_deviation, max_deviation)

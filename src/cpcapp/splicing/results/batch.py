@@ -99,7 +99,7 @@ def localize_files(
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> cv2.imwrite(str(folder / "cup.png"), example_photos()[1].image[..., ::-1])
     True
-    >>> result, = localize_files(folder, folder / "out")
+    >>> result, = localize_files(folder, folder / "out", "filters")
     >>> result.photo.name, result.entry["width"], result.error
     ('cup.png', 640, '')
     >>> sorted(path.name for path in (folder / "out").iterdir())[-2:]

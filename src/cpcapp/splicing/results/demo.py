@@ -74,7 +74,7 @@ def localize_examples(
     Examples
     --------
     >>> import tempfile
-    >>> results = localize_examples(tempfile.mkdtemp())
+    >>> results = localize_examples(tempfile.mkdtemp(), "filters")
     >>> results[1].photo.name, results[1].found.boundary.shape
     ('cup-in-the-sky.png', (427, 640))
     """

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtr
 
 from cpcapp.splicing.photos.coefficients import JpegCoefficients, coefficients_of
 from cpcapp.splicing.photos.jpeg import BLOCK, block_cosines, luminance
@@ -147,7 +146,8 @@ def double_jpeg_trace(coefficients: JpegCoefficients) -> DoubleJpegTrace:
     first_table = found.first_table
     aligned = np.full((rows, cols), 0.5, dtype=np.float32)
     if first_table.any():
-        said = expit(_SLOPE * found.evidence() + (_CENTRE * found.middle() + _OFFSET))
+        odds = _SLOPE * found.evidence() + (_CENTRE * found.middle() + _OFFSET)
+        said = 0.5 * (1.0 + np.tanh(0.5 * odds))  # 1 / (1 + exp(-odds)), without overflow
         aligned = np.interp(said, _SAID, _HELD).astype(np.float32)
     offset, _ = find_shift(plane, coefficients.table)
     shifted = np.zeros((rows, cols), dtype=np.float32)
@@ -262,6 +262,9 @@ def _requantization(first: int, step: int, reach: int) -> FloatArray:
     With noise of standard deviation σ between, ``m`` first steps become ``c`` second steps with
     probability ``Φ(((c + ½) step - m first) / σ) - Φ(((c - ½) step - m first) / σ)``.
     """
+    # Only photos with a table need it, and it takes longer to import than a photo to read.
+    from scipy.special import ndtr
+
     most = int((reach + 0.5) * step / first) + 2
     before = first * np.arange(-most, most + 1)[:, None]
     edges = step * (np.arange(-reach, reach + 2) - 0.5)
