@@ -1,0 +1,144 @@
+"""The trace network: seconds a megapixel on one core, by ONNX Runtime and by OpenCV; large photos.
+
+    python benchmarks/network.py [--side N] [--rounds N]
+
+Writes benchmarks/results/network.json. Both run the same graphs on the same tile with one thread,
+in turn; the result is the median of several rounds. Then the whole default model localizes photos
+of 12 and 50 megapixels in processes of their own, with all cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import onnxruntime
+
+from _machine import describe_machine, load_average
+from cpcapp.splicing import load_model
+from cpcapp.splicing.traces.learned import STAGES, TraceMeter, _pool
+
+Results = dict[str, Any]
+RESULT = Path(__file__).parent / "results" / "network.json"
+_LARGE = """
+import json, resource, sys, time
+import numpy as np
+from cpcapp.splicing import load_model
+height, width = int(sys.argv[1]), int(sys.argv[2])
+rng = np.random.default_rng(0)
+small = rng.integers(0, 256, (height // 16, width // 16, 3), dtype=np.uint8)
+import cv2
+photo = cv2.resize(small, (width, height), interpolation=cv2.INTER_CUBIC)
+photo = np.clip(photo + rng.normal(0, 3, (height, width, 1)), 0, 255).astype(np.uint8)
+model = load_model("default")
+start = time.perf_counter()
+model.localize(photo)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps({"seconds": time.perf_counter() - start, "peak_bytes": peak}))
+"""
+
+
+def _inputs(network: TraceMeter, side: int) -> dict[str, list[Any]]:
+    """Return what each stage is given for a tile."""
+    rng = np.random.default_rng(0)
+    image = rng.integers(0, 256, (1, 3, side, side)).astype(np.float32)
+    blocks, detail = network._run("pixels", image, np.full((1, 64), 4.0, np.float32))
+    near = network._run("near", blocks)[0]
+    parts = _pool(near[0], network._grid)[None]
+    coarse = network._run("far", near, parts)[3]
+    return {
+        "pixels": [image, np.full((1, 64), 4.0, np.float32)],
+        "near": [blocks],
+        "far": [near, parts],
+        "seam": [detail, coarse],
+    }
+
+
+def _by_onnx(graph: bytes, inputs: list[Any]) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(graph, options)
+    names = [entry.name for entry in session.get_inputs()]
+    return lambda: session.run(None, dict(zip(names, inputs, strict=True)))
+
+
+def _by_opencv(graph: bytes, inputs: list[Any]) -> Any:
+    net = cv2.dnn.readNetFromONNX(np.frombuffer(graph, np.uint8))
+    outputs = net.getUnconnectedOutLayersNames()
+
+    def run() -> Any:
+        for number, value in enumerate(inputs):
+            net.setInput(value, f"in{number}")
+        return net.forward(outputs)
+
+    return run
+
+
+def race(network: TraceMeter, side: int, rounds: int) -> Results:
+    """Return seconds a megapixel of each stage by both."""
+    cv2.setNumThreads(1)
+    found: Results = {}
+    for stage, inputs in _inputs(network, side).items():
+        ways: Results = {"onnxruntime": _by_onnx(network.stages[stage], inputs)}
+        try:
+            ways["opencv"] = _by_opencv(network.stages[stage], inputs)
+            ways["opencv"]()
+        except cv2.error as error:
+            ways.pop("opencv", None)
+            found[f"{stage}: opencv"] = str(error).splitlines()[0][:120]
+        times: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(rounds):
+            for name, run in ways.items():
+                start = time.perf_counter()
+                run()
+                times[name].append((time.perf_counter() - start) * 1e6 / side**2)
+        found[stage] = {name: round(statistics.median(t), 4) for name, t in times.items()}
+    for name in ("onnxruntime", "opencv"):
+        values = [found[stage].get(name) for stage in STAGES]
+        found[f"seconds a megapixel, {name}"] = (
+            None if None in values else round(float(sum(v for v in values if v)), 3)
+        )
+    return found
+
+
+def large(height: int, width: int) -> Results:
+    """Return time and memory of a large photo, measured in a process of its own."""
+    command = [sys.executable, "-c", _LARGE, str(height), str(width)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    return {"seconds": round(found["seconds"], 1), "peak_mb": round(found["peak_bytes"] / 1e6)}
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--side", type=int, default=512)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    network = load_model("default").network
+    assert network is not None
+    results: Results = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": describe_machine(),
+        "load_before": load_average(),
+        "bytes": sum(len(graph) for graph in network.stages.values()),
+        "one_core": race(network, arguments.side, arguments.rounds),
+    }
+    for name, shape in (("12 megapixels", (3000, 4000)), ("50 megapixels", (6120, 8160))):
+        results[name] = large(*shape)
+        print(name, results[name], flush=True)
+    print(json.dumps(results["one_core"], indent=1))
+    RESULT.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
