@@ -102,6 +102,14 @@ def test_f1_is_that_of_the_pixels(rng):
         assert trial.f1(~side) == pytest.approx(expected)
 
 
+def test_a_cut_that_finds_nothing_scores_nothing(rng):
+    trial = made_trial(rng, told_by_traces=True, told_by_seam=True)
+    # Its other side is the whole photo, of which more than half was pasted.
+    trial = trial._replace(pasted=trial.area - trial.pasted)
+    for everything in (True, False):
+        assert trial.f1(np.full(len(trial.area), everything)) == 0.0
+
+
 def test_weights_are_learned_where_only_traces_tell_the_sides_apart(rng):
     trials = [made_trial(rng, told_by_traces=True, told_by_seam=False) for _ in range(3)]
     reports = []
@@ -115,7 +123,8 @@ def test_weights_are_learned_where_only_traces_tell_the_sides_apart(rng):
     assert reached > 0.95
     assert reached == pytest.approx(max(f1 for name, _, f1 in reports if "less" not in name))
     assert mean_f1(trials, found, None) < 0.5  # the borders say nothing
-    assert {name for name, _, _ in reports} - {"less trace_weight"} == set(cut_weights._TRIED)
+    tried = {name for name, _, _ in reports if "less" not in name}
+    assert tried == set(cut_weights._TRIED)
 
 
 def test_traces_that_mislead_get_the_least_weight(rng):
@@ -129,17 +138,18 @@ def test_traces_that_mislead_get_the_least_weight(rng):
     assert mean_f1(trials, found, FIRST) == 1.0
 
 
-def test_of_weights_that_can_not_be_told_apart_traces_get_the_least(rng):
-    """The borders tell as much as the traces, so every weight of these is as good."""
+def test_of_values_that_can_not_be_told_apart_the_least_is_taken(rng):
+    """The borders tell as much as the traces, so every weight of these is as good, and prior."""
     trials = [made_trial(rng, told_by_traces=True, told_by_seam=True) for _ in range(3)]
     reports = []
     found = learn_cut_weights(
         trials, EVIDENCE, FIRST, OPTIONS, report=lambda *args: reports.append(args)
     )
-    tried = cut_weights._TRIED["trace_weight"]
-    assert found.trace_weight == tried[0]
-    less = [value for name, value, _ in reports if name == "less trace_weight"]
-    assert less == list(tried[: len(tried) // 2])[::-1]
+    for name in ("trace_weight", "prior"):
+        tried = cut_weights._TRIED[name]
+        assert getattr(found, name) == tried[0]
+        less = [value for reported, value, _ in reports if reported == f"less {name}"]
+        assert less == list(tried[: len(tried) // 2])[::-1]
     assert mean_f1(trials, found, FIRST) == 1.0
 
 
