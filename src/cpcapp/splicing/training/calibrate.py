@@ -38,6 +38,8 @@ _MAX_BORDER_PIXELS = 4000
 _MIN_PHOTOS = 20
 # Share of each variance that is added to it before the weights are solved for. Chosen by hand.
 _RIDGE = 0.02
+# Of `PhotoFeatures.score_features`: mean and level.
+_WITHOUT_SIGN = (1, 2)
 # Photos that are kept in the checkpoint at a time: half a minute of work or so.
 _PHOTOS_PER_SAVE = 16
 
@@ -154,7 +156,10 @@ def learn_calibration(
         )
     features = np.array([photo.features.score_features for photo in photos])
     similarity = np.array([photo.features.similarity_features for photo in photos])
-    weights = fisher_direction(features[~authentic], features[authentic])
+    if preset.network:
+        weights = evidence_direction(features[~authentic], features[authentic])
+    else:
+        weights = fisher_direction(features[~authentic], features[authentic])
     known = np.column_stack([similarity, features @ weights])[authentic]
     tail = None
     if weights[0] > 0.0:  # else the peak does not speak for a splice, nor does any square
@@ -206,6 +211,44 @@ def fisher_direction(target: FloatArray, background: FloatArray) -> FloatArray:
     covariance = (np.cov(target.T) + np.cov(background.T)) / 2.0
     covariance += _RIDGE * np.diag(np.diag(covariance)) + 1e-9 * np.eye(len(covariance))
     return np.asarray(np.linalg.solve(covariance, target.mean(axis=0) - background.mean(axis=0)))
+
+
+def evidence_direction(target: FloatArray, background: FloatArray) -> FloatArray:
+    """Return Fisher's direction over evidence alone, none of which may count against a splice.
+
+    A negative weight of evidence says how the photos of the calibration differ, not what a splice
+    looks like: it would raise alarms on photos of another kind. The features without a sign, the
+    mean of the filters' map and the mosaic's level, are what photos are compared by in any case.
+
+    Parameters
+    ----------
+    target, background : ndarray of shape (n_samples, n_features)
+        Of `PhotoFeatures.score_features` with a network.
+
+    Returns
+    -------
+    ndarray of shape (n_features,)
+        0 for what is left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> background = rng.normal(size=(10_000, 6))
+    >>> target = background + [2.0, 1.0, 1.0, -1.0, 2.0, -1.0]
+    >>> evidence_direction(target, background).round(1)
+    array([2., 0., 0., 0., 2., 0.])
+    """
+    kept = [number for number in range(target.shape[1]) if number not in _WITHOUT_SIGN]
+    while True:
+        found = fisher_direction(target[:, kept], background[:, kept])
+        worst = int(found.argmin())
+        if found[worst] >= 0.0 or len(kept) == 1:
+            break
+        del kept[worst]
+    weights = np.zeros(target.shape[1])
+    weights[kept] = np.maximum(found, 0.0)
+    return weights
 
 
 def _measure(localizer: SpliceLocalizer, sample: Sample) -> CalibrationPhoto | None:
