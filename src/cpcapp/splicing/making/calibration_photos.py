@@ -25,7 +25,7 @@ def calibration_photos(sources: Sequence[SourcePhoto], n: int, *, seed: int = 0)
     """Return spliced and authentic photos of all kinds, in equal numbers, made from plain photos.
 
     The photos that people ask about have other histories than the sources. So most of these are
-    resized first, and half are sharpened: see
+    resized first, and a third is sharpened: see
     `cpcapp.splicing.making.processing.Processing.random`. After that every second one is taken with
     a simulated camera, every second one was saved as JPEG before it was spliced, a quarter is made
     smaller and sharpened afterwards, and most are compressed in the end. Half of the splices are

@@ -64,8 +64,8 @@ class Processing:
                 raise ValueError(f"{name}={value} must be from {lowest} to {highest}")
 
     @classmethod
-    def random(cls, rng: np.random.Generator, size: tuple[float, float] = (0.5, 1.6)) -> Processing:
-        """Draw one at random: four of five are resized, half sharpened, a third out of focus.
+    def random(cls, rng: np.random.Generator, size: tuple[float, float] = (0.8, 2.3)) -> Processing:
+        """Draw one at random: four of five are resized, a third sharpened, a third out of focus.
 
         Parameters
         ----------
@@ -73,8 +73,8 @@ class Processing:
         size : (float, float)
             The smallest and the largest.
         """
-        resized, sharpened = rng.random(2) < (0.8, 0.5)
-        ranges = np.log([size, (0.2, 2.0), (0.5, 1.5)])
+        resized, sharpened = rng.random(2) < (0.8, 0.35)
+        ranges = np.log([size, (0.2, 1.0), (0.7, 1.5)])
         longer, sharpening, radius = np.exp(rng.uniform(*ranges.T)).tolist()
         interpolation = list(INTERPOLATION)[rng.integers(len(INTERPOLATION))]
         defocused, defocus, focus = (
