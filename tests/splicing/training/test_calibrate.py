@@ -14,6 +14,7 @@ from cpcapp.splicing.regions.evidence import log_strength
 from cpcapp.splicing.training.calibrate import (
     CalibrationPhoto,
     calibrate,
+    evidence_direction,
     fisher_direction,
     learn_calibration,
     measure_photos,
@@ -237,7 +238,7 @@ def test_the_direction_is_of_the_mean_covariance(rng):
 def test_squares_are_not_judged_by_a_peak_that_speaks_for_authenticity(rng):
     """Then none of the squares speaks for a splice either."""
     turned = [photo._replace(authentic=not photo.authentic) for photo in measured_photos(rng)]
-    learned = learn_calibration(turned, PRESETS["default"])
+    learned = learn_calibration(turned, PRESETS["filters"])
     assert learned.weights[0] < 0.0
     assert learned.patch_tail is None
 
@@ -250,6 +251,20 @@ def test_twenty_photos_of_each_kind_are_enough_to_judge(n, judges, rng):
 
 
 # -- with a network ---------------------------------------------------------------------------
+
+
+def test_evidence_never_counts_against_a_splice(rng):
+    background = rng.normal(size=(400, 6))
+    # The last feature follows the first one, so plain Fisher would subtract it.
+    background[:, 5] += background[:, 0]
+    target = background + [2.0, 3.0, -3.0, 0.5, 1.0, 1.0]
+    assert fisher_direction(target, background)[5] < 0.0
+    found = evidence_direction(target, background)
+    assert (found >= 0.0).all()
+    assert found[[1, 2, 5]].tolist() == [0.0, 0.0, 0.0]
+    assert (found[[0, 3, 4]] > 0.0).all()
+    # Where nothing speaks for a splice, nothing is counted.
+    assert not evidence_direction(background, background + 1.0).any()
 
 
 def assert_same_photos(found, expected):

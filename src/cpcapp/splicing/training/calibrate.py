@@ -208,7 +208,7 @@ def fisher_direction(target: FloatArray, background: FloatArray) -> FloatArray:
     >>> fisher_direction(background + [3.0, 4.0], background).round(1)  # [3/1², 4/2²] / 1.02
     array([2.9, 1. ])
     """
-    covariance = (np.cov(target.T) + np.cov(background.T)) / 2.0
+    covariance = np.atleast_2d((np.cov(target.T) + np.cov(background.T)) / 2.0)
     covariance += _RIDGE * np.diag(np.diag(covariance)) + 1e-9 * np.eye(len(covariance))
     return np.asarray(np.linalg.solve(covariance, target.mean(axis=0) - background.mean(axis=0)))
 
