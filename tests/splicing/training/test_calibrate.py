@@ -257,7 +257,7 @@ def test_evidence_never_counts_against_a_splice(rng):
     background = rng.normal(size=(400, 6))
     # The last feature follows the first one, so plain Fisher would subtract it.
     background[:, 5] += background[:, 0]
-    target = background + [2.0, 3.0, -3.0, 0.5, 1.0, 1.0]
+    target = background + np.array([2.0, 3.0, -3.0, 0.5, 1.0, 1.0])
     assert fisher_direction(target, background)[5] < 0.0
     found = evidence_direction(target, background)
     assert (found >= 0.0).all()
