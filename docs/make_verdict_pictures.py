@@ -44,8 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def draw_verdict(photo: Sample, model: SpliceLocalizer) -> Image.Image:
-    pixels = photo.image
-    found = model.localize(pixels)
+    read = photo.photo
+    pixels = read.pixels
+    found = model.localize(read)
     shows_region = found.mask is not None and found.mask.any()
     panels = (
         pixels,

@@ -85,7 +85,6 @@ def test_a_page_without_the_two_comments_is_an_error(make_scores, page):
         make_scores.with_scores(page, "table")
 
 
-@pytest.mark.skipif(not RESULTS.is_file(), reason="benchmarks/models.py has not been run")
 @pytest.mark.parametrize("name", ["README.md", "docs/splicing.md"])
 def test_the_pages_say_what_was_measured(make_scores, name):
     page = (ROOT / name).read_text(encoding="utf-8")

@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.splicing.photos.coefficients import JpegCoefficients, coefficients_of
-from cpcapp.splicing.photos.jpeg import luminance
+from cpcapp.splicing.photos.jpeg import BLOCK, luminance
 from cpcapp.splicing.photos.pixels import FloatMap
 from cpcapp.splicing.traces.double_jpeg import double_jpeg_trace
 from cpcapp.splicing.traces.jpeg_grid import near_zeros
-from cpcapp.splicing.traces.learned import BLOCK
 
 #: Of each block: the evidence for one compression against two, and near-zeros on the grid.
 N_JPEG_TRACES = 2

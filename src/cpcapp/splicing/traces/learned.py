@@ -17,10 +17,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp.splicing.photos.jpeg import BLOCK
 from cpcapp.splicing.photos.pixels import FloatMap, as_bytes
 
-#: Side of the blocks that JPEG compresses, in pixels.
-BLOCK = 8
 STAGES = ("pixels", "near", "far", "seam")
 
 # Sides of tiles in blocks: wider ones need more memory, narrower ones more margins.
