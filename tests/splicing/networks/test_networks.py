@@ -150,6 +150,6 @@ def test_options_survive_json():
 
 def test_held_out_photos_are_not_trained_on(photos):
     train, held = photos.split()
-    assert len(held.images) == 2
+    assert len(held.images) == 3
     assert len(train.images) + len(held.images) == len(photos.images)
     assert not any(one is other for one in train.images for other in held.images)

@@ -16,9 +16,11 @@ from torch import Tensor
 
 from cpcapp.splicing.photos.jpeg import STANDARD_TABLE
 
-KERNELS = ("bilinear", "bicubic")
+KERNELS = ("bilinear", "bicubic", "area")
 DEMOSAICERS = ("bilinear", "gradient-corrected")
 
+# No division by 0 where there is no detail; far below a level.
+_TINY = 1e-6
 # JFIF: luminance and the two chroma differences of red, green and blue, and back, in the whole
 # numbers of 1/65536 that libjpeg computes with.
 _TO_YCC = torch.tensor(
@@ -233,13 +235,37 @@ def remosaic(x: Tensor, phase: tuple[int, int], demosaicer: str) -> Tensor:
     return seen + (1.0 - known) * filled
 
 
+def resize(x: Tensor, size: tuple[int, int], kernel: str, *, antialias: bool) -> Tensor:
+    """Return photos of another size, (n, 3, *size), by one of `KERNELS`.
+
+    ``antialias`` smooths a photo before it gets smaller; means of areas are smooth in any case.
+    """
+    if kernel == "area":
+        return F.interpolate(x, size=size, mode=kernel)
+    return F.interpolate(x, size=size, mode=kernel, antialias=antialias)
+
+
+def keep_strong(detail: Tensor, threshold: float) -> Tensor:
+    """Return detail with what is weaker than a threshold suppressed, as cameras do with noise.
+
+    Examples
+    --------
+    >>> keep_strong(torch.tensor([1.0, 4.0, 40.0]), 4.0).round(decimals=2)
+    tensor([ 0.0600,  2.0000, 39.6000])
+    """
+    squares = detail * detail
+    return detail * squares / (squares + threshold * threshold + _TINY)
+
+
 @dataclass(frozen=True)
 class Step:
     """One step of a history; photos of a batch go through it together.
 
     Attributes
     ----------
-    kind : {"noise", "mosaic", "sharpen", "blur", "tone", "jpeg", "resize", "turn"}
+    kind : str
+        ``"noise"``, ``"mosaic"``, ``"denoise"``, ``"sharpen"``, ``"blur"``, ``"tone"``, ``"jpeg"``,
+        ``"resize"`` or ``"turn"``.
     values : dict
         Its parameters. Those of ``"jpeg"`` and ``"turn"`` differ from photo to photo.
     """
@@ -265,15 +291,23 @@ class Step:
         if self.kind == "noise":
             spread = torch.sqrt(values["read"] ** 2 + values["shot"] * x.clamp(min=0.0))
             draw = torch.randn(x.shape, generator=generator, device=x.device)
+            if values["grain"]:
+                draw = blur(draw, values["grain"])
+                draw = draw / draw.std()
             x = x + spread * draw
         elif self.kind == "mosaic":
             x = remosaic(x, values["phase"], values["demosaicer"])
+        elif self.kind == "denoise":
+            smooth = blur(x, values["sigma"])
+            x = smooth + keep_strong(x - smooth, values["threshold"])
         elif self.kind == "sharpen":
-            x = x + values["amount"] * (x - blur(x, values["sigma"]))
+            detail = keep_strong(x - blur(x, values["sigma"]), values["threshold"])
+            x = x + values["amount"] * detail
         elif self.kind == "blur":
             x = blur(x, values["sigma"])
         elif self.kind == "tone":
-            x = 255.0 * (x.clamp(0.0, 255.0) / 255.0) ** values["gamma"] * values["gain"]
+            balance = torch.tensor(values["balance"], device=x.device).view(1, 3, 1, 1)
+            x = 255.0 * (x.clamp(0.0, 255.0) / 255.0) ** values["gamma"] * balance
         elif self.kind == "jpeg":
             return compress(
                 x.round().clamp(0.0, 255.0),
@@ -284,8 +318,8 @@ class Step:
         elif self.kind == "turn":
             x = _turn(x, values["angle"], values["zoom"])
         else:
-            size = [max(16, round(self.scale * side)) for side in x.shape[2:]]
-            x = F.interpolate(x, size=size, mode=values["kernel"], antialias=values["antialias"])
+            height, width = (max(16, round(self.scale * side)) for side in x.shape[2:])
+            x = resize(x, (height, width), values["kernel"], antialias=values["antialias"])
         return x.round().clamp(0.0, 255.0)
 
 

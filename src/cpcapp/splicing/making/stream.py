@@ -22,9 +22,13 @@ from cpcapp.splicing.making.histories import (
     Step,
     blur,
     quality_tables,
+    resize,
 )
 
 History = list[Step]
+
+# Things in a photo that are told apart when some of them are blurred.
+_MAX_THINGS = 256
 
 
 @dataclass(frozen=True)
@@ -52,15 +56,25 @@ class StreamOptions:
         How often a thing that people outlined is pasted, where outlines are known.
     feather_share : float
         Of soft outlines.
+    retouched_share : float
+        Of groups whose seams were smoothed over by hand.
     colour_match_share : float
         How often the pasted part takes the mean colour of the host.
+    focus_share : float
+        Of groups in which a part of each photo is out of focus: what lies before or behind.
+    collage_share : float
+        Of groups whose photos show a collage: parts of other photos, put there before all of the
+        history. They look like splices, and are none.
+    large_share : float
+        Of groups whose sources were made larger first and taken by a camera again: photos of many
+        pixels have little detail in each of them.
     known_table_share : float
         How often the table of the last JPEG is given, as it is in a file.
     """
 
     size: int = 256
     group: int = 8
-    authentic_share: float = 0.18
+    authentic_share: float = 0.25
     one_step_share: float = 0.4
     same_photo_share: float = 0.08
     moved_share: float = 0.08
@@ -68,7 +82,11 @@ class StreamOptions:
     aligned_donors: float = 0.2
     segment_share: float = 0.6
     feather_share: float = 0.35
+    retouched_share: float = 0.1
     colour_match_share: float = 0.3
+    focus_share: float = 0.35
+    collage_share: float = 0.2
+    large_share: float = 0.35
     known_table_share: float = 0.8
 
 
@@ -156,29 +174,31 @@ class SpliceStream:
         options, chance = self.options, self.random.random
         last, shrink = self._draw_last()
         canvas = -(-round(options.size / shrink) // 8) * 8
-        host_history = self._draw_history()
+        large = chance() < options.large_share
+        host_history = self._draw_history(large)
         aligned = chance() < options.aligned_hosts
-        host, chosen = self._draw_photos(host_history, canvas, aligned)
-        donor = self._draw_donor(host, host_history, canvas, aligned, chosen)
+        host = self._draw_photos(host_history, canvas, aligned, large)
+        donor = self._draw_donor(host, host_history, canvas, aligned, large)
         mask = self._draw_masks(donor[1], canvas)
         keep = torch.rand(options.group, 1, 1, 1, generator=self.generator, device=self.device)
         mask = mask * (keep >= options.authentic_share)
         alpha = mask
         if chance() < options.feather_share:
-            alpha = blur(mask, self.random.uniform(0.5, 2.5))
+            alpha = blur(mask, self.random.uniform(0.5, 2.5 if chance() < 0.75 else 5.0))
         pasted = donor[0]
         if chance() < options.colour_match_share:
             pasted = self._match_colours(pasted, host[0])
-        x = (host[0] + alpha * (pasted - host[0])).round().clamp(0.0, 255.0)
+        x = host[0] + alpha * (pasted - host[0])
+        if chance() < options.retouched_share:
+            share = blur(mask, self.random.uniform(1.0, 3.0))
+            near = 4.0 * share * (1.0 - share)  # 1 on the seam
+            x = x + near * (blur(x, self.random.uniform(0.6, 1.5)) - x)
+        x = x.round().clamp(0.0, 255.0)
         table = torch.zeros(options.group, 64, device=self.device)
         for step in last:
             if step.kind == "resize":
-                x = F.interpolate(
-                    x,
-                    size=(options.size, options.size),
-                    mode=step.values["kernel"],
-                    antialias=step.values["antialias"],
-                )
+                size = (options.size, options.size)
+                x = resize(x, size, step.values["kernel"], antialias=step.values["antialias"])
                 x = x.round().clamp(0.0, 255.0)
                 mask = F.interpolate(mask, size=(options.size, options.size))
                 continue
@@ -194,13 +214,16 @@ class SpliceStream:
         history: History,
         canvas: int,
         aligned: bool,
-        chosen: list[tuple[int, float, float]],
+        large: bool,
     ) -> tuple[Tensor, Tensor]:
         """Draw the photos that parts are taken of, and their segments."""
         options, u = self.options, self.random.random()
         if u < options.same_photo_share:
-            kind = self.random.choice(["blur", "resize", "noise", "jpeg"])
-            return self._draw_photos([*history, self._draw_step(kind)], canvas, aligned, chosen)[0]
+            kind = self.random.choice(["blur", "resize", "noise", "jpeg", "denoise", "sharpen"])
+            changed = self._draw_step(kind).apply(host[0], self.generator)
+            if changed.shape[2:] != host[0].shape[2:]:
+                changed = resize(changed, (canvas, canvas), "bicubic", antialias=True)
+            return changed, host[1]
         if u < options.same_photo_share + options.moved_share:
             shift = [self.random.randint(canvas // 8, canvas * 7 // 8) for _ in range(2)]
             photos, labels = (torch.roll(part, shift, (2, 3)) for part in host)
@@ -208,8 +231,12 @@ class SpliceStream:
         one_step = self.random.random() < options.one_step_share
         if not (one_step and self.random.random() < 0.6):
             aligned = self.random.random() < options.aligned_donors
-        donor_history = self._change_one_step(history) if one_step else self._draw_history()
-        return self._draw_photos(donor_history, canvas, aligned)[0]
+        if one_step:
+            donor_history = self._change_one_step(history)
+        else:
+            large = self.random.random() < options.large_share
+            donor_history = self._draw_history(large)
+        return self._draw_photos(donor_history, canvas, aligned, large)
 
     def _match_colours(self, pasted: Tensor, host: Tensor) -> Tensor:
         mean, wanted = (x.mean(dim=(2, 3), keepdim=True) for x in (pasted, host))
@@ -220,16 +247,27 @@ class SpliceStream:
     def _draw_step(self, kind: str) -> Step:
         pick, uniform = self.random, self.random.uniform
         if kind == "noise":
-            return Step(kind, {"read": uniform(0.2, 3.0), "shot": uniform(0.0, 0.06)})
+            grain = uniform(0.4, 1.0) if pick.random() < 0.4 else 0.0
+            return Step(
+                kind, {"read": uniform(0.2, 3.0), "shot": uniform(0.0, 0.06), "grain": grain}
+            )
         if kind == "mosaic":
             phase = (pick.randint(0, 1), pick.randint(0, 1))
             return Step(kind, {"phase": phase, "demosaicer": pick.choice(DEMOSAICERS)})
+        if kind == "denoise":
+            return Step(kind, {"sigma": uniform(0.7, 1.8), "threshold": uniform(1.0, 8.0)})
         if kind == "sharpen":
-            return Step(kind, {"amount": uniform(0.2, 1.2), "sigma": uniform(0.6, 1.5)})
+            # Many cameras sharpen strongly, and only what is stronger than noise.
+            amount = uniform(0.2, 1.2) if pick.random() < 0.6 else uniform(1.0, 2.5)
+            threshold = uniform(0.5, 5.0) if pick.random() < 0.5 else 0.0
+            return Step(
+                kind, {"amount": amount, "sigma": uniform(0.6, 2.0), "threshold": threshold}
+            )
         if kind == "blur":
             return Step(kind, {"sigma": uniform(0.4, 1.2)})
         if kind == "tone":
-            return Step(kind, {"gamma": uniform(0.75, 1.3), "gain": uniform(0.9, 1.1)})
+            balance = [uniform(0.88, 1.12) for _ in range(3)]
+            return Step(kind, {"gamma": uniform(0.75, 1.3), "balance": balance})
         if kind == "jpeg":
             return self._draw_jpeg(pick.choice([(50, 80), (75, 95), (88, 100)]))
         if kind == "turn":
@@ -241,8 +279,9 @@ class SpliceStream:
         return Step(
             "resize",
             {
-                "scale": uniform(0.6, 1.5),
-                "kernel": pick.choice(KERNELS),
+                "scale": (scale := uniform(0.6, 1.5)),
+                # A mean of areas makes photos smaller; larger ones would have steps.
+                "kernel": pick.choice(KERNELS if scale < 1.0 else KERNELS[:2]),
                 "antialias": pick.random() < 0.7,
             },
         )
@@ -275,12 +314,17 @@ class SpliceStream:
             },
         )
 
-    def _draw_history(self) -> History:
-        """Draw what happened to a photo before it was spliced."""
+    def _draw_history(self, large: bool) -> History:
+        """Draw what happened to a photo before it was spliced.
+
+        A ``large`` one, whose source was made larger first, was always taken by a camera: noise and
+        mosaic hide that.
+        """
         shares = (
-            ("noise", 0.45),
-            ("mosaic", 0.45),
-            ("sharpen", 0.3),
+            ("noise", 0.95 if large else 0.45),
+            ("mosaic", 0.9 if large else 0.45),
+            ("denoise", 0.5 if large else 0.2),
+            ("sharpen", 0.5 if large else 0.3),
             ("tone", 0.2),
             ("jpeg", 0.8),
             ("resize", 0.4),
@@ -300,7 +344,8 @@ class SpliceStream:
             else:
                 changed[at] = self._draw_step(changed[at].kind)
             return changed
-        kind = self.random.choice(["noise", "mosaic", "sharpen", "jpeg", "jpeg", "resize", "turn"])
+        kinds = ["noise", "mosaic", "denoise", "sharpen", "jpeg", "jpeg", "resize", "turn"]
+        kind = self.random.choice(kinds)
         changed.insert(self.random.randint(0, len(changed)), self._draw_step(kind))
         return changed
 
@@ -315,8 +360,9 @@ class SpliceStream:
         if u < 0.72:
             return [self._draw_step("jpeg"), jpeg], 1.0
         if u < 0.8:
-            return [self._draw_step(self.random.choice(["sharpen", "blur", "tone"])), jpeg], 1.0
-        shrink = self.random.uniform(0.7, 1.0)
+            kind = self.random.choice(["sharpen", "blur", "tone", "denoise"])
+            return [self._draw_step(kind), jpeg], 1.0
+        shrink = self.random.uniform(0.5, 1.0)
         resize = Step(
             "resize",
             {"scale": shrink, "kernel": self.random.choice(KERNELS), "antialias": True},
@@ -330,37 +376,31 @@ class SpliceStream:
         history: History,
         canvas: int,
         aligned: bool,
-        chosen: list[tuple[int, float, float]] | None = None,
-    ) -> tuple[tuple[Tensor, Tensor], list[tuple[int, float, float]]]:
-        """Return photos after a history, and their segments, cropped to a canvas.
-
-        Which photos they are, and where they were cropped, is returned too.
-        """
+        large: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """Return photos after a history, and their segments, cropped to a canvas."""
         scale = 1.0
         for step in history:
             scale *= step.scale
         side = -(-round(canvas / scale + 24) // 8) * 8
-        if chosen is None:
-            chosen = [
-                (
-                    self.random.randrange(len(self.photos)),
-                    self.random.random(),
-                    self.random.random(),
-                )
-                for _ in range(self.options.group)
-            ]
         # Smaller first: most source photos were once JPEGs themselves.
-        before = 1.0 if self.random.random() < 0.3 else self.random.uniform(0.55, 0.95)
-        flip = self.random.random() < 0.5
-        photos, segments = [], []
-        for index, down, across in chosen:
-            photo, labels = self._crop(index, side / before, (down, across))
-            size = (side, side)
-            photo = F.interpolate(photo, size=size, mode="bicubic", antialias=True)
-            labels = F.interpolate(labels, size=size)
-            photos.append(photo.flip(3) if flip else photo)
-            segments.append(labels.flip(3) if flip else labels)
-        x, labels = torch.cat(photos).round().clamp(0.0, 255.0), torch.cat(segments)
+        if large:
+            before = self.random.uniform(1.2, 2.5)
+        else:
+            before = 1.0 if self.random.random() < 0.3 else self.random.uniform(0.55, 0.95)
+        crops = [self._crop(round(side / before)) for _ in range(self.options.group)]
+        x, labels = (torch.cat(parts) for parts in zip(*crops, strict=True))
+        # Resizing and what follows leave no trace of the collage itself.
+        if before != 1.0 and self.random.random() < self.options.collage_share:
+            shapes = self._draw_masks(labels, x.shape[2])
+            x = torch.where(shapes > 0, x.roll(1, 0), x)
+        x = F.interpolate(x, size=(side, side), mode="bicubic", antialias=True)
+        labels = F.interpolate(labels, size=(side, side))
+        if self.random.random() < 0.5:
+            x, labels = x.flip(3), labels.flip(3)
+        x = x.round().clamp(0.0, 255.0)
+        if self.random.random() < self.options.focus_share:
+            x = self._defocus(x, labels)
         for step in history:
             x = step.apply(x, self.generator)
             if step.kind == "resize":
@@ -372,14 +412,28 @@ class SpliceStream:
             for length in x.shape[2:]
         )
         box = (slice(None), slice(None), slice(top, top + canvas), slice(left, left + canvas))
-        return (_fill(x[box], canvas), _fill(labels[box], canvas)), chosen
+        return _fill(x[box], canvas), _fill(labels[box], canvas)
 
-    def _crop(self, index: int, side: float, at: tuple[float, float]) -> tuple[Tensor, Tensor]:
+    def _defocus(self, x: Tensor, labels: Tensor) -> Tensor:
+        """Blur some of the things that people outlined, or smooth parts where nobody did."""
+        group, (height, width) = len(x), x.shape[2:]
+        nodes = torch.randn(group, 1, 4, 4, generator=self.generator, device=self.device)
+        weight = torch.sigmoid(4.0 * F.interpolate(nodes, size=(height, width), mode="bicubic"))
+        if self.random.random() < 0.6:
+            drawn = torch.rand(group, _MAX_THINGS, generator=self.generator, device=self.device)
+            number = (labels.flatten(1).long() % _MAX_THINGS).clamp(min=0)
+            behind = (drawn < 0.5).float().gather(1, number).view_as(labels)
+            weight = torch.where(labels >= 0, blur(behind, self.random.uniform(0.6, 2.5)), weight)
+        return x + weight * (blur(x, self.random.uniform(0.6, 3.0)) - x)
+
+    def _crop(self, whole: int) -> tuple[Tensor, Tensor]:
+        """Return a square of a photo, and its segments; what is smaller is mirrored."""
+        index = self.random.randrange(len(self.photos))
         photo, labels = self.photos[index], self.segments[index]
-        whole = round(side)
         height, width = photo.shape[1:]
-        top = int(at[0] * max(1, height - whole + 1)) // 8 * 8
-        left = int(at[1] * max(1, width - whole + 1)) // 8 * 8
+        top, left = (
+            self.random.randrange(max(1, length - whole + 1)) // 8 * 8 for length in (height, width)
+        )
         box = (slice(top, top + whole), slice(left, left + whole))
         x = photo[:, box[0], box[1]][None].float()
         if labels is None:

@@ -20,7 +20,7 @@ from cpcapp.splicing.networks.training import TrainingPlan, TrainingRun, train_n
 from cpcapp.splicing.photos.samples import Problem
 from cpcapp.splicing.photos.sources import find_unread
 
-# One of each twelve photos is held out: with fewer there is no splice to validate on.
+# One of each eight photos is held out: with fewer there is no splice to validate on.
 _MIN_PHOTOS = 24
 
 

@@ -51,7 +51,7 @@ class NetworkOptions:
     """
 
     pixel_channels: int = 32
-    pixel_blocks: int = 4
+    pixel_blocks: int = 3
     seam_channels: int = 8
     block_channels: int = 128
     frequency_channels: int = 128

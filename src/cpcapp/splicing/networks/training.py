@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,9 @@ class TrainingPlan:
         Of training in all; the learning rate falls to 0 by then.
     batch : int
         Splices in a step, a multiple of the stream's group.
+    large_size : int or None
+        Side of the larger splices that every third process makes, fewer in a step; None for none.
+        Photos that people have are larger than what fits into most steps.
     learning_rate : float
     weight_decay : float
     workers : int
@@ -50,6 +53,7 @@ class TrainingPlan:
 
     seconds: float = 1500.0
     batch: int = 64
+    large_size: int | None = 384
     learning_rate: float = 1.5e-3
     weight_decay: float = 1e-4
     workers: int = 4
@@ -74,8 +78,8 @@ class Photos:
             self.names,
         )
 
-    def split(self, every: int = 12) -> tuple[Photos, Photos]:
-        """Return the photos to train on, and every twelfth, which is held out."""
+    def split(self, every: int = 8) -> tuple[Photos, Photos]:
+        """Return the photos to train on, and every eighth, which is held out."""
         held = range(0, len(self.images), every)
         kept = [i for i in range(len(self.images)) if i not in set(held)]
         return self._pick(kept), self._pick(held)
@@ -268,14 +272,11 @@ def _average(run: TrainingRun) -> None:
 
 
 def _entry(run: TrainingRun, sums: list[Tensor], fixed: list[SpliceBatch]) -> dict[str, float]:
-    seam, region, pasted, traces = torch.stack(sums).mean(dim=0).tolist()
+    means = torch.stack(sums).mean(dim=0).tolist()
     entry = {
         "seconds": round(run.seconds, 1),
         "step": run.step,
-        "loss_seam": round(seam, 4),
-        "loss_region": round(region, 4),
-        "loss_pasted": round(pasted, 4),
-        "loss_traces": round(traces, 4),
+        **{f"loss_{name}": round(x, 4) for name, x in zip(Losses._fields, means, strict=True)},
         **validate(run.average, fixed),
     }
     assert run.curve is not None
@@ -349,11 +350,10 @@ def _batches(
     context = torch.multiprocessing.get_context("spawn")
     queues = [context.Queue(_AHEAD) for _ in range(plan.workers)]
     seeds = [(plan.seed * 1000 + piece) * 100 + number for number in range(plan.workers)]
+    kinds = [_worker_kind(options, plan, number) for number in range(plan.workers)]
     processes = [
-        context.Process(
-            target=_make_batches, args=(photos, options, plan.batch, seed, device, q), daemon=True
-        )
-        for seed, q in zip(seeds, queues, strict=True)
+        context.Process(target=_make_batches, args=(photos, *kind, seed, device, q), daemon=True)
+        for kind, seed, q in zip(kinds, seeds, queues, strict=True)
     ]
     for process in processes:
         process.start()
@@ -370,6 +370,17 @@ def _batches(
     finally:
         for process in processes:
             process.terminate()
+
+
+def _worker_kind(
+    options: StreamOptions, plan: TrainingPlan, number: int
+) -> tuple[StreamOptions, int]:
+    """Return what splices a process makes, and how many for a step: about as many pixels."""
+    if plan.large_size is None or number % 3 != 2:
+        return options, plan.batch
+    fewer = plan.batch * options.size**2 // plan.large_size**2
+    group = min(options.group, max(1, fewer))
+    return replace(options, size=plan.large_size, group=group), max(1, fewer // group) * group
 
 
 def _make_batches(
