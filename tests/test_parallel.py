@@ -49,3 +49,14 @@ def test_nothing_is_stopped_when_all_is_done():
 def test_jobs_must_be_positive():
     with pytest.raises(ValueError, match="jobs=0 must be at least 1"):
         list(map_threads(abs, [1], jobs=0))
+
+
+@pytest.mark.parametrize("divided", [True, False])
+def test_cores_are_divided_while_threads_work_if_that_is_wanted(divided):
+    cv2 = pytest.importorskip("cv2")
+    before = cv2.getNumThreads()
+    found = list(
+        map_threads(lambda _: cv2.getNumThreads(), range(3), jobs=1000, divide_cores=divided)
+    )
+    assert found == [1 if divided else before] * 3
+    assert cv2.getNumThreads() == before

@@ -20,12 +20,12 @@ def map_threads(
     jobs: int = 1,
     progress: Callable[[float], None] | None = None,
     on_stop: Callable[[], None] | None = None,
+    divide_cores: bool = True,
 ) -> Generator[_Result]:
     """Yield the results for some items in their order, computed by several threads.
 
     At most ``2 * jobs + 1`` items are under way at a time. If the caller stops early, or a result
-    is an exception, items that were not begun are cancelled. The cores are divided among the
-    threads; see `shared_cores`.
+    is an exception, items that were not begun are cancelled.
 
     Parameters
     ----------
@@ -37,6 +37,9 @@ def map_threads(
         Called with the share done, from 0 to 1; ``items`` must have a length then.
     on_stop : callable, optional
         Called without arguments if work ends early, before items under way are waited for.
+    divide_cores : bool, default=True
+        Whether the cores are divided among the threads (see `shared_cores`), for the whole process.
+        Not needed for work that uses neither OpenCV nor BLAS.
 
     Yields
     ------
@@ -52,7 +55,7 @@ def map_threads(
     total = len(items) if isinstance(items, Sized) else 0
     waiting: deque[Future[_Result]] = deque()
     done = 0
-    with shared_cores(jobs), ThreadPoolExecutor(jobs) as pool:
+    with shared_cores(jobs if divide_cores else 1), ThreadPoolExecutor(jobs) as pool:
         try:
             left = iter(items)
             while True:
