@@ -78,6 +78,22 @@ def map_threads(
             pool.shutdown(cancel_futures=True)
 
 
+def spare_threads(most: int = 4) -> int:
+    """Return how many threads the work on one item may use: those that OpenCV may.
+
+    So it is one while several items are worked on; see `shared_cores`.
+
+    Examples
+    --------
+    >>> with shared_cores(10_000):
+    ...     spare_threads()
+    1
+    """
+    import cv2
+
+    return int(min(most, max(1, cv2.getNumThreads())))
+
+
 @contextmanager
 def shared_cores(jobs: int) -> Iterator[None]:
     """Divide the cores: as many threads of OpenCV and of BLAS in every job would be too many.
