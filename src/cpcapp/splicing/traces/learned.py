@@ -92,7 +92,11 @@ class LearnedTraces:
         odds = cv2.resize(
             self.pasted, (columns * BLOCK, rows * BLOCK), interpolation=cv2.INTER_LINEAR
         )[top : top + height, left : left + width]
-        return np.asarray(1.0 / (1.0 + np.exp(-odds)), np.float32)
+        # 1 / (1 + exp(-odds)) in place.
+        np.negative(odds, out=odds)
+        np.exp(odds, out=odds)
+        odds += np.float32(1.0)
+        return np.asarray(np.divide(np.float32(1.0), odds, out=odds))
 
     def block_of(self, rows: NDArray[Any], columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
         """Return the row and column of the blocks that hold some pixels."""
