@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cpcapp._parallel import give_back_memory
 from cpcapp.splicing.boundary import BoundaryMap, FilterBank, combine_banks
 from cpcapp.splicing.photos.images import ReadImage, read_image
 from cpcapp.splicing.photos.jpeg import luminance
@@ -256,9 +257,12 @@ class SpliceLocalizer:
         report = None if progress is None else lambda share: progress(_NETWORK_SHARE * share)
         # The network first: it needs most memory, and none of what the others make.
         learned = self._measure_learned(read, report)
+        give_back_memory()
         pixels = as_unit_float(read.pixels)
         edges = detect_edges(pixels)
+        give_back_memory()
         traces = PhotoTraces(self._measure_mosaic(pixels), learned)
+        give_back_memory()
         boundary = self.filter_boundary(pixels, edges, traces.mosaic)
         quality = read.jpeg_quality
         found = Localization(
