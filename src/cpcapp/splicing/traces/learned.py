@@ -29,8 +29,8 @@ from cpcapp.splicing.photos.pixels import FloatMap, as_bytes
 STAGES = ("pixels", "near", "far", "seam")
 
 # Blocks of a tile, with its margin. Of pixels two tiles of 4,600 take 300 MB; of blocks one of
-# 110,000 takes 800 MB. Larger ones have less margin for their size.
-_PIXEL_TILE, _BLOCK_TILE = 4_600, 110_000
+# 80,000 takes 600 MB. Larger ones have less margin for their size.
+_PIXEL_TILE, _BLOCK_TILE = 4_600, 80_000
 # Tiles that are run at a time, by any number of photos together.
 _AT_ONCE = {"pixels": 2, "near": 1, "far": 1, "seam": 2}
 # What a stage gives: values of a block or of a row of pixels, and their type. The detail of pixels
