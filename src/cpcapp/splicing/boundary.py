@@ -236,8 +236,10 @@ def combine_banks(
         if bank.options.exponent != 1.0:
             np.power(found, np.float32(bank.options.exponent), out=found)
         product *= found
+        del found
     if side_contrast is not None:
-        product *= np.sqrt(side_contrast)
+        for factor, contrast in zip(product, side_contrast, strict=True):
+            factor *= np.sqrt(contrast)
     if smoothing:
         product = cv2.GaussianBlur(product, (0, 0), smoothing)
     if side_contrast is not None or smoothing:
