@@ -25,7 +25,7 @@ import onnxruntime
 
 from _machine import describe_machine, load_average
 from cpcapp.splicing import load_model
-from cpcapp.splicing.traces.learned import STAGES, TraceMeter, _pool
+from cpcapp.splicing.traces.learned import STAGES, TraceMeter
 
 Results = dict[str, Any]
 RESULT = Path(__file__).parent / "results" / "network.json"
@@ -45,22 +45,6 @@ model.localize(photo)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 print(json.dumps({"seconds": time.perf_counter() - start, "peak_bytes": peak}))
 """
-
-
-def _inputs(network: TraceMeter, side: int) -> dict[str, list[Any]]:
-    """Return what each stage is given for a tile."""
-    rng = np.random.default_rng(0)
-    image = rng.integers(0, 256, (1, 3, side, side)).astype(np.float32)
-    blocks, detail = network._run("pixels", image, np.full((1, 64), 4.0, np.float32))
-    near = network._run("near", blocks)[0]
-    parts = _pool(near[0], network._grid)[None]
-    coarse = network._run("far", near, parts)[3]
-    return {
-        "pixels": [image, np.full((1, 64), 4.0, np.float32)],
-        "near": [blocks],
-        "far": [near, parts],
-        "seam": [detail, coarse],
-    }
 
 
 def _by_onnx(graph: bytes, inputs: list[Any]) -> Any:
@@ -86,8 +70,9 @@ def _by_opencv(graph: bytes, inputs: list[Any]) -> Any:
 def race(network: TraceMeter, side: int, rounds: int) -> Results:
     """Return seconds a megapixel of each stage by both."""
     cv2.setNumThreads(1)
+    tile = np.random.default_rng(0).integers(0, 256, (side, side, 3), dtype=np.uint8)
     found: Results = {}
-    for stage, inputs in _inputs(network, side).items():
+    for stage, inputs in network.stage_inputs(tile, np.full((8, 8), 4.0)).items():
         ways: Results = {"onnxruntime": _by_onnx(network.stages[stage], inputs)}
         try:
             ways["opencv"] = _by_opencv(network.stages[stage], inputs)

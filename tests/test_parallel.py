@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import threading
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from cpcapp._parallel import map_threads
+from cpcapp._parallel import give_back_memory, map_threads, shared_cores, spare_threads
 
 
 def test_who_stops_early_is_told_before_the_items_under_way_are_done():
@@ -49,3 +53,42 @@ def test_nothing_is_stopped_when_all_is_done():
 def test_jobs_must_be_positive():
     with pytest.raises(ValueError, match="jobs=0 must be at least 1"):
         list(map_threads(abs, [1], jobs=0))
+
+
+@pytest.mark.parametrize("divided", [True, False])
+def test_cores_are_divided_while_threads_work_if_that_is_wanted(divided):
+    cv2 = pytest.importorskip("cv2")
+    before = cv2.getNumThreads()
+    found = list(
+        map_threads(lambda _: cv2.getNumThreads(), range(3), jobs=1000, divide_cores=divided)
+    )
+    assert found == [1 if divided else before] * 3
+    assert cv2.getNumThreads() == before
+
+
+def test_work_on_one_item_of_several_has_few_threads():
+    cv2 = pytest.importorskip("cv2")
+    before = cv2.getNumThreads()
+    try:
+        cv2.setNumThreads(3)
+        assert (spare_threads(), spare_threads(2)) == (3, 2)
+        with shared_cores(1000):
+            assert spare_threads() == 1
+    finally:
+        cv2.setNumThreads(before)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps it")
+def test_freed_memory_is_given_back():
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    # Small ones among which some stay: the C library keeps what lies between.
+    arrays = [np.ones(2000) for _ in range(8000)]
+    del arrays[1::2]
+    full = resident()
+    kept = arrays[::40]
+    del arrays
+    give_back_memory()
+    assert resident() < full - 3e7
+    assert all(array.all() for array in kept)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TypeVar
 
 _Item = TypeVar("_Item")
@@ -20,12 +22,12 @@ def map_threads(
     jobs: int = 1,
     progress: Callable[[float], None] | None = None,
     on_stop: Callable[[], None] | None = None,
+    divide_cores: bool = True,
 ) -> Generator[_Result]:
     """Yield the results for some items in their order, computed by several threads.
 
     At most ``2 * jobs + 1`` items are under way at a time. If the caller stops early, or a result
-    is an exception, items that were not begun are cancelled. The cores are divided among the
-    threads; see `shared_cores`.
+    is an exception, items that were not begun are cancelled.
 
     Parameters
     ----------
@@ -37,6 +39,9 @@ def map_threads(
         Called with the share done, from 0 to 1; ``items`` must have a length then.
     on_stop : callable, optional
         Called without arguments if work ends early, before items under way are waited for.
+    divide_cores : bool, default=True
+        Whether the cores are divided among the threads (see `shared_cores`), for the whole process.
+        Not needed for work that uses neither OpenCV nor BLAS.
 
     Yields
     ------
@@ -52,7 +57,7 @@ def map_threads(
     total = len(items) if isinstance(items, Sized) else 0
     waiting: deque[Future[_Result]] = deque()
     done = 0
-    with shared_cores(jobs), ThreadPoolExecutor(jobs) as pool:
+    with shared_cores(jobs if divide_cores else 1), ThreadPoolExecutor(jobs) as pool:
         try:
             left = iter(items)
             while True:
@@ -73,6 +78,39 @@ def map_threads(
             raise
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def spare_threads(most: int = 4) -> int:
+    """Return how many threads the work on one item may use: those that OpenCV may.
+
+    So it is one while several items are worked on; see `shared_cores`.
+
+    Examples
+    --------
+    >>> with shared_cores(10_000):
+    ...     spare_threads()
+    1
+    """
+    import cv2
+
+    return int(min(most, max(1, cv2.getNumThreads())))
+
+
+def give_back_memory() -> None:
+    """Hand freed memory back to the system where the C library keeps it; glibc does.
+
+    It keeps much of what threads have freed, some hundred megabytes after a large photo.
+    """
+    trim = getattr(_c_library(), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+@lru_cache(maxsize=1)
+def _c_library() -> object:
+    import ctypes
+
+    return ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.splicing.photos.pixels import FloatMap
-from cpcapp.splicing.traces.channels import CHANNELS, image_planes
+from cpcapp.splicing.traces.channels import CHANNELS, PhotoPlanes
 from cpcapp.splicing.traces.patches import WINDOWS, PatchGrid
 
 WEIGHTS = ("none", "excess")
@@ -74,7 +74,7 @@ class BankOptions:
 
     def __post_init__(self) -> None:
         for name, allowed in (
-            ("channels", tuple(CHANNELS)),
+            ("channels", CHANNELS),
             ("weights", WEIGHTS),
             ("window", WINDOWS),
             ("scaling", SCALINGS),
@@ -141,23 +141,29 @@ class FilterBank:
         power : ndarray of the grid's shape, float32
         """
         options = self.options
-        planes = image_planes(image, options.channels)
+        planes = PhotoPlanes(image, options.channels)
         height, width = image.shape[:2]
         grid = PatchGrid(height, width, options.size, options.stride)
         filters = self._weighted_filters()
         # Fᵀ(z - mean) = Fᵀz - Fᵀmean: the patches need not be centred one by one.
         centre = (grid.mean(planes) @ filters).astype(np.float32)
-        power = np.empty(grid.shape, dtype=np.float32)
-        for rows, patches in grid.cut(planes):
-            output = patches @ filters
-            output -= centre
-            power[rows] = np.einsum("ij,ij->i", output, output).reshape(-1, grid.shape[1])
+        power, largest = np.empty(grid.shape, dtype=np.float32), 0.0
+        variance = np.empty(grid.shape) if options.variance_exponent else None
+        # In bands, so that no planes of the size of the photo are needed.
+        for rows, band in grid.bands():
+            strip = planes.strip(*band.at)
+            largest = max(largest, float(strip.max()), -float(strip.min()))
+            for some, patches in band.grid.cut(strip):
+                output = patches @ filters
+                output -= centre
+                power[rows][some] = np.einsum("ij,ij->i", output, output).reshape(-1, grid.shape[1])
+            if variance is not None:
+                variance[rows] = band.grid.variance(strip)
         # Where all patches are the same, nothing but rounding is left.
-        largest = max(planes.max(), -planes.min())
-        rounding = np.finfo(np.float32).eps * largest * np.abs(filters).sum(axis=0)
+        rounding = np.finfo(np.float32).eps * np.float32(largest) * np.abs(filters).sum(axis=0)
         power[power <= rounding @ rounding] = 0.0
-        if options.variance_exponent:
-            variance = grid.variance(planes) + _FLAT_VARIANCE
+        if variance is not None:
+            variance += _FLAT_VARIANCE
             power /= (variance**options.variance_exponent).astype(np.float32)
         return grid, power
 
@@ -230,8 +236,10 @@ def combine_banks(
         if bank.options.exponent != 1.0:
             np.power(found, np.float32(bank.options.exponent), out=found)
         product *= found
+        del found
     if side_contrast is not None:
-        product *= np.sqrt(side_contrast)
+        for factor, contrast in zip(product, side_contrast, strict=True):
+            factor *= np.sqrt(contrast)
     if smoothing:
         product = cv2.GaussianBlur(product, (0, 0), smoothing)
     if side_contrast is not None or smoothing:

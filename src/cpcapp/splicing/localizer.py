@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cpcapp._parallel import give_back_memory
 from cpcapp.splicing.boundary import BoundaryMap, FilterBank, combine_banks
 from cpcapp.splicing.photos.images import ReadImage, read_image
 from cpcapp.splicing.photos.jpeg import luminance
@@ -249,14 +250,19 @@ class SpliceLocalizer:
         """
         start = time.perf_counter()
         read = image if isinstance(image, ReadImage) else read_image(image)
-        pixels = as_unit_float(read.pixels)
-        edges = detect_edges(pixels)
         notes = read.notes
-        if min(pixels.shape[:2]) < self.preset.min_side:
+        if min(read.pixels.shape[:2]) < self.preset.min_side:
             size = self.preset.min_side
             notes = (*notes, f"smaller than a patch of {size} pixels: no seam is seen")
         report = None if progress is None else lambda share: progress(_NETWORK_SHARE * share)
-        traces = self.measure_traces(read, pixels, progress=report)
+        # The network first: it needs most memory, and none of what the others make.
+        learned = self._measure_learned(read, report)
+        give_back_memory()
+        pixels = as_unit_float(read.pixels)
+        edges = detect_edges(pixels)
+        give_back_memory()
+        traces = PhotoTraces(self._measure_mosaic(pixels), learned)
+        give_back_memory()
         boundary = self.filter_boundary(pixels, edges, traces.mosaic)
         quality = read.jpeg_quality
         found = Localization(
@@ -272,13 +278,7 @@ class SpliceLocalizer:
             progress(1.0)
         return replace(found, seconds=time.perf_counter() - start)
 
-    def measure_traces(
-        self,
-        photo: ReadImage,
-        image: FloatMap,
-        *,
-        progress: Callable[[float], None] | None = None,
-    ) -> PhotoTraces:
+    def measure_traces(self, photo: ReadImage, image: FloatMap) -> PhotoTraces:
         """Measure what the history of a photo left in it.
 
         Parameters
@@ -286,22 +286,23 @@ class SpliceLocalizer:
         photo : ReadImage
         image : ndarray of shape (height, width, 3), float32 in [0, 1]
             Its pixels.
-        progress : callable, optional
-            Called with the share of the network's work that is done.
         """
-        mosaic = mosaic_trace(image, self.preset.mosaic) if min(image.shape[:2]) >= 2 else None
-        learned = None
-        if self.network is not None:
-            offset = photo.jpeg_offset
-            if photo.jpeg_table is None:
-                offset = grid_offset(luminance(photo.pixels)) or (0, 0)
-            learned = self.network.measure(
-                photo.pixels, photo.jpeg_table, offset, progress=progress
-            )
-            blocks = jpeg_block_traces(photo.pixels, photo.jpeg_table, offset)
-            vectors = np.concatenate([learned.vectors, blocks], axis=2)
-            learned = replace(learned, vectors=vectors)
-        return PhotoTraces(mosaic, learned)
+        return PhotoTraces(self._measure_mosaic(image), self._measure_learned(photo))
+
+    def _measure_mosaic(self, image: FloatMap) -> MosaicTrace | None:
+        return mosaic_trace(image, self.preset.mosaic) if min(image.shape[:2]) >= 2 else None
+
+    def _measure_learned(
+        self, photo: ReadImage, progress: Callable[[float], None] | None = None
+    ) -> LearnedTraces | None:
+        if self.network is None:
+            return None
+        table, offset = photo.jpeg_table, photo.jpeg_offset
+        if table is None:
+            offset = grid_offset(luminance(photo.pixels)) or (0, 0)
+        learned = self.network.measure(photo.pixels, table, offset, progress=progress)
+        blocks = jpeg_block_traces(photo.pixels, table, offset)
+        return replace(learned, vectors=np.concatenate([learned.vectors, blocks], axis=2))
 
     def filter_boundary(
         self, image: FloatMap, edges: FloatMap, trace: MosaicTrace | None = None

@@ -104,3 +104,18 @@ def test_one_superpixel_is_a_tree():
     tree = MergeTree.build(none)
     assert tree.side(0).tolist() == [True]
     assert tree.sums(np.array([3.0])).tolist() == [3.0]
+
+
+@given(seed=st.integers(0, 10_000))
+def test_what_touches_a_node_is_what_its_borders_say(seed):
+    borders, _ = random_problem(np.random.default_rng(seed))
+    tree = MergeTree.build(borders)
+    for node in range(len(tree.size)):
+        part = tree.side(node)
+        assert sorted(tree.leaves[tree.places(node)]) == np.flatnonzero(part).tolist()
+        near = part.copy()
+        near[tree.leaves[tree.touched(node)]] = True
+        across = part[borders.one] != part[borders.two]
+        expected = part.copy()
+        expected[borders.one[across]] = expected[borders.two[across]] = True
+        np.testing.assert_array_equal(near, expected)

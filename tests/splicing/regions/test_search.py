@@ -41,7 +41,7 @@ def test_parts_that_are_moved_together_gain_the_sum(seed):
     tree = MergeTree.build(borders)
     side, preference = rng.random(42) < 0.5, rng.normal(size=42)
     gain = gain_of_moving(borders, tree, side, preference)
-    parts = separate_parts(borders, tree, gain, 0.25 * gain.max())
+    parts = separate_parts(tree, gain, 0.25 * gain.max())
     together = np.sum([tree.side(node) for node in parts], axis=0)
     assert together.max() == 1
     moved = side ^ together.astype(bool)

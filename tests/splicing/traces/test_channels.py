@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cpcapp.splicing.photos.jpeg import recompress
-from cpcapp.splicing.traces.channels import CHANNELS, image_planes
+from cpcapp.splicing.traces.channels import CHANNELS, PhotoPlanes, image_planes
 
 
 @pytest.fixture
@@ -30,6 +30,16 @@ def test_image_planes_any_channels(pixels, channels):
     mirrored = image_planes(np.ascontiguousarray(image[:, :, ::-1]), channels)
     if channels != "error-level":  # JPEG does not treat colours alike
         np.testing.assert_array_equal(mirrored, planes[::-1])
+
+
+@pytest.mark.parametrize("channels", CHANNELS)
+@pytest.mark.parametrize(("first", "last"), [(0, 1), (0, 70), (63, 65), (5, 150), (149, 150)])
+def test_strips_are_parts_of_the_planes(rng, channels, first, last):
+    image = unit(rng.integers(0, 256, (150, 41, 3), dtype=np.uint8))
+    planes = PhotoPlanes(image, channels)
+    assert planes.shape == (3, 150, 41)
+    expected = image_planes(image, channels)[:, first:last]
+    np.testing.assert_array_equal(planes.strip(first, last), expected)
 
 
 def test_rgb_is_the_photo(pixels):

@@ -15,7 +15,9 @@ from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.photos.coefficients import JpegCoefficients, read_coefficients
 from cpcapp.splicing.traces import double_jpeg
 from cpcapp.splicing.traces.double_jpeg import (
+    _histogram,
     _requantization,
+    _rounded_histogram,
     coefficients_from_pixels,
     compare_histories,
     double_jpeg_trace,
@@ -257,3 +259,12 @@ def test_extreme_tables_do_not_crash(rng):
         values = rng.integers(-2000, 2000, (6, 7, 8, 8)).astype(np.int16)
         plane = rng.integers(0, 256, (48, 56)).astype(np.uint8)
         assert np.isfinite(double_jpeg_trace(JpegCoefficients(table, values, plane)).aligned).all()
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 16])
+@pytest.mark.parametrize("reach", [4, 20])
+def test_sorted_values_are_counted_as_rounded_ones(rng, step, reach):
+    """Halves too, which are rounded to even numbers."""
+    values = np.concatenate([rng.normal(0, 30, 3000), np.arange(-80, 80, 0.5)]).astype(np.float32)
+    expected = _histogram(np.rint(values.astype(np.float64) / step), reach)
+    np.testing.assert_array_equal(_rounded_histogram(np.sort(values), step, reach), expected)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpcapp.splicing.traces import learned as learned_module
-from cpcapp.splicing.traces.learned import STAGES, LearnedTraces, TraceMeter, _pool
+from cpcapp.splicing.traces.learned import STAGES, LearnedTraces, TraceMeter, _pool, _tiles
 from trace_networks import textured, tiny_meter, tiny_network
 
 MAPS = ("seam", "region", "pasted", "vectors")
@@ -72,8 +73,8 @@ def test_a_known_table_and_the_whole_photo_count():
 @given(
     height=st.integers(1, 90),
     width=st.integers(1, 90),
-    pixel_tile=st.integers(1, 6),
-    block_tile=st.integers(1, 6),
+    pixel_tile=st.integers(1, 60),
+    block_tile=st.integers(1, 60),
 )
 @settings(max_examples=30)
 def test_tiles_of_any_size_give_the_same(height, width, pixel_tile, block_tile):
@@ -83,6 +84,62 @@ def test_tiles_of_any_size_give_the_same(height, width, pixel_tile, block_tile):
         patch.setattr(learned_module, "_PIXEL_TILE", pixel_tile)
         patch.setattr(learned_module, "_BLOCK_TILE", block_tile)
         assert_close(meter.measure(image), whole, 1e-5)
+
+
+@given(
+    rows=st.integers(1, 90),
+    columns=st.integers(1, 90),
+    limit=st.integers(1, 3000),
+    margin=st.integers(0, 12),
+    at_once=st.integers(1, 4),
+)
+def test_tiles_cover_all_blocks_once_and_see_what_they_may(rows, columns, limit, margin, at_once):
+    tiles = _tiles((rows, columns), limit, margin, at_once)
+    covered = np.zeros((rows, columns), int)
+    places = np.arange(rows * columns).reshape(rows, columns)
+    for tile in tiles:
+        covered[tile.inner] += 1
+        np.testing.assert_array_equal(places[tile.outer][tile.at], places[tile.inner])
+        for inner, outer, length in zip(tile.inner, tile.outer, (rows, columns), strict=True):
+            assert (outer.start, outer.stop) == (
+                max(0, inner.start - margin),
+                min(length, inner.stop + margin),
+            )
+    assert (covered == 1).all()
+    # A tile of one block with its margin is the smallest.
+    if (1 + 2 * margin) ** 2 <= limit:
+        assert max(places[tile.outer].size for tile in tiles) <= limit
+
+
+def test_tiles_are_as_large_as_they_may_be_and_as_many_as_are_run_at_once():
+    assert len(_tiles((375, 500), 110_000, 30)) == 2
+    assert len(_tiles((64, 64), 4_600, 2, at_once=1)) == 1
+    assert len(_tiles((64, 64), 4_600, 2, at_once=2)) == 2
+    assert len(_tiles((1, 1), 4_600, 2, at_once=2)) == 1
+
+
+def test_photos_at_the_same_time_do_not_disturb_each_other(monkeypatch):
+    monkeypatch.setattr(learned_module, "_PIXEL_TILE", 30)
+    meter, photos = tiny_meter(), [textured(70, 90), textured(61, 50), textured(20, 130)]
+    expected = [meter.measure(photo) for photo in photos]
+    with ThreadPoolExecutor(3) as pool:
+        for found, one in zip(pool.map(meter.measure, photos), expected, strict=True):
+            assert_close(found, one, 0.0)
+
+
+def test_stages_can_be_run_one_by_one():
+    onnxruntime = pytest.importorskip("onnxruntime")
+    image, table, meter = textured(40, 50), 2.0 + np.arange(64).reshape(8, 8), tiny_meter()
+    inputs = meter.stage_inputs(image, table)
+    assert tuple(inputs) == STAGES
+    outputs = {}
+    for stage, values in inputs.items():
+        session = onnxruntime.InferenceSession(meter.stages[stage])
+        names = [f"in{number}" for number in range(len(values))]
+        outputs[stage] = session.run(None, dict(zip(names, values, strict=True)))
+    expected = meter.measure(image, table)
+    np.testing.assert_allclose(outputs["far"][0][0, 0], expected.region, atol=1e-5)
+    np.testing.assert_allclose(outputs["seam"][0][0, 0, :40, :50], expected.seam, atol=1e-2)
 
 
 def test_the_margins_are_those_of_the_network():
@@ -95,8 +152,8 @@ def test_the_margins_are_those_of_the_network():
         margins = tiny.facts["margins"] | {name: tiny.facts["margins"][name] - 1}
         narrow = TraceMeter(tiny.stages, tiny.facts | {"margins": margins})
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(learned_module, "_PIXEL_TILE", 3)
-            patch.setattr(learned_module, "_BLOCK_TILE", 3)
+            patch.setattr(learned_module, "_PIXEL_TILE", 30)
+            patch.setattr(learned_module, "_BLOCK_TILE", 30)
             found = narrow.measure(image)
         assert max(np.abs(getattr(found, n) - getattr(whole, n)).max() for n in MAPS) > 1e-4
 
@@ -158,8 +215,8 @@ def test_the_filled_border_is_that_of_torch_too():
 
 
 def test_progress_rises_to_1(monkeypatch):
-    monkeypatch.setattr(learned_module, "_PIXEL_TILE", 3)
-    monkeypatch.setattr(learned_module, "_BLOCK_TILE", 4)
+    monkeypatch.setattr(learned_module, "_PIXEL_TILE", 30)
+    monkeypatch.setattr(learned_module, "_BLOCK_TILE", 40)
     shares = []
     tiny_meter().measure(textured(70, 90), progress=shares.append)
     assert len(shares) > 20

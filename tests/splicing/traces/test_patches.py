@@ -149,3 +149,29 @@ def test_grids_that_can_not_be(shape, message):
 def test_an_unknown_window(grid):
     with pytest.raises(ValueError, match="window='hann' must be one of 'uniform', 'gaussian'"):
         grid.put_back(np.zeros(grid.shape, dtype=np.float32), window="hann")
+
+
+@given(
+    height=st.integers(5, 60),
+    width=st.integers(5, 40),
+    size=st.integers(2, 5),
+    stride=st.integers(1, 5),
+    per_block=st.integers(1, 60),
+)
+def test_bands_have_the_patches_of_the_grid(height, width, size, stride, per_block):
+    planes = np.random.default_rng(0).random((3, height, width), dtype=np.float32)
+    grid = PatchGrid(height, width, size, min(stride, size))
+    expected = np.concatenate([cut.copy() for _, cut in grid.cut(planes)])
+    found, covered = [], []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patches, "_PATCHES_PER_BLOCK", per_block)
+        patch.setattr(patches, "_ROWS_PER_STRIP", 3)
+        for rows, band in grid.bands():
+            strip = planes[:, slice(*band.at)]
+            found.extend(cut.copy() for _, cut in band.grid.cut(strip))
+            covered.extend(range(*rows.indices(grid.shape[0])))
+            np.testing.assert_allclose(
+                band.grid.variance(strip), grid.variance(planes)[rows], atol=1e-12
+            )
+    assert covered == list(range(grid.shape[0]))
+    np.testing.assert_array_equal(np.concatenate(found), expected)

@@ -30,12 +30,25 @@ class MergeTree:
         Nodes that each is made of, with itself.
     joined_by : ndarray of shape (n_pairs,)
         The merge that brought the two of a pair of superpixels together, or -1.
+    leaves : ndarray of shape (count,)
+        The superpixels in this order: those of a node follow each other.
+    first_leaf : ndarray of shape (n_nodes + 1,)
+        By position: how many superpixels come before.
+    touching : ndarray of shape (2 * n_pairs,)
+        The superpixels that each touches, as places in ``leaves``; those of a node follow each
+        other too.
+    first_touching : ndarray of shape (count + 1,)
+        Where those of each place in ``leaves`` begin.
     """
 
     count: int
     position: NDArray[np.intp]
     size: NDArray[np.intp]
     joined_by: NDArray[np.intp]
+    leaves: NDArray[np.intp]
+    first_leaf: NDArray[np.intp]
+    touching: NDArray[np.intp]
+    first_touching: NDArray[np.intp]
 
     @classmethod
     def build(cls, borders: Borders) -> MergeTree:
@@ -61,7 +74,10 @@ class MergeTree:
             one[apart[climbs]] = parent[one[apart[climbs]]]
             two[apart[~climbs]] = parent[two[apart[~climbs]]]
             apart = apart[one[apart] != two[apart]]
-        return cls(n, position, size, one)
+        leaves = np.argsort(position[:n])
+        is_leaf = np.zeros(n + merges, dtype=np.intp)
+        is_leaf[position[:n]] = 1
+        return cls(n, position, size, one, leaves, _running(is_leaf), *_touching(borders, leaves))
 
     def sums(self, values: FloatArray) -> FloatArray:
         """Return for each node the sum of the values of its superpixels."""
@@ -73,19 +89,42 @@ class MergeTree:
             np.bincount(self.joined_by, values, len(self.size)).astype(np.float64)
         )
 
+    def places(self, node: int) -> slice:
+        """Return which of the leaves a node is made of."""
+        first = self.position[node]
+        return slice(self.first_leaf[first], self.first_leaf[first + self.size[node]])
+
     def side(self, node: int) -> Side:
         """Return which superpixels a node is made of."""
-        first = self.position[node]
-        return np.asarray(
-            (self.position[: self.count] >= first)
-            & (self.position[: self.count] < first + self.size[node])
-        )
+        side = np.zeros(self.count, dtype=bool)
+        side[self.leaves[self.places(node)]] = True
+        return side
+
+    def touched(self, node: int) -> NDArray[np.intp]:
+        """Return places of leaves: all that touch one of a node, among them some of its own."""
+        some = self.places(node)
+        return self.touching[self.first_touching[some.start] : self.first_touching[some.stop]]
 
     def _node_sums(self, values: FloatArray) -> FloatArray:
         ordered = np.empty(len(values))
         ordered[self.position] = values
         total = np.concatenate([[0.0], np.cumsum(ordered)])
         return np.asarray(total[self.position + self.size] - total[self.position])
+
+
+def _running(counts: NDArray[np.intp]) -> NDArray[np.intp]:
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+def _touching(
+    borders: Borders, leaves: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the places of the leaves that each leaf touches, and where those of each begin."""
+    place = np.empty(borders.count, dtype=np.intp)
+    place[leaves] = np.arange(borders.count)
+    one = place[np.concatenate([borders.one, borders.two])]
+    two = place[np.concatenate([borders.two, borders.one])]
+    return two[np.argsort(one, kind="stable")], _running(np.bincount(one, minlength=borders.count))
 
 
 def merge_order(borders: Borders) -> list[tuple[int, int]]:

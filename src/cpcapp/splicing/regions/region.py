@@ -26,6 +26,7 @@ from cpcapp.splicing.traces.mosaic import MosaicTrace
 
 #: Photos with a shorter side have too few superpixels: no region is sought in them.
 MIN_REGION_SIDE = 64
+_ROWS_PER_STRIP = 128
 
 
 @dataclass(frozen=True)
@@ -250,11 +251,20 @@ def find_region(
         part = (
             cv2.resize(part.astype(np.float32), shape[::-1], interpolation=cv2.INTER_LINEAR) > 0.5
         )
-    if learned is not None:
-        said = learned.pasted_map(shape)
-        sure += np.float32(options.odds_share) * (np.where(part, said, 1.0 - said) - sure)
-    found = np.where(part, 0.5 + 0.5 * sure, 0.5 - 0.5 * sure).astype(np.float32)
-    return Region(found, seam, cut, rule)
+    said = None if learned is None else learned.pasted_map(shape)
+    for rows in _strips(shape):
+        strip = sure[rows]
+        if said is not None:
+            fits = np.where(part[rows], said[rows], 1.0 - said[rows])
+            strip += np.float32(options.odds_share) * (fits - strip)
+        strip *= np.float32(0.5)
+        strip[...] = np.where(part[rows], 0.5 + strip, 0.5 - strip)
+    return Region(sure, seam, cut, rule)
+
+
+def _strips(shape: tuple[int, ...]) -> list[slice]:
+    """Return slices of rows: of a large photo, no further map of its size shall be needed."""
+    return [slice(top, top + _ROWS_PER_STRIP) for top in range(0, shape[0], _ROWS_PER_STRIP)]
 
 
 def emphasise_odds(
@@ -282,11 +292,16 @@ def emphasise_odds(
     array([0.  , 0.18], dtype=float32)
     """
     options = options or RegionOptions()
-    raised = np.asarray(odds, np.float32) - np.float32(options.odds_offset)
+    near = None
     if side.any() and not side.all():
         near = _nearness(side, odds.shape, options.odds_sigma)
-        raised = raised + np.float32(options.odds_emphasis) * (2.0 * near - 1.0)
-    return np.asarray(1.0 / (1.0 + np.exp(-raised)), np.float32)
+    found = np.empty(odds.shape, np.float32)
+    for rows in _strips(odds.shape):
+        raised = np.asarray(odds[rows], np.float32) - np.float32(options.odds_offset)
+        if near is not None:
+            raised += np.float32(options.odds_emphasis) * (2.0 * near[rows] - 1.0)
+        found[rows] = 1.0 / (1.0 + np.exp(-raised))
+    return found
 
 
 def _nearness(side: BoolArray, shape: tuple[int, ...], sigma: float) -> FloatMap:

@@ -165,24 +165,23 @@ def _improve(borders: Borders, tree: MergeTree, side: Side, preference: FloatArr
         best = float(gain.max())
         if best <= 1e-6 * max(1.0, float(np.abs(gain).max())):
             break
-        for node in separate_parts(borders, tree, gain, _MIN_GAIN_SHARE * best):
-            side ^= tree.side(node)
+        for node in separate_parts(tree, gain, _MIN_GAIN_SHARE * best):
+            side[tree.leaves[tree.places(node)]] ^= True
     return side
 
 
-def separate_parts(borders: Borders, tree: MergeTree, gain: FloatArray, least: float) -> list[int]:
+def separate_parts(tree: MergeTree, gain: FloatArray, least: float) -> list[int]:
     """Return nodes with at least this gain of which none touches another, the best first.
 
     Moved together they gain the sum of what each does.
     """
     nodes = np.flatnonzero(gain >= least)
-    near = np.zeros(borders.count, dtype=bool)
+    near = np.zeros(tree.count, dtype=bool)
     chosen = []
     for node in nodes[np.argsort(-gain[nodes], kind="stable")][:_MAX_TOGETHER].tolist():
-        part = tree.side(node)
-        if (part & near).any():
+        part = tree.places(node)
+        if near[part].any():
             continue
         chosen.append(node)
-        across = part[borders.one] != part[borders.two]
-        near[part] = near[borders.one[across]] = near[borders.two[across]] = True
+        near[part] = near[tree.touched(node)] = True
     return chosen

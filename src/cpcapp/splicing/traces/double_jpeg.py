@@ -242,15 +242,29 @@ def _histogram(values: NDArray[Any], reach: int) -> FloatArray:
     return (count + count[::-1]) / 2.0
 
 
+def _rounded_histogram(ordered: NDArray[Any], step: int, reach: int) -> FloatArray:
+    """Return the histogram of rising values, rounded to whole steps like `numpy.rint`."""
+    edges = step * (np.arange(-reach - 1, reach + 1) + 0.5)
+    # A half is rounded to the even number: the lower one of every other pair.
+    even = np.arange(-reach - 1, reach + 1) % 2 == 0
+    below = np.where(
+        even, ordered.searchsorted(edges, "right"), ordered.searchsorted(edges, "left")
+    )
+    count = np.diff(below)
+    return (count + count[::-1]) / 2.0
+
+
 def _expected_histograms(
     free: FloatArray | FloatMap, step: int, reach: int
 ) -> tuple[FloatArray, FloatArray]:
     """Return the probabilities of values after one compression, and after two by first step."""
-    once = _histogram(np.rint(free / step), reach) + _PRIOR_COUNT
+    # Sorted, they need not be divided and counted for each step.
+    free = np.sort(free).astype(np.float64)
+    once = _rounded_histogram(free, step, reach) + _PRIOR_COUNT
     twice = np.empty((len(_STEPS), len(once)))
-    for number, first in enumerate(_STEPS):
-        spread = _requantization(int(first), step, reach)
-        counts = _histogram(np.rint(free / first), len(spread) // 2)
+    for number, first in enumerate(_STEPS.tolist()):
+        spread = _requantization(first, step, reach)
+        counts = _rounded_histogram(free, first, len(spread) // 2)
         twice[number] = counts @ spread + _PRIOR_COUNT
     return once / once.sum(), twice / twice.sum(axis=1, keepdims=True)
 

@@ -17,6 +17,7 @@ from cpcapp.splicing.traces.jpeg_grid import near_zeros
 N_JPEG_TRACES = 2
 # No probability is nearer to 0 or 1 than this.
 _LEAST = 0.02
+_ROWS_PER_STRIP = 128
 
 
 def jpeg_block_traces(
@@ -48,7 +49,12 @@ def jpeg_block_traces(
     top, left = ((-start) % BLOCK for start in offset)
     height, width = pixels.shape[:2]
     sides = ((top, -(height + top) % BLOCK), (left, -(width + left) % BLOCK))
-    plane = np.pad(luminance(pixels), sides, mode="edge")
+    plane = np.empty((height, width), np.float32)
+    for first in range(0, height, _ROWS_PER_STRIP):
+        rows = slice(first, first + _ROWS_PER_STRIP)
+        plane[rows] = luminance(pixels[rows])
+    if np.any(sides):
+        plane = np.pad(plane, sides, mode="edge")
     found = np.zeros((plane.shape[0] // BLOCK, plane.shape[1] // BLOCK, N_JPEG_TRACES), np.float32)
     found[..., 1] = near_zeros(plane)
     if table is not None:

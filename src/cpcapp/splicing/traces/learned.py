@@ -3,34 +3,59 @@
 The network has four stages (`cpcapp.splicing.networks.trace_network`). Each is run on tiles with a
 margin as wide as the stage can see, so that the result is the same as that of the whole photo, and
 photos of any size fit into memory.
+
+The stages of pixels see little beyond a tile: their tiles are small, and two are run at a time. The
+stages of blocks see far: they have few large tiles, one at a time, with all cores for each.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp._parallel import map_threads
 from cpcapp.splicing.photos.jpeg import BLOCK
 from cpcapp.splicing.photos.pixels import FloatMap, as_bytes
 
 STAGES = ("pixels", "near", "far", "seam")
 
-# Sides of tiles in blocks: wider ones need more memory, narrower ones more margins.
-_PIXEL_TILE, _BLOCK_TILE = 96, 256
+# Blocks of a tile, with its margin. Of pixels two tiles of 4,600 take 300 MB; of blocks one of
+# 80,000 takes 600 MB. Larger ones have less margin for their size.
+_PIXEL_TILE, _BLOCK_TILE = 4_600, 80_000
+# Tiles that are run at a time, by any number of photos together.
+_AT_ONCE = {"pixels": 2, "near": 1, "far": 1, "seam": 2}
+# What a stage gives: values of a block or of a row of pixels, and their type. The detail of pixels
+# is kept in 16 bits: enough for what a sum is added to.
+_OUTPUTS: dict[str, tuple[tuple[int, Any], ...]] = {
+    "pixels": ((1, np.float32), (BLOCK, np.float16)),
+    "near": ((1, np.float32),),
+    "far": ((1, np.float32),) * 4,
+    "seam": ((BLOCK, np.float32),),
+}
 # Shares of the time that stages take, for progress.
-_SHARES = {"pixels": 0.63, "near": 0.16, "far": 0.18, "seam": 0.03}
+_SHARES = {"pixels": 0.66, "near": 0.15, "far": 0.16, "seam": 0.03}
 
 # No network sees farther or compares with more; a hostile file can't fill the memory.
 _MAX_BLOCKS = 256
 
 _Box = tuple[slice, slice]
+
+
+class _Tile(NamedTuple):
+    """Boxes in blocks: what a tile gives, what it sees, and the first within the second."""
+
+    inner: _Box
+    outer: _Box
+    at: _Box
 
 
 @dataclass(frozen=True)
@@ -67,7 +92,11 @@ class LearnedTraces:
         odds = cv2.resize(
             self.pasted, (columns * BLOCK, rows * BLOCK), interpolation=cv2.INTER_LINEAR
         )[top : top + height, left : left + width]
-        return np.asarray(1.0 / (1.0 + np.exp(-odds)), np.float32)
+        # 1 / (1 + exp(-odds)) in place.
+        np.negative(odds, out=odds)
+        np.exp(odds, out=odds)
+        odds += np.float32(1.0)
+        return np.asarray(np.divide(np.float32(1.0), odds, out=odds))
 
     def block_of(self, rows: NDArray[Any], columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
         """Return the row and column of the blocks that hold some pixels."""
@@ -105,6 +134,7 @@ class TraceMeter:
                 raise ValueError(f"{name}={value} must be from {low} to {_MAX_BLOCKS}")
         self._sessions: dict[str, Any] = {}
         self._lock = threading.Lock()
+        self._slots = {name: threading.Semaphore(count) for name, count in _AT_ONCE.items()}
 
     def measure(
         self,
@@ -130,22 +160,21 @@ class TraceMeter:
         -------
         LearnedTraces
         """
-        levels = _levels(image)
-        height, width = levels.shape[:2]
+        height, width = image.shape[:2]
         top, left = ((-start) % BLOCK for start in offset)
-        bottom, right = (-(height + top)) % BLOCK, (-(width + left)) % BLOCK
-        # The network sees whole blocks; JPEG fills them up in the same way.
-        levels = np.pad(levels, ((top, bottom), (left, right), (0, 0)), mode="edge")
-        steps = np.zeros((1, 64), np.float32)
-        if table is not None:
-            steps[0] = np.asarray(table, np.float32).reshape(64)
+        shape = -(-(height + top) // BLOCK), -(-(width + left) // BLOCK)
         done = _Progress(progress)
-        blocks, detail = self._read_pixels(levels, steps, done)
-        blocks = self._run_blocks("near", (blocks,), done)[0]
-        parts = _pool(blocks, self._grid)
-        region, pasted, vectors, coarse = self._run_blocks("far", (blocks,), done, (parts,))
+
+        def run(stage: str, cut: Callable[..., list[FloatMap]], *given: Any) -> list[Any]:
+            return self._run_tiles(stage, shape, partial(cut, *given), done)
+
+        blocks, detail = run("pixels", _cut_pixels, image, (top, left), _steps(table))
+        (blocks,) = run("near", _cut_blocks, blocks)
+        parts = _pool(blocks, self._grid)[None]
+        region, pasted, vectors, coarse = run("far", _cut_blocks, blocks, parts)
         del blocks
-        seam = self._draw_seam(detail, coarse, done)
+        ((seam,),) = run("seam", _cut_detail, detail, coarse)
+        del detail
         box = slice(top, top + height), slice(left, left + width)
         return LearnedTraces(
             np.ascontiguousarray(seam[box]),
@@ -155,68 +184,80 @@ class TraceMeter:
             (offset[0] % BLOCK, offset[1] % BLOCK),
         )
 
-    # -- stages ----------------------------------------------------------------------------
+    def stage_inputs(
+        self, image: NDArray[Any], table: NDArray[Any] | None = None
+    ) -> dict[str, list[NDArray[np.float32]]]:
+        """Return what each stage is given for a photo: to time the graphs one by one.
 
-    def _read_pixels(
-        self, levels: NDArray[np.uint8], steps: FloatMap, done: _Progress
-    ) -> tuple[FloatMap, NDArray[np.float16]]:
-        rows, columns = (side // BLOCK for side in levels.shape[:2])
-        blocks: Any = None
-        detail: Any = None
-        for inner, outer, at in _tiles((rows, columns), _PIXEL_TILE, self._margins["pixels"]):
-            tile = levels[_in_pixels(outer)].astype(np.float32).transpose(2, 0, 1)[None]
-            found, fine = self._run("pixels", tile, steps)
-            if blocks is None:
-                blocks = np.empty((found.shape[1], rows, columns), np.float32)
-                # 16 bits are enough for what a sum is added to.
-                detail = np.empty((fine.shape[1], *levels.shape[:2]), np.float16)
-            blocks[(slice(None), *inner)] = found[(0, slice(None), *at)]
-            detail[(slice(None), *_in_pixels(inner))] = fine[(0, slice(None), *_in_pixels(at))]
-            done.add("pixels", inner, (rows, columns))
-        return blocks, detail
+        Parameters
+        ----------
+        image : ndarray of shape (height, width, 3), uint8, uint16 or float32 in [0, 1]
+            Measured as a single tile: a small one.
+        table : ndarray of shape (8, 8), optional
 
-    def _run_blocks(
+        Returns
+        -------
+        dict of str to list of ndarray, float32
+            By the names of `STAGES`; the inputs of a graph are ``in0``, ``in1`` and so on.
+        """
+        height, width = image.shape[:2]
+        whole = slice(0, -(-height // BLOCK)), slice(0, -(-width // BLOCK))
+        pixels = _cut_pixels(image, (0, 0), _steps(table), whole)
+        blocks, detail = self._run("pixels", pixels)
+        (near,) = self._run("near", [blocks])
+        far = [near, _pool(near[0], self._grid)[None]]
+        coarse = self._run("far", far)[3]
+        return {"pixels": pixels, "near": [blocks], "far": far, "seam": [detail, coarse]}
+
+    def _run_tiles(
         self,
         stage: str,
-        planes: tuple[FloatMap, ...],
+        shape: tuple[int, int],
+        cut: Callable[[_Box], list[NDArray[Any]]],
         done: _Progress,
-        whole: tuple[FloatMap, ...] = (),
-    ) -> list[FloatMap]:
-        rows, columns = planes[0].shape[1:]
-        out: list[FloatMap] = []
-        for inner, outer, at in _tiles((rows, columns), _BLOCK_TILE, self._margins[stage]):
-            tiles = [np.ascontiguousarray(plane[(slice(None), *outer)])[None] for plane in planes]
-            found = self._run(stage, *tiles, *(part[None] for part in whole))
-            if not out:
-                out = [np.empty((part.shape[1], rows, columns), np.float32) for part in found]
-            for plane, part in zip(out, found, strict=True):
+    ) -> list[Any]:
+        """Return the outputs of a stage for a photo of so many blocks, (channels, rows, columns).
+
+        ``cut`` returns the inputs of a tile.
+        """
+        limit = _PIXEL_TILE if stage in ("pixels", "seam") else _BLOCK_TILE
+        at_once = min(_AT_ONCE[stage], _n_cores())
+        tiles = _tiles(shape, limit, self._margins[stage], at_once)
+        lock, out = threading.Lock(), list[Any]()
+
+        def run(tile: _Tile) -> _Box:
+            with self._slots[stage]:
+                found = self._run(stage, cut(tile.outer))
+            with lock:
+                if not out:
+                    for part, (scale, dtype) in zip(found, _OUTPUTS[stage], strict=True):
+                        size = part.shape[1], shape[0] * scale, shape[1] * scale
+                        out.append(np.empty(size, dtype))
+            for plane, part, (scale, _) in zip(out, found, _OUTPUTS[stage], strict=True):
+                inner, at = (_scale(box, scale) for box in (tile.inner, tile.at))
                 plane[(slice(None), *inner)] = part[(0, slice(None), *at)]
-            done.add(stage, inner, (rows, columns))
+            return tile.inner
+
+        jobs = min(at_once, len(tiles))
+        # Only ONNX Runtime works here, with threads of its own: no cores are to be divided.
+        for inner in map_threads(run, tiles, jobs=jobs, divide_cores=False):
+            done.add(stage, inner, shape)
+        one = slice(0, 1), slice(0, 1)
+        self._run(stage, cut(one), release=True)
         return out
 
-    def _draw_seam(
-        self, detail: NDArray[np.float16], coarse: FloatMap, done: _Progress
-    ) -> FloatMap:
-        rows, columns = coarse.shape[1:]
-        seam = np.empty(detail.shape[1:], np.float32)
-        for inner, outer, at in _tiles((rows, columns), _PIXEL_TILE, self._margins["seam"]):
-            fine = detail[(slice(None), *_in_pixels(outer))].astype(np.float32)[None]
-            view = np.ascontiguousarray(coarse[(slice(None), *outer)])[None]
-            (found,) = self._run("seam", fine, view)
-            seam[_in_pixels(inner)] = found[(0, 0, *_in_pixels(at))]
-            done.add("seam", inner, (rows, columns))
-        return seam
-
-    def _run(self, stage: str, *inputs: NDArray[Any]) -> list[Any]:
+    def _run(self, stage: str, inputs: list[NDArray[Any]], *, release: bool = False) -> list[Any]:
         session = self._session(stage)
         names = [entry.name for entry in session.get_inputs()]
-        found: list[Any] = session.run(None, dict(zip(names, inputs, strict=True)))
+        found: list[Any] = session.run(
+            None, dict(zip(names, inputs, strict=True)), _release_memory() if release else None
+        )
         return found
 
     def _session(self, stage: str) -> Any:
         with self._lock:
             if stage not in self._sessions:
-                self._sessions[stage] = _open(self.stages[stage])
+                self._sessions[stage] = _open(self.stages[stage], _AT_ONCE[stage])
             return self._sessions[stage]
 
 
@@ -237,30 +278,105 @@ def _levels(image: NDArray[Any]) -> NDArray[np.uint8]:
     return as_bytes(image)
 
 
-def _tiles(shape: tuple[int, int], side: int, margin: int) -> Iterator[tuple[_Box, _Box, _Box]]:
-    """Yield boxes that cover a grid of blocks: inner, with the margin, and inner within that."""
-    cuts = []
-    for length in shape:
-        count = -(-length // side)
-        cuts.append([length * i // count for i in range(count + 1)])
-    for top, bottom in zip(cuts[0], cuts[0][1:], strict=False):
-        for left, right in zip(cuts[1], cuts[1][1:], strict=False):
-            outer = tuple(
-                (max(0, low - margin), min(length, high + margin))
-                for low, high, length in zip((top, left), (bottom, right), shape, strict=True)
-            )
-            yield (
-                (slice(top, bottom), slice(left, right)),
-                (slice(*outer[0]), slice(*outer[1])),
-                (
-                    slice(top - outer[0][0], bottom - outer[0][0]),
-                    slice(left - outer[1][0], right - outer[1][0]),
-                ),
-            )
+def _steps(table: NDArray[Any] | None) -> FloatMap:
+    """Return the steps of a table as the network takes them: 0 if there is none."""
+    steps = np.zeros((1, 64), np.float32)
+    if table is not None:
+        steps[0] = np.asarray(table, np.float32).reshape(64)
+    return steps
 
 
-def _in_pixels(box: _Box) -> _Box:
-    rows, columns = (slice(part.start * BLOCK, part.stop * BLOCK) for part in box)
+def _cut_pixels(
+    image: NDArray[Any], before: tuple[int, int], steps: FloatMap, box: _Box
+) -> list[FloatMap]:
+    """Return the levels of some blocks, (1, 3, height, width), and the steps.
+
+    The photo is filled up to whole blocks with the pixels of its border, as JPEG does it;
+    ``before`` are the rows and columns that are missing at the top and the left.
+    """
+    cuts, sides = [], []
+    for part, missing, length in zip(_scale(box, BLOCK), before, image.shape, strict=False):
+        low, high = part.start - missing, part.stop - missing
+        cuts.append(slice(max(low, 0), min(high, length)))
+        sides.append((max(-low, 0), max(high - length, 0)))
+    levels = _levels(image[tuple(cuts)])
+    if any(map(any, sides)):
+        levels = np.pad(levels, (*sides, (0, 0)), mode="edge")
+    return [np.ascontiguousarray(levels.transpose(2, 0, 1)[None], np.float32), steps]
+
+
+def _cut_blocks(blocks: FloatMap, *given: Any) -> list[FloatMap]:
+    """Return some blocks, and the parts of the photo that they are compared with, if any."""
+    *parts, box = given
+    return [_cut(blocks, box), *parts]
+
+
+def _cut_detail(detail: NDArray[np.float16], coarse: FloatMap, box: _Box) -> list[FloatMap]:
+    """Return the detail of the pixels of some blocks, and the view of the blocks."""
+    return [_cut(detail, _scale(box, BLOCK)), _cut(coarse, box)]
+
+
+def _cut(planes: NDArray[Any], box: _Box) -> FloatMap:
+    return np.ascontiguousarray(planes[(slice(None), *box)][None], np.float32)
+
+
+def _tiles(shape: tuple[int, int], limit: int, margin: int, at_once: int = 1) -> list[_Tile]:
+    """Return tiles that cover a grid of blocks, so that the work on all of them is least.
+
+    Those at the border of the photo have a margin on fewer sides. Their inner part is larger, so
+    that all see about as much: ``(length + 2 margin (n - 1)) / n`` blocks if there are ``n``.
+
+    Parameters
+    ----------
+    shape : (rows, columns)
+    limit : int
+        Blocks that a tile may see, if that is possible.
+    margin : int
+    at_once : int
+        Tiles that are run at a time: the last ones shall not have to wait for one.
+    """
+    best, chosen = (True, 0, 0), (0, 0)
+    for down in range(1, max(1, shape[0] - 2 * margin) + 1):
+        height = _seen(shape[0], down, margin)
+        least = _count(shape[1], limit // height, margin)
+        for across in (least, least + 1):
+            if across > max(1, shape[1] - 2 * margin):
+                continue
+            size = height * _seen(shape[1], across, margin)
+            work = size * -(-down * across // at_once)
+            # If no tile is as small as the limit, the smallest ones are taken.
+            cost = (size > limit, size if size > limit else work, down * across)
+            if chosen == (0, 0) or cost < best:
+                best, chosen = cost, (down, across)
+    sides = [_side(*side, margin) for side in zip(shape, chosen, strict=True)]
+    return [_Tile(*zip(row, column, strict=True)) for row in sides[0] for column in sides[1]]
+
+
+def _seen(length: int, count: int, margin: int) -> int:
+    """Return how many blocks of a side each of some tiles sees."""
+    return -(-(length - 2 * margin) // count) + 2 * margin
+
+
+def _count(length: int, seen: int, margin: int) -> int:
+    """Return how many tiles there must be so that none sees more, as far as that is possible."""
+    if length <= seen:
+        return 1
+    most = max(1, length - 2 * margin)
+    return most if seen <= 2 * margin else min(most, -(-most // (seen - 2 * margin)))
+
+
+def _side(length: int, count: int, margin: int) -> list[tuple[slice, slice, slice]]:
+    """Return the tiles along a side: what each gives, what it sees, the first in the second."""
+    cuts = [margin + (length - 2 * margin) * i // count for i in range(1, count)]
+    found = []
+    for low, high in itertools.pairwise([0, *cuts, length]):
+        start, stop = max(0, low - margin), min(length, high + margin)
+        found.append((slice(low, high), slice(start, stop), slice(low - start, high - start)))
+    return found
+
+
+def _scale(box: _Box, by: int) -> _Box:
+    rows, columns = (slice(part.start * by, part.stop * by) for part in box)
     return rows, columns
 
 
@@ -269,21 +385,31 @@ def _pool(blocks: FloatMap, grid: int) -> FloatMap:
 
     Part ``i`` of ``n`` blocks goes from ``⌊i n / grid⌋`` to ``⌈(i + 1) n / grid⌉``.
     """
-    out = blocks
+    out: NDArray[Any] = blocks
     for axis in (1, 2):
         n = out.shape[axis]
-        sums = np.concatenate(
-            [np.zeros_like(out.take([0], axis), np.float64), out.cumsum(axis, dtype=np.float64)],
-            axis,
-        )
-        low = np.arange(grid) * n // grid
-        high = -(-(np.arange(grid) + 1) * n // grid)
-        width = (high - low).reshape((-1, 1) if axis == 1 else (1, -1))
-        out = (sums.take(high, axis) - sums.take(low, axis)) / width
+        bounds = [(i * n // grid, -(-(i + 1) * n // grid)) for i in range(grid)]
+        along = np.moveaxis(out, axis, 0)
+        out = np.stack([along[low:high].mean(axis=0, dtype=np.float64) for low, high in bounds], 1)
+        out = np.moveaxis(out, 1, axis)
     return np.ascontiguousarray(out, np.float32)
 
 
-def _open(graph: bytes) -> Any:
+def _n_cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _release_memory() -> Any:
+    import onnxruntime
+
+    options = onnxruntime.RunOptions()
+    options.log_severity_level = 3
+    options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+    return options
+
+
+def _open(graph: bytes, at_once: int) -> Any:
     try:
         import onnxruntime
     except ImportError as error:
@@ -293,10 +419,11 @@ def _open(graph: bytes) -> Any:
         ) from error
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    affinity = getattr(os, "sched_getaffinity", None)
-    options.intra_op_num_threads = len(affinity(0)) if affinity else os.cpu_count() or 1
+    # Each tile is run by a thread of its own, which the session's threads help.
+    options.intra_op_num_threads = max(1, _n_cores() + 1 - at_once)
     # Threads that wait must not take the time of other photos' work.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Freed blocks go back: a large tile must not hold its memory while filters run.
-    options.enable_cpu_mem_arena = False
+    # Tiles reuse the memory of those before; at the end of a stage it is given back. A plan of
+    # the memory for each size of tile would take twice as much.
+    options.enable_mem_pattern = False
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

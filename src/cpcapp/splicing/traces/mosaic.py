@@ -17,6 +17,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp._parallel import map_threads, spare_threads
 from cpcapp.splicing.photos.pixels import FloatMap
 
 
@@ -132,27 +133,37 @@ def mosaic_trace(image: FloatMap, options: MosaicOptions | None = None) -> Mosai
     image = image[:height, :width]
     valid = np.empty((4, height // 2, width // 2), dtype=np.float32)
     out = np.empty((3, *valid.shape), dtype=np.float32)
+
     # In strips: copying a whole large photo takes as long as the sums.
-    for top in range(0, height, _ROWS_PER_STRIP):
+    def measure(top: int) -> None:
         is_valid, power = _squared_deviations(image, top, options)
         half = slice(top // 2, top // 2 + len(is_valid) // 2)
         for number, (row, col) in enumerate(_POSITIONS):
             valid[number, half] = is_valid[row::2, col::2]
             by_colour = power[row::2, col::2].transpose(2, 0, 1)
             np.multiply(by_colour, valid[number, half], out=out[:, number, half])
-    share = np.zeros_like(valid[0])
-    for number in range(4):
+
+    def average(number: int) -> FloatMap:
         count = _window_sum(valid[number], options.window)
-        share += count
-        count += np.float32(options.prior_count)
+        prior = count + np.float32(options.prior_count)
         for colour in range(3):
             total = _window_sum(out[colour, number], options.window)
-            total /= count
+            total /= prior
             total += np.float32(options.rounding)
             np.log(total, out=out[colour, number])
-    out -= out.mean(axis=1, keepdims=True)
+        return count
+
+    jobs = spare_threads()
+    for _ in map_threads(measure, range(0, height, _ROWS_PER_STRIP), jobs=jobs, divide_cores=False):
+        pass
+    share = np.zeros_like(valid[0])
+    for count in map_threads(average, range(4), jobs=jobs, divide_cores=False):
+        share += count
     share /= np.float32(4 * options.window**2)
-    out *= share / (share + np.float32(options.half_weight_share))
+    weight = share / (share + np.float32(options.half_weight_share))
+    for colour in out:
+        colour -= colour.mean(axis=0)
+        colour *= weight
     statistics = out.reshape(12, height // 2, width // 2)
     return MosaicTrace(statistics, share, share > options.min_valid_share)
 
@@ -223,7 +234,9 @@ def _squared_deviations(
     power = np.square(levels - around[inside])
     # Clipped colours carry no trace, nor do pixels on an edge.
     valid = (levels > options.dark) & (levels < options.bright) & (power < 4.0 * options.max_power)
-    return valid.all(axis=2), np.minimum(power, np.float32(options.max_power))
+    # Much faster than `all` along an axis of three.
+    all_valid = valid[..., 0] & valid[..., 1] & valid[..., 2]
+    return all_valid, np.minimum(power, np.float32(options.max_power), out=power)
 
 
 def lattice_contrast(

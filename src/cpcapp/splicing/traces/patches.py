@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.splicing.photos.pixels import FloatMap
+from cpcapp.splicing.traces.channels import PhotoPlanes
 
 WINDOWS = ("uniform", "gaussian")
 # Patches that are cut at a time: enough for a fast matrix product, and little memory.
@@ -106,7 +107,7 @@ class PatchGrid:
         rows, cols = self.rows, self.cols
         stride, n = _regular_run(cols)
         regular = slice(0, stride * (n - 1) + 1, stride)
-        together = max(1, _PATCHES_PER_BLOCK // len(cols))
+        together = self._rows_per_block
         n_features = len(planes) * self.size**2
         work = np.empty((min(together, len(rows)) * len(cols), n_features), dtype=np.float32)
         for first in range(0, len(rows), together):
@@ -118,17 +119,49 @@ class PatchGrid:
                 line[n:] = windows[row, cols[n:]]
             yield slice(first, first + len(some)), patches
 
-    def mean(self, planes: FloatMap) -> NDArray[np.float64]:
-        """Return the mean of all patches, ``(channels * size * size,)``, without cutting them."""
+    def bands(self) -> Iterator[tuple[slice, Band]]:
+        """Yield the grid in bands, from the top to the bottom.
+
+        Yields
+        ------
+        rows : slice
+            Of the grid.
+        band : Band
+            The same patches in a strip of the photo.
+        """
+        rows, per_block = self.rows, self._rows_per_block
+        together = per_block * max(1, _ROWS_PER_STRIP // per_block)
+        for first in range(0, len(rows), together):
+            some = rows[first : first + together]
+            top, bottom = int(some[0]), int(some[-1]) + self.size
+            grid = PatchGrid(bottom - top, self.width, self.size, self.stride)
+            yield slice(first, first + len(some)), Band(grid, (top, bottom))
+
+    @property
+    def _rows_per_block(self) -> int:
+        return max(1, _PATCHES_PER_BLOCK // len(self.cols))
+
+    def mean(self, planes: FloatMap | PhotoPlanes) -> NDArray[np.float64]:
+        """Return the mean of all patches, ``(channels * size * size,)``, without cutting them.
+
+        Parameters
+        ----------
+        planes : ndarray of shape (channels, height, width), float32, or PhotoPlanes
+        """
         # The number of patches in which a pixel is the d-th of a row or a column: (pixels, size).
         down, across = (
             np.stack([np.bincount(first + d, minlength=length) for d in range(self.size)], axis=1)
             for first, length in ((self.rows, self.height), (self.cols, self.width))
         )
-        total = np.zeros((len(planes), self.size, self.size))
+        total = np.zeros((planes.shape[0], self.size, self.size))
         for first in range(0, self.height, _ROWS_PER_STRIP):
-            some = slice(first, first + _ROWS_PER_STRIP)
-            total += down[some].T @ (planes[:, some].astype(np.float64) @ across)
+            last = min(first + _ROWS_PER_STRIP, self.height)
+            strip = (
+                planes[:, first:last]
+                if isinstance(planes, np.ndarray)
+                else planes.strip(first, last)
+            )
+            total += down[first:last].T @ (strip.astype(np.float64) @ across)
         return total.ravel() / (len(self.rows) * len(self.cols))
 
     def variance(self, planes: FloatMap) -> NDArray[np.float64]:
@@ -192,6 +225,21 @@ class PatchGrid:
             some = slice(first, first + _ROWS_PER_STRIP)
             out[:, some] = _sum_over_pixels(total[some].T, self.rows, self.height, profile) / weight
         return out
+
+
+class Band(NamedTuple):
+    """Some rows of a grid of patches.
+
+    Attributes
+    ----------
+    grid : PatchGrid
+        On a strip of the photo.
+    at : (int, int)
+        First row of pixels of the strip, and the one after its last.
+    """
+
+    grid: PatchGrid
+    at: tuple[int, int]
 
 
 def _regular_run(first: NDArray[np.intp]) -> tuple[int, int]:

@@ -8,25 +8,31 @@ trees is one operation on many patches, which waits less for memory than one pat
 from __future__ import annotations
 
 from collections.abc import Iterator
+from queue import SimpleQueue
+from threading import Lock
 from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp._parallel import map_threads, spare_threads
 from cpcapp.splicing.traces.edges.features import EdgeOptions, feature_table, put_maps, triangle
 from cpcapp.splicing.traces.edges.forest import Forest
 
 # The integer type that NumPy uses for indexing: others would be converted each time.
 Indices = NDArray[np.intp]
 
-# All three were chosen by hand for speed; the result does not depend on them.
+# All were chosen by hand for speed; the result does not depend on them.
 # Pixels down and across whose features are computed together.
 _TILE = (768, 1024)
 # Walks that are done together: one for each patch and each of its trees.
 _WALKS_TOGETHER = 3 << 14
 # Walks that have reached a leaf are removed when they are more than one in this many.
 _ARRIVED = 4
+# Lower tiles would compute more features twice than is won by another thread.
+_MIN_PATCHES_DOWN = 64
+_ROWS_PER_STRIP = 256
 
 
 # The data of a node side by side, for one memory access: the number of its right child, the
@@ -84,7 +90,8 @@ class ForestEngine:
         ----------
         image : ndarray of shape (height, width, 3), float32 in [0, 1], RGB
         margin : int
-            Pixels that are added around the photo by reflection, and processed like the photo.
+            Pixels that are added around the photo by reflection, and processed like the photo; at
+            least 1.
 
         Returns
         -------
@@ -95,24 +102,62 @@ class ForestEngine:
         row_of, col_of = (_mirror_indices(n, margin, o.padding) for n in (height, width))
         counts = np.zeros([len(side) - 2 * o.padding for side in (row_of, col_of)], dtype=np.int32)
         down, across = (_n_patches(len(side), o) for side in (row_of, col_of))
-        maps = np.zeros(self._maps_shape, dtype=np.float32)
-        for rows in _split(down, self._tile[0]):
-            for cols in _split(across, self._tile[1]):
-                tall, wide = (_side(some, o, n) for some, n in ((rows, row_of), (cols, col_of)))
-                pixels = _cut(image, row_of[tall.pixels], col_of[wide.pixels])
-                put_maps(maps, pixels, o, tall.kept, wide.kept)
-                self._count(counts, maps, rows, cols)
+        tiles = self._tiles(down, across)
+        jobs = min(spare_threads(), len(tiles))
+        buffers = SimpleQueue[NDArray[np.float32]]()
+        for _ in range(jobs):
+            buffers.put(np.zeros(self._maps_shape, dtype=np.float32))
+        lock = Lock()
+
+        def count(tile: tuple[range, range]) -> None:
+            maps, (rows, cols) = buffers.get(), tile
+            tall, wide = (_side(some, o, n) for some, n in ((rows, row_of), (cols, col_of)))
+            pixels = _cut(image, row_of[tall.pixels], col_of[wide.pixels])
+            put_maps(maps, pixels, o, tall.kept, wide.kept)
+            self._count(counts, maps, rows, cols, lock)
+            buffers.put(maps)
+
+        for _ in map_threads(count, tiles, jobs=jobs, divide_cores=False):
+            pass
+        edges = np.empty((height, width), dtype=np.float32)
+        sums = self._sums(int(counts.max(initial=0)))
+        for some in _split(height, _ROWS_PER_STRIP):
+            # The filter sees one row more on either side.
+            strip = counts[margin + some.start - 1 : margin + some.stop + 1]
+            smooth = triangle(sums.take(strip), 1)
+            edges[some.start : some.stop] = smooth[1:-1, margin : margin + width]
+        return edges
+
+    def _tiles(self, down: int, across: int) -> list[tuple[range, range]]:
+        """Divide the patches into tiles of about one size, at least one for each thread."""
+        rows = -(-down // self._tile[0])
+        cols = -(-across // self._tile[1])
+        if rows * cols < spare_threads():
+            rows = min(spare_threads(), max(1, down // _MIN_PATCHES_DOWN))
+        parts = [
+            [range(n * i // count, n * (i + 1) // count) for i in range(count)]
+            for n, count in ((down, rows), (across, cols))
+        ]
+        return [(some, others) for some in parts[0] for others in parts[1]]
+
+    def _sums(self, most: int) -> NDArray[np.float32]:
+        """Return the strength of an edge by the number of votes for it, up to ``most``."""
+        o = self.options
         # As in OpenCV, the sum is rounded after each addition.
         step = np.float32(2.0 * o.stride**2 / o.patchInnerSize**2 / o.numberOfTreesToEvaluate)
-        sums = np.zeros(int(counts.max(initial=0)) + 1, dtype=np.float32)
-        np.add.accumulate(np.full(len(sums) - 1, step), out=sums[1:])
-        edges = triangle(sums.take(counts), 1)
-        return edges[margin : margin + height, margin : margin + width].copy()
+        sums = np.zeros(most + 1, dtype=np.float32)
+        np.add.accumulate(np.full(most, step), out=sums[1:])
+        return sums
 
     def _count(
-        self, counts: NDArray[np.int32], maps: NDArray[np.float32], rows: range, cols: range
+        self,
+        counts: NDArray[np.int32],
+        maps: NDArray[np.float32],
+        rows: range,
+        cols: range,
+        lock: Lock,
     ) -> None:
-        """Add the votes of the patches of a tile."""
+        """Add the votes of the patches of a tile; those of neighbouring tiles overlap."""
         o = self.options
         left = slice(o.stride * cols.start, o.stride * (cols.stop - 1) + o.patchInnerSize)
         together = max(1, _WALKS_TOGETHER // (len(cols) * o.numberOfTreesToEvaluate))
@@ -124,7 +169,9 @@ class ForestEngine:
             top = o.stride * (rows.start + some.start)
             band = counts[top : top + o.stride * (len(some) - 1) + o.patchInnerSize, left]
             corner = o.stride * ((row - some.start) * self._pitch + col)
-            band += self._votes(leaves, corner.ravel(), len(band))[:, : band.shape[1]]
+            votes = self._votes(leaves, corner.ravel(), len(band))[:, : band.shape[1]]
+            with lock:
+                band += votes
 
     def _descend(self, values: NDArray[np.float32], corner: Indices, tree: Indices) -> Indices:
         """Return the leaf that each patch reaches in each of its trees, (patches * trees,)."""
