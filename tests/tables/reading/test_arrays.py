@@ -35,6 +35,41 @@ def test_arrays(tmp_path, rng):
         open_table(str(tmp_path / "flat.npy"))
 
 
+@pytest.mark.parametrize("shape", [(10**12, 0), (0, 10**9), (2**62, 2**62), (10**9, 10**9)])
+def test_shapes_that_no_byte_stands_for(tmp_path, shape):
+    """A loop over so many rows, or a list of so many names, would not end."""
+    text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    (tmp_path / "t.npy").write_bytes(
+        b"\x93NUMPY\x01\0"
+        + len(text).to_bytes(2, "little")
+        + text
+        + bytes(64 * (shape[0] > 10**12))
+    )
+    with pytest.raises(TableError, match=r"t\.npy (is not a \.npy file|has shape)"):
+        open_table(tmp_path / "t.npy")
+
+
+def test_damaged_archives(tmp_path, rng):
+    path = tmp_path / "t.npz"
+    np.savez_compressed(path, x=rng.normal(size=(50, 3)))
+    whole = bytearray(path.read_bytes())
+    changed = bytearray(whole)
+    changed[100:140] = b"\xa5" * 40
+    for damaged in (changed, whole[:-30]):
+        path.write_bytes(damaged)
+        with pytest.raises(
+            TableError, match=r"t\.npz is not a \.npz archive of numbers: "
+        ) as caught:
+            open_table(path)
+        assert "\n" not in str(caught.value)
+    encrypted = bytearray(whole)
+    encrypted[6] |= 1
+    encrypted[whole.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(encrypted)
+    with pytest.raises(TableError, match="is encrypted"):
+        open_table(path)
+
+
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
 @pytest.mark.parametrize("layer", [None, "counts"])
 def test_annotated_data(tmp_path, rng, kind, layer):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cpcapp._genes import select_genes
+from cpcapp._npy_files import check_npy, read_npz
 from cpcapp.tables.messages import TableError, quote_names, require_package
 from cpcapp.tables.reading.table import (
     CHUNK_VALUES,
@@ -151,8 +151,10 @@ class ArrayTable(Table):
 def npy_table(path: Path, name: str) -> ArrayTable:
     """Open a ``.npy`` file without reading it; its columns are ``x0``, ``x1`` and so on."""
     try:
+        with path.open("rb") as file:
+            check_npy(file, path.stat().st_size)
         matrix = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise TableError(f"{name} is not a .npy file of numbers: {error}") from error
     return _check_numbers(name, matrix, {})
 
@@ -160,9 +162,8 @@ def npy_table(path: Path, name: str) -> ArrayTable:
 def npz_table(path: Path, name: str, array: str | None) -> ArrayTable:
     """Open one matrix of a ``.npz`` archive; vectors of the same length annotate its rows."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            held = {key: archive[key] for key in archive.files}
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+        held = read_npz(path)
+    except (ValueError, OSError) as error:
         raise TableError(f"{name} is not a .npz archive of numbers: {error}") from error
     matrices = [key for key, value in held.items() if value.ndim == 2]
     if array is None and len(matrices) != 1:
@@ -179,7 +180,8 @@ def npz_table(path: Path, name: str, array: str | None) -> ArrayTable:
 
 
 def _check_numbers(name: str, matrix: Any, annotations: dict[str, Any]) -> ArrayTable:
-    if matrix.ndim != 2:
+    # Without a column there may be any number of rows in no byte at all, and the reverse.
+    if matrix.ndim != 2 or not matrix.size:
         raise TableError(f"{name} has shape {matrix.shape}; it must have rows and columns")
     if matrix.dtype.kind not in "biuf":
         raise TableError(f"{name} has dtype {matrix.dtype}; it must be real numbers")
