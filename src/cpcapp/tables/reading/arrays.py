@@ -34,7 +34,9 @@ class ParquetTable(Table):
         try:
             with pa.parquet.ParquetFile(path) as file:
                 self._schema, self._n_rows = file.schema_arrow, file.metadata.num_rows
-        except pa.ArrowException as error:
+        except Exception as error:  # Arrow raises errors of many kinds on damaged files
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
             raise TableError(
                 f"{name} is not a Parquet file: {' '.join(str(error).split())}"
             ) from None
@@ -79,8 +81,9 @@ class ParquetTable(Table):
                     yield Chunk(rows, rows, values, {name: found[name] for name in kept})
                     if progress is not None:
                         progress(done / max(self._n_rows, 1))
-        except (pa.ArrowException, OSError) as error:
-            raise TableError(f"{self.name} is damaged: {' '.join(str(error).split())}") from error
+        except (pa.ArrowException, OSError, UnicodeError) as error:
+            reason = " ".join(str(error).split())
+            raise TableError(f"{self.name} is damaged after row {done}: {reason}") from error
 
 
 class ArrayTable(Table):
