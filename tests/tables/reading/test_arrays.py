@@ -1,17 +1,13 @@
-"""Parquet, NumPy and AnnData files."""
+"""Parquet and NumPy files."""
 
 from __future__ import annotations
 
-import anndata
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-import scipy.sparse as sp
 
 from cpcapp.tables import TableError, open_table
-from cpcapp.tables.columns import choose_columns
 from table_reading import read_all
 
 
@@ -68,24 +64,6 @@ def test_damaged_archives(tmp_path, rng):
     path.write_bytes(encrypted)
     with pytest.raises(TableError, match="is encrypted"):
         open_table(path)
-
-
-@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
-@pytest.mark.parametrize("layer", [None, "counts"])
-def test_annotated_data(tmp_path, rng, kind, layer):
-    X = rng.poisson(0.5, size=(20, 6)).astype(float)
-    cells = anndata.AnnData(kind(X), layers={"counts": kind(2 * X)})
-    cells.obs["type"] = pd.Categorical(["a", "b"] * 10)
-    cells.write_h5ad(tmp_path / "t.h5ad")
-    path = tmp_path / "t.h5ad" if layer is None else f"{tmp_path / 't.h5ad'}::{layer}"
-    table = open_table(str(path))
-    assert table.row_names == "cell"
-    assert choose_columns(table).features == list("012345")
-    with pytest.raises(TableError, match="column 'type' is not numeric"):
-        choose_columns(table, columns=["0", "type"])
-    values, kept, _ = read_all(path, ["5", "0"], ["cell", "type"])
-    np.testing.assert_array_equal(values, X[:, [5, 0]] * (1 if layer is None else 2))
-    assert kept == {"cell": [str(i) for i in range(20)], "type": ["a", "b"] * 10}
 
 
 def test_a_damaged_parquet_file(tmp_path):

@@ -1,17 +1,15 @@
-"""Tables that are not text: Parquet, NumPy arrays and AnnData files."""
+"""Tables that are not text: Parquet and NumPy arrays."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cpcapp._genes import select_genes
 from cpcapp._npy_files import check_npy, read_npz
-from cpcapp.tables.messages import TableError, quote_names, require_package
+from cpcapp.tables.messages import TableError, quote_names
 from cpcapp.tables.reading.table import (
     CHUNK_VALUES,
     Chunk,
@@ -189,59 +187,3 @@ def _check_numbers(name: str, matrix: Any, annotations: dict[str, Any]) -> Array
     if matrix.dtype.kind not in "biuf":
         raise TableError(f"{name} has dtype {matrix.dtype}; it must be real numbers")
     return ArrayTable(name, matrix, [f"x{i}" for i in range(matrix.shape[1])], annotations)
-
-
-def h5ad_table(
-    path: Path, name: str, layer: str | None, mask_var: str | None = "auto"
-) -> ArrayTable:
-    """Open an AnnData file: genes are features, `obs` annotates the cells, X stays on disk.
-
-    Parameters
-    ----------
-    path : Path
-    name : str
-        For messages.
-    layer : str, optional
-        Layer to read instead of X.
-    mask_var : str or None, default="auto"
-        Genes that are features by default; see `cpcapp._genes.select_genes`.
-    """
-    require_package("anndata", "tables")
-    adata = _read_backed(path, name)
-    if layer is not None and layer not in adata.layers:
-        layers = quote_names(list(adata.layers)) or "none"
-        raise TableError(f"{name}: there is no layer {layer!r}; there are: {layers}")
-    matrix = adata.X if layer is None else adata.layers[layer]
-    if matrix is None:
-        raise TableError(f"{name} has no X; choose a layer with {path.name}::LAYER")
-    cells = str(adata.obs_names.name or "cell")
-    annotations: dict[str, Any] = {cells: adata.obs_names.astype(str).to_numpy(dtype=object)}
-    for column in adata.obs.columns:
-        values = adata.obs[column]
-        numeric = values.dtype.kind in "biuf"
-        annotations[str(column)] = (
-            values.to_numpy() if numeric else values.astype(str).to_numpy(dtype=object)
-        )
-    genes = [str(gene) for gene in adata.var_names]
-    try:
-        used, column = select_genes(adata.var, mask_var)
-    except ValueError as error:
-        raise TableError(f"{name}: {error}", "choose the genes with {mask_var}") from error
-    chosen = [genes[index] for index in np.flatnonzero(used)]
-    table = ArrayTable(name, matrix, genes, annotations, default_features=chosen)
-    table.row_names, table.mask_column = cells, column
-    return table
-
-
-def _read_backed(path: Path, name: str) -> Any:
-    import anndata
-
-    try:
-        with warnings.catch_warnings():
-            # Files of older versions can be read.
-            warnings.simplefilter("ignore", anndata.OldFormatWarning)
-            warnings.filterwarnings("ignore", "Moving element", FutureWarning)
-            return anndata.read_h5ad(path, backed="r")
-    except Exception as error:  # h5py and anndata raise all kinds of errors on damaged files
-        reason = " ".join(str(error).split())[:200]
-        raise TableError(f"{name} is not a readable AnnData file: {reason}") from error
