@@ -30,8 +30,9 @@ _MAX_SMALL = 256 << 20
 _MAX_RATIO = 64
 _STRING_BYTES = 128
 _MAX_OBJECTS = 100_000
-# For Python, the packages and their threads, beside what is read.
-_BASE_MEMORY = 6 << 30
+# Besides what is read, which passes through several copies.
+_SPARE_MEMORY = 512 << 20
+_COPIES = 3
 
 Arrays = Sequence[NDArray[Any]]
 
@@ -118,7 +119,7 @@ def _open(
     import anndata
 
     max_bytes = max(_MAX_SMALL, _MAX_RATIO * Path(path).stat().st_size)
-    _limit_memory(_BASE_MEMORY + 4 * max_bytes)
+    _limit_memory(_SPARE_MEMORY + _COPIES * max_bytes)
     _check_contents(path, max_bytes)
     with warnings.catch_warnings():
         # Files of older versions can be read.
@@ -257,9 +258,12 @@ def _memory_of(dataset: Any, name: str) -> int:
 
 
 def _limit_memory(n_bytes: int) -> None:
+    """Let the process take so much memory more than it has."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        n_bytes += pages * resource.getpagesize()
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         limit = n_bytes if hard == resource.RLIM_INFINITY else min(n_bytes, hard)
         resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
