@@ -1,28 +1,23 @@
 """The process that reads an AnnData file, so that a damaged one can do no harm to another.
 
 HDF5 may loop for ever, crash or take any amount of memory on damaged bytes. So
-`cpcapp.tables.reading.h5ad` asks this process for the rows, and ends it if it takes too long. A
-message is JSON, followed by the bytes of arrays: nothing is unpickled.
+`cpcapp.tables.reading.h5ad` asks this process for the rows, and ends it if it takes too long.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import sys
 import warnings
-from collections.abc import Sequence
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp._genes import select_genes
 from cpcapp._sparse import check_indices, check_pointers, check_sparse
+from cpcapp._worker import Arrays, limit_memory, open_streams, receive, send
 
 # What is read into memory may take the first number of bytes, or the second number times the size
 # of the file. Strings of any length count as so many bytes each, as Python keeps them.
@@ -34,53 +29,10 @@ _MAX_OBJECTS = 100_000
 _SPARE_MEMORY = 512 << 20
 _COPIES = 3
 
-Arrays = Sequence[NDArray[Any]]
-
-
-def send(stream: IO[bytes], message: dict[str, Any], arrays: Arrays = ()) -> None:
-    """Write a message and arrays of numbers."""
-    arrays = [np.ascontiguousarray(array) for array in arrays]
-    described = [(array.dtype.str, array.shape) for array in arrays]
-    text = json.dumps({**message, "arrays": described}).encode()
-    stream.write(len(text).to_bytes(8, "little") + text)
-    for array in arrays:
-        stream.write(_bytes_of(array))
-    stream.flush()
-
-
-def receive(stream: IO[bytes]) -> tuple[dict[str, Any], list[NDArray[Any]]] | None:
-    """Read what `send` wrote; None where the stream ends."""
-    size = stream.read(8)
-    if len(size) < 8:
-        return None
-    text = stream.read(int.from_bytes(size, "little"))
-    if not text.endswith(b"}"):
-        return None
-    message = json.loads(text)
-    arrays = []
-    for dtype, shape in message.pop("arrays"):
-        array: NDArray[Any] = np.empty(shape, dtype)
-        view = _bytes_of(array)
-        while len(view):
-            count = stream.readinto(view)  # type: ignore[attr-defined]
-            if not count:
-                return None
-            view = view[count:]
-        arrays.append(array)
-    return message, arrays
-
-
-def _bytes_of(array: NDArray[Any]) -> memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8).data)
-
 
 def main() -> None:
     """Open the file that the first message names, then send the rows that others ask for."""
-    with suppress(ValueError):  # the parent is interrupted, and ends this process
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print is no message
-
+    source, target = open_streams()
     import anndata  # noqa: F401  before the first message: its time does not count as reading
 
     send(target, {"ready": True})
@@ -119,7 +71,7 @@ def _open(
     import anndata
 
     max_bytes = max(_MAX_SMALL, _MAX_RATIO * Path(path).stat().st_size)
-    _limit_memory(_SPARE_MEMORY + _COPIES * max_bytes)
+    limit_memory(_SPARE_MEMORY + _COPIES * max_bytes)
     _check_contents(path, max_bytes)
     with warnings.catch_warnings():
         # Files of older versions can be read.
@@ -255,19 +207,3 @@ def _memory_of(dataset: Any, name: str) -> int:
         return 0
     dtype = dataset.dtype
     return int(dataset.size or 0) * (_STRING_BYTES if dtype.hasobject else dtype.itemsize)
-
-
-def _limit_memory(n_bytes: int) -> None:
-    """Let the process take so much memory more than it has."""
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        n_bytes += pages * resource.getpagesize()
-        _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        limit = n_bytes if hard == resource.RLIM_INFINITY else min(n_bytes, hard)
-        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
-
-
-if __name__ == "__main__":
-    main()

@@ -143,14 +143,14 @@ def test_reading_that_does_not_end_is_ended(path, monkeypatch, hangs):
 
 def test_a_process_that_crashed_is_named(path):
     table = open_table(path)
-    table.matrix.reader._process.kill()
+    table.matrix.reader.worker._process.kill()
     with pytest.raises(TableError, match=r"t\.h5ad is damaged: reading it was stopped"):
         list(table.chunks(["0"], []))
 
 
 def test_the_process_ends_with_the_table(path):
     table = open_table(path)
-    process = table.matrix.reader._process
+    process = table.matrix.reader.worker._process
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         del table

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import threading
-import weakref
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cpcapp._h5ad_worker import receive, send
+from cpcapp._worker import Worker
 from cpcapp.tables.messages import TableError, quote_names, require_package
 from cpcapp.tables.reading.arrays import ArrayTable
 
@@ -22,7 +17,6 @@ from cpcapp.tables.reading.arrays import ArrayTable
 # two megabytes in a second.
 _SECONDS = 8.0
 _BYTES_PER_SECOND = 2e6
-_START_SECONDS = 300.0
 
 
 def h5ad_table(
@@ -92,26 +86,8 @@ class _Reader:
     def __init__(self, path: Path, name: str) -> None:
         self.name = name
         self.limit = _SECONDS + path.stat().st_size / _BYTES_PER_SECOND
-        self._lock = threading.Lock()
-        # The same packages as here, wherever they were found.
-        code = (
-            "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-            "from cpcapp._h5ad_worker import main; main()"
-        )
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                code,
-                json.dumps([place or str(Path.cwd()) for place in sys.path]),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-        )
-        weakref.finalize(self, _end, self._process)
-        if self._wait(_START_SECONDS) is None:
+        self.worker = Worker("cpcapp._h5ad_worker")
+        if not self.worker.is_ready:
             raise TableError(f"{name} can't be read: the process for it did not start")
 
     def ask(
@@ -125,13 +101,7 @@ class _Reader:
         errors : dict of str to callable of str, optional
             Make the errors of some kinds.
         """
-        with self._lock:
-            try:
-                assert self._process.stdin is not None
-                send(self._process.stdin, request)
-                answer = self._wait(self.limit)
-            except BrokenPipeError:
-                answer = None
+        answer = self.worker.ask(request, self.limit)
         if answer is None:
             raise TableError(
                 f"{self.name} is damaged: reading it was stopped, because it crashed or took more "
@@ -144,26 +114,3 @@ class _Reader:
                 raise make(message["error"])
             raise TableError(f"{self.name} is not a readable AnnData file: {message['error']}")
         return message, arrays
-
-    def _wait(self, seconds: float) -> tuple[dict[str, Any], list[Any]] | None:
-        """Return the next answer; None if the process ended or had to be ended."""
-        timer = threading.Timer(seconds, self._process.kill)
-        timer.daemon = True
-        timer.start()
-        try:
-            assert self._process.stdout is not None
-            return receive(self._process.stdout)
-        finally:
-            timer.cancel()
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            # What was not written yet is of no use to a process that has ended.
-            try:
-                stream.close()
-            except OSError:
-                continue
