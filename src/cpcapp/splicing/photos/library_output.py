@@ -11,7 +11,8 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from typing import IO
 
 import cv2
 import numpy as np
@@ -53,13 +54,14 @@ def catch_library_output() -> Iterator[LibraryOutput]:
     b'TIFFReadDirectory: Warning, unknown field.\n'
     """
     output = LibraryOutput()
-    with _lock, tempfile.TemporaryFile() as file:
+    with _lock, ExitStack() as stack:
         try:
-            _flush_python()
+            file = stack.enter_context(_open_scratch())
             kept = os.dup(2)
-        except OSError:  # a process without standard error
+        except OSError:  # a process without standard error, or without a place for the text
             yield output
             return
+        _flush_python()
         os.dup2(file.fileno(), 2)
         try:
             yield output
@@ -73,6 +75,13 @@ def catch_library_output() -> Iterator[LibraryOutput]:
             rest = _LINES.sub(b"", found)
             if rest:
                 os.write(2, rest)
+
+
+def _open_scratch() -> IO[bytes]:
+    """Return a file for a few lines; in memory where that can be, since a disk may be full."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("cpcapp"), "w+b")
+    return tempfile.TemporaryFile()
 
 
 def _flush_python() -> None:
