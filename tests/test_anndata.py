@@ -270,3 +270,11 @@ def test_values_that_are_no_numbers_are_an_error(cells):
     cells.X.data[0] = np.nan
     with pytest.raises(ValueError, match=r"adata: .*NaN or infinity"):
         contrast(cells, "control")
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_an_index_outside_the_matrix_is_an_error(cells, form):
+    cells.X = sp.csr_matrix(cells.X).asformat(form)
+    cells.X.indices[3] = 100_000
+    with pytest.raises(ValueError, match=r"adata\.X is a damaged sparse matrix: its indices hold"):
+        contrast(cells, "control")

@@ -324,6 +324,40 @@ class TestFiles:
             with pytest.raises(ValueError, match="not a whole file of moments"):
                 Moments.load(tmp_path / "bad.npz")
 
+    @pytest.mark.parametrize(
+        ("rows", "change", "message"),
+        [
+            (50, {"n_samples": np.array(np.inf)}, "its n_samples is float64"),
+            (50, {"n_samples": np.array([3])}, r"its n_samples is int64 of shape \(1,\)"),
+            (50, {"n_samples": np.array(0)}, "n_samples=0 must be between 1"),
+            (50, {"n_samples": np.array(2**63 - 1)}, "n_samples=9223372036854775807 must be"),
+            (50, {"mean": np.ones(20, np.float32)}, "its mean is float32"),
+            (50, {"mean": np.full(20, np.inf)}, "NaN or infinity"),
+            (50, {"scatter": np.ones((20, 20), complex)}, "its scatter is complex128"),
+            (50, {"scatter": -np.eye(20)}, "a variance below 0"),
+            (50, {"form": np.array("other")}, "form='other' must be"),
+            (5, {"n_samples": np.array(6)}, "its indptr is int32 of shape"),
+            (5, {"indices": np.full(50, 7_000)}, "its indices hold 7000, not from 0 to 19"),
+            (5, {"indices": np.full(50, -1)}, "its indices hold -1, not from 0 to 19"),
+            (5, {"indices": np.full(50, 0.5)}, "its indices are float64"),
+            (5, {"indptr": np.array([0, 90, 2, 3, 4, 50])}, "its indptr does not rise"),
+        ],
+    )
+    def test_changed_values_are_refused_when_the_file_is_read(
+        self, rng, tmp_path, rows, change, message
+    ):
+        X = rng.normal(size=(rows, 20))
+        if rows == 5:
+            X[:, ::2] = 0.0
+        Moments.of(X if rows == 50 else sp.csr_array(X)).save(tmp_path / "m.npz")
+        with np.load(tmp_path / "m.npz") as archive:
+            content = dict(archive) | change
+        np.savez(tmp_path / "bad.npz", **content)
+        with pytest.raises(
+            ValueError, match=f"bad.npz is not a whole file of moments: .*{message}"
+        ):
+            Moments.load(tmp_path / "bad.npz")
+
     def test_a_flipped_byte_does_no_worse_than_an_error(self, rng, tmp_path):
         """Some bytes of an archive say nothing; the numbers are under a checksum."""
         path = tmp_path / "m.npz"

@@ -9,6 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from cpcapp._sparse import check_sparse
+
 _NAMED = 5  # columns that a message names; of the others it gives the number
 
 
@@ -90,6 +92,15 @@ def refuse_masked(data: Any, source: str) -> Any:
     return np.ma.getdata(data)
 
 
+def refuse_damaged(data: Any, source: str) -> None:
+    """Raise ValueError if the indices of a sparse matrix do not lie in it."""
+    if sp.issparse(data):
+        try:
+            check_sparse(data)
+        except ValueError as error:
+            raise ValueError(f"{source} is a damaged sparse matrix: {error}") from error
+
+
 def refuse_text(data: Any, source: str) -> None:
     """Raise `TextColumnsError` if columns of an array or a data frame are no numbers."""
     if sp.issparse(data):
@@ -103,6 +114,7 @@ def as_rows(chunk: Any) -> Any:
     """Return a chunk as an array or a CSR matrix of real numbers, (n_samples, n_features)."""
     chunk = refuse_masked(chunk, "chunk")
     if sp.issparse(chunk):
+        refuse_damaged(chunk, "chunk")
         rows = sp.csr_array(chunk)
         if not rows.has_canonical_format:
             rows = rows.copy()

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from cpcapp._genes import Mask, check_mask, select_genes
+from cpcapp._rows import refuse_damaged
 from cpcapp.contrast import SingularBackgroundError
 from cpcapp.detection import count_components
 from cpcapp.estimators import CPCA, CPCAPlusPlus
@@ -182,7 +183,9 @@ def _select_genes(adata: AnnData, mask_var: Any) -> tuple[Mask, str | None]:
 class _Rows:
     """Some columns of a matrix, in blocks of rows; sparse blocks stay sparse."""
 
-    def __init__(self, matrix: Any, columns: NDArray[np.intp]) -> None:
+    def __init__(self, matrix: Any, columns: NDArray[np.intp], name: str) -> None:
+        self.name = name
+        refuse_damaged(matrix, name)
         # Rows of a CSC matrix are slow to select.
         self.matrix = matrix.tocsr() if sp.issparse(matrix) and matrix.format == "csc" else matrix
         everything = np.array_equal(columns, np.arange(matrix.shape[1]))
@@ -191,6 +194,8 @@ class _Rows:
     def blocks(self, rows: Mask | None = None) -> Iterator[Any]:
         for start in range(0, self.matrix.shape[0], _BLOCK_ROWS):
             block = self.matrix[start : start + _BLOCK_ROWS]
+            if not sp.issparse(self.matrix):
+                refuse_damaged(block, self.name)  # it comes from a file just now
             if rows is not None:
                 block = block[rows[start : start + _BLOCK_ROWS]]
             if block.shape[0]:
@@ -205,14 +210,16 @@ def _get_matrix(adata: AnnData, layer: str | None, use_raw: bool, wanted: Any, n
     if use_raw:
         if adata.raw is None:
             raise ValueError(f"use_raw=True, but there is no {name}.raw")
-        return _Rows(adata.raw.X, _find_genes(adata.raw.var_names, wanted, f"{name}.raw"))
+        genes = _find_genes(adata.raw.var_names, wanted, f"{name}.raw")
+        return _Rows(adata.raw.X, genes, f"{name}.raw.X")
     if layer is not None and layer not in adata.layers:
         there = ", ".join(map(repr, adata.layers)) or "none"
         raise ValueError(f"layer={layer!r} is not in {name}.layers; there are: {there}")
     matrix = adata.X if layer is None else adata.layers[layer]
     if matrix is None:
         raise ValueError(f"there is no {name}.X; choose a layer")
-    return _Rows(matrix, _find_genes(adata.var_names, wanted, name))
+    where = f"{name}.X" if layer is None else f"{name}.layers[{layer!r}]"
+    return _Rows(matrix, _find_genes(adata.var_names, wanted, name), where)
 
 
 def _find_genes(names: Any, wanted: Any, where: str) -> NDArray[np.intp]:

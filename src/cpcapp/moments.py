@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas
 
 from cpcapp._files import atomic_write
+from cpcapp._npy_files import read_npz
 from cpcapp._rows import (
     FeatureRangeError,
     NonFiniteError,
@@ -23,6 +21,7 @@ from cpcapp._rows import (
     raise_if_not_finite,
     require_finite,
 )
+from cpcapp._sparse import check_indices, check_pointers
 
 __all__ = ["FeatureRangeError", "FloatArray", "Moments", "NonFiniteError", "Spread"]
 
@@ -44,6 +43,8 @@ _LEAST_VARIANCE, _MOST_VARIANCE = 1e-304, 1e304
 
 _FORMAT = "cpcapp-moments-1"
 _FORMS = ("auto", "scatter")
+# Up to here every count is a float64 exactly.
+_MOST_SAMPLES = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -524,50 +525,72 @@ class Moments:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read moments that ``save`` wrote."""
+        """Read moments that ``save`` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged or of another kind.
+        """
         try:
-            # Opened here and not by np.load, which leaves damaged files open.
-            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                if str(archive["format"]) != _FORMAT:
-                    raise ValueError(f"its format is {archive['format']}, not {_FORMAT}")
-                self = cls(form=str(archive["form"]))
-                self.n_samples = int(archive["n_samples"])
-                self.mean = archive["mean"]
-                if "scatter" in archive:
-                    self._scatter = np.asfortranarray(archive["scatter"])
-                elif "rows" in archive:
-                    self._rows = [archive["rows"]]
-                else:
-                    csr = (archive["data"], archive["indices"], archive["indptr"])
-                    self._rows = [sp.csr_array(csr, shape=(self.n_samples, len(self.mean)))]
-                self._check_loaded()
+            content = read_npz(path)
+            if _scalar(content, "format", "U") != _FORMAT:
+                raise ValueError(f"its format is not {_FORMAT}")
+            self = cls(form=str(_scalar(content, "form", "U")))
+            self.n_samples = n = int(_scalar(content, "n_samples", "iu"))
+            if not 1 <= n <= _MOST_SAMPLES:
+                raise ValueError(f"n_samples={n} must be between 1 and {_MOST_SAMPLES}")
+            self.mean = _floats(content, "mean", (-1,))
+            m = len(self.mean)
+            if "scatter" in content:
+                self._scatter = np.asfortranarray(_floats(content, "scatter", (m, m)))
+                if (self._scatter.diagonal() < 0.0).any():
+                    raise ValueError("its scatter has a variance below 0")
+            elif "rows" in content:
+                self._rows = [_floats(content, "rows", (n, m))]
+            else:
+                self._rows = [_sparse_rows(content, n, m)]
+        except KeyError as error:
+            raise ValueError(f"{path} is not a whole file of moments: no {error}") from error
         except FileNotFoundError:
             raise
-        # NumPy and zipfile answer damaged bytes with all of these.
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            EOFError,
-            RuntimeError,
-            OSError,
-            zipfile.BadZipFile,
-            zlib.error,
-        ) as error:
+        except (ValueError, OSError, OverflowError) as error:
             raise ValueError(f"{path} is not a whole file of moments: {error}") from error
         return self
 
-    def _check_loaded(self) -> None:
-        kept = self._scatter if self._scatter is not None else self._rows[0]
-        assert self.mean is not None
-        if self.mean.ndim != 1 or kept.ndim != 2 or self.n_samples < 1:
-            raise ValueError("its arrays have the wrong number of dimensions")
-        m = self.mean.shape[0]
-        if kept.shape != ((m, m) if self._scatter is not None else (self.n_samples, m)):
-            raise ValueError(f"its arrays do not fit together: {kept.shape}, {self.mean.shape}")
-        values = kept.data if sp.issparse(kept) else kept
-        if not (np.isfinite(values).all() and np.isfinite(self.mean).all()):
-            raise ValueError("it holds NaN or infinity")
+
+def _scalar(content: dict[str, NDArray[Any]], name: str, kinds: str) -> Any:
+    value = content[name]
+    if value.shape != () or value.dtype.kind not in kinds:
+        raise ValueError(f"its {name} is {value.dtype} of shape {value.shape}")
+    return value[()]
+
+
+def _floats(
+    content: dict[str, NDArray[Any]], name: str, shape: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Return an array of finite float64 of a shape; -1 stands for any length."""
+    value = content[name]
+    fits = value.ndim == len(shape) and all(
+        size in (-1, found) for size, found in zip(shape, value.shape, strict=True)
+    )
+    if value.dtype != np.float64 or not fits:
+        raise ValueError(
+            f"its arrays do not fit together: its {name} is {value.dtype} of shape "
+            f"{value.shape}, not float64 of {shape}"
+        )
+    if not np.isfinite(value).all():
+        raise ValueError("it holds NaN or infinity")
+    return value.astype(np.float64, copy=False)  # in the byte order of this machine
+
+
+def _sparse_rows(content: dict[str, NDArray[Any]], n: int, m: int) -> Any:
+    data, indices, indptr = _floats(content, "data", (-1,)), content["indices"], content["indptr"]
+    check_pointers(indptr, n, len(data))
+    check_indices(indices, len(data), m)
+    rows = sp.csr_array((data, indices, indptr), shape=(n, m))
+    rows.sum_duplicates()
+    return rows
 
 
 def _quiet() -> np.errstate:

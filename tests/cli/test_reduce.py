@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import signal
 import subprocess
@@ -434,3 +435,29 @@ def test_scores_of_parquet_tables_are_parquet_in_upper_case_too(reduce, data, ta
         pd.DataFrame(values, columns=[f"x{i}" for i in range(30)]).to_parquet(tables / path)
     reduce(name, "b.parquet")
     assert scores("out/scores.parquet").shape == (400, 2)
+
+
+def test_damaged_tables_cost_one_line(reduce, tables, rng):
+    """The fixture checks that there is one line, status 2 and no output."""
+    matrix = rng.normal(size=(40, 3))
+    text = "x0,x1,x2\n" + "\n".join(",".join(f"{v:.4f}" for v in row) for row in matrix)
+    packed = bytearray(gzip.compress(text.encode()))
+    packed[len(packed) // 2] ^= 4
+    (tables / "bad.csv.gz").write_bytes(packed)
+    assert "bad.csv.gz is damaged after line" in reduce("bad.csv.gz", "bad.csv.gz", status=2)
+    (tables / "bad.csv").write_bytes(b"a,b\n1,2\r3,4\n5,6")
+    assert "bad.csv: line 2 has a carriage return" in reduce("bad.csv", "bad.csv", status=2)
+    (tables / "bad.csv").write_text("a;b\n1,5;2\n2,5;3\n1.234;4\n")
+    said = reduce("bad.csv", "bad.csv", status=2)
+    assert "bad.csv" in said
+    assert "line 4" in said
+    assert "'1.234', not a number (a point" in said
+    np.save(tables / "bad.npy", matrix)
+    whole = (tables / "bad.npy").read_bytes()
+    (tables / "bad.npy").write_bytes(whole.replace(b"(40, 3)", b"(40, 30"))
+    assert "bad.npy is not a .npy file" in reduce("bad.npy", "bad.npy", status=2)
+    np.savez_compressed(tables / "bad.npz", x=matrix)
+    damaged = bytearray((tables / "bad.npz").read_bytes())
+    damaged[100:140] = bytes(40)
+    (tables / "bad.npz").write_bytes(damaged)
+    assert "its member 'x.npy' is damaged" in reduce("bad.npz", "bad.npz", status=2)

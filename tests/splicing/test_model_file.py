@@ -271,6 +271,45 @@ def test_headers_that_can_not_be(path, change, message):
     assert_refused(path, message)
 
 
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (("evidence", "tables", 0, "ratio", -1), 1e308, r"ratio must lie within ±1000"),
+        (("evidence", "tables", 0, "value", -1), 1e308, r"value must lie within ±1e\+06"),
+        (("evidence", "weights", 0), 1e308, "weights=.* must lie within ±1000"),
+        (("evidence", "prior"), -1e308, "prior=-1e\\+308 must lie within ±1000"),
+        (("evidence", "mosaic_weight"), 1e300, "mosaic_weight=.* must lie within"),
+        (("evidence", "trim_per_pixel"), 1e300, "trim_per_pixel=.* must lie within"),
+        (("weights", 0), 1e308, r"weights must lie within ±1e\+09"),
+        (("authentic", 0, 1), -1e308, r"authentic must lie within ±1e\+09"),
+        (("patch_tail", "z_score", -1), 1e308, "z_score and log_survival must lie within"),
+        (("photos", "authentic"), -3, "n_authentic=-3 must be from 0"),
+        (("photos", "spliced"), 1e308, "n_spliced=.* must be from 0"),
+    ],
+)
+def test_numbers_of_a_calibration_are_bounded(tmp_path, place, value, message):
+    """With a ratio of 1e308, the search for a region would not end."""
+    path = tmp_path / "model.safetensors"
+    save_model(load_model("filters"), path)
+    header = header_of(path)
+    part = header["calibration"]
+    for key in place[:-1]:
+        part = part[key]
+    part[place[-1]] = value
+    with_header(path, json.dumps(header))
+    assert_refused(path, message)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("prior_count", 0.0), ("half_weight_share", 1e-300), ("rounding", 0.0)]
+)
+def test_settings_that_would_divide_by_nothing(path, name, value):
+    header = header_of(path)
+    header["preset"]["mosaic"][name] = value
+    with_header(path, json.dumps(header))
+    assert_refused(path, f"{name}={value} must be from")
+
+
 @pytest.mark.parametrize("text", ["", "not JSON", "[]", "3", '"cpcapp-splice-localizer"'])
 def test_headers_that_are_no_object(path, text):
     with_header(path, text)
@@ -284,6 +323,7 @@ def test_headers_that_are_no_object(path, text):
         ({"filters.0": np.zeros((3, 48), np.float32)}, r"shape \(3, 48\)"),
         ({"filters.0": np.zeros(144, np.float32)}, r"shape \(144,\)"),
         ({"filters.0": np.full((48, 3), np.nan, np.float32)}, "must be finite"),
+        ({"filters.0": np.full((48, 3), 1e30, np.float32)}, "must be finite, within"),
         ({"filters.0": np.full((48, 3), 1e300)}, "its filters are float64, not float32"),
         ({"filters.0": np.zeros((48, 3), np.int8)}, "its filters are int8, not float32"),
     ],
@@ -403,6 +443,34 @@ def test_headers_of_networks_that_can_not_be(network_path, change, message):
     change(header)
     with_header(network_path, json.dumps(header))
     assert_refused(network_path, message)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda graph: b"", "the graph 'near' of its network can't be used: it has 0|no whole"),
+        (lambda graph: b"no graph at all", "the graph 'near' of its network can't be used"),
+        (lambda graph: graph[: len(graph) // 2], "the graph 'near' of its network can't be used"),
+        # It is whole, and computes something else.
+        (lambda graph: graph.replace(b"Conv", b"Relu"), "its network can't measure a photo"),
+    ],
+)
+def test_a_damaged_graph_is_refused_when_the_model_is_read(network_path, change, message):
+    """Not at the first photo, and not with a traceback."""
+    network = network_localizer()
+    graphs = network.network.stages | {"near": change(network.network.stages["near"])}
+    tensors = {f"filters.{i}": bank.filters for i, bank in enumerate(network.banks)}
+    tensors |= {f"network.{name}": np.frombuffer(g, np.uint8) for name, g in graphs.items()}
+    header = json.dumps(header_of(network_path))
+    network_path.write_bytes(save(tensors, metadata={"cpcapp": header}))
+    assert_refused(network_path, message)
+
+
+def test_sides_that_do_not_fit_the_network(network_path):
+    header = header_of(network_path)
+    header["calibration"]["sides"]["filters"].pop()
+    with_header(network_path, json.dumps(header))
+    assert_refused(network_path, "it tells sides apart by [0-9]+ traces, and a photo has")
 
 
 # -- networks alone ---------------------------------------------------------------------------

@@ -14,7 +14,13 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 from sklearn.utils.validation import _get_feature_names, check_array, check_is_fitted, validate_data
 
-from cpcapp._rows import MaskedValuesError, TextColumnsError, refuse_masked, refuse_text
+from cpcapp._rows import (
+    MaskedValuesError,
+    TextColumnsError,
+    refuse_damaged,
+    refuse_masked,
+    refuse_text,
+)
 from cpcapp.estimators._callers import refuse_misrouted_background
 from cpcapp.moments import FeatureRangeError, FloatArray, Moments, NonFiniteError
 
@@ -240,6 +246,7 @@ def _check_input(data: Any, name: str, check: Callable[[Any], Any]) -> Any:
     scikit-learn drops masks, and says of text which value is no number but not where it stands.
     """
     data = refuse_masked(data, name)
+    refuse_damaged(data, name)
     try:
         rows = check(data)
     except ValueError:

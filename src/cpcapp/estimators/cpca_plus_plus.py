@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import warnings
 from typing import Any, Self
 
@@ -27,6 +28,8 @@ from cpcapp.estimators._base import ContrastiveTransformer, check_moments
 from cpcapp.moments import FloatArray, Moments
 
 _COUNTING = ("auto", "permutation")
+# Not of each estimator, which could not be pickled then.
+_solving = threading.RLock()
 
 
 class NoComponentsWarning(UserWarning):
@@ -328,9 +331,11 @@ class CPCAPlusPlus(ContrastiveTransformer):
                 )
             if self._target.n_samples == 0:
                 raise NotFittedError("only background has been seen so far; add target samples")
-            background = self._background if self._background.n_samples else None
-            with self._naming_features():
-                self._solve(self._target, background, self._count(self._target, background, None))
+            with _solving, self._naming_features():
+                target, background = self._target, self._background
+                if not hasattr(self, "_contrast"):  # unless another thread was faster
+                    known = background if background.n_samples else None
+                    self._solve(target, known, self._count(target, known, None))
         return self._contrast
 
     def __sklearn_is_fitted__(self) -> bool:

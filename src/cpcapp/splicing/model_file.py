@@ -16,6 +16,8 @@ from cpcapp._text import printable
 from cpcapp.splicing.boundary import FilterBank
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.presets import Preset
+from cpcapp.splicing.traces.graph_check import check_graph, try_network
+from cpcapp.splicing.traces.jpeg_blocks import N_JPEG_TRACES
 from cpcapp.splicing.traces.learned import STAGES, TraceMeter
 from cpcapp.splicing.verdicts.calibration import Calibration
 
@@ -28,6 +30,8 @@ _NETWORK_FORMAT = "cpcapp-trace-network"
 _NETWORK_VERSION = 1
 # No model of this package comes near; a hostile file can't fill the memory.
 _MAX_BYTES = 256 << 20
+# Their squares, summed over all pixels, stay far within float32.
+_MAX_NUMBER = 1e9
 
 
 class ModelError(ValueError):
@@ -96,7 +100,9 @@ def load_network(path: str | os.PathLike[str]) -> TraceMeter:
         header, tensors = read_tensors(
             path, _NETWORK_FORMAT, _NETWORK_VERSION, max_bytes=_MAX_BYTES
         )
-        return _network(header["network"], tensors)
+        network = _network(header["network"], tensors)
+        try_network(network.stages, network.facts)
+        return network
     except KeyError as error:
         raise ModelError(f"{path} is no network that can be used: it has no {error}") from error
     except (ValueError, TypeError) as error:
@@ -136,7 +142,7 @@ def load_model(model: str | os.PathLike[str] | None = None) -> SpliceLocalizer:
     'filters'
     """
     with find_model_file(model) as path:
-        return _read_model(path)
+        return _read_model(path, trusted=_is_shipped(model))
 
 
 def shipped_models() -> list[str]:
@@ -150,6 +156,10 @@ def shipped_models() -> list[str]:
     folder = files("cpcapp.splicing.models").iterdir()
     names = {Path(file.name).stem for file in folder if file.name.endswith(".safetensors")}
     return sorted({"default", *names})
+
+
+def _is_shipped(model: str | os.PathLike[str] | None) -> bool:
+    return model is None or (isinstance(model, str) and model in shipped_models())
 
 
 @contextmanager
@@ -167,11 +177,11 @@ def find_model_file(model: str | os.PathLike[str] | None = None) -> Iterator[Pat
     ...     print(path.name)
     filters.safetensors
     """
-    if model is None or (isinstance(model, str) and model in shipped_models()):
+    if _is_shipped(model):
         name = DEFAULT_MODEL if model in (None, "default") else model
         with as_file(files("cpcapp.splicing.models") / f"{name}.safetensors") as shipped:
             yield shipped
-    elif Path(model).is_file():
+    elif model is not None and Path(model).is_file():
         yield Path(model)
     else:
         raise FileNotFoundError(
@@ -180,7 +190,7 @@ def find_model_file(model: str | os.PathLike[str] | None = None) -> Iterator[Pat
         )
 
 
-def _read_model(path: str | os.PathLike[str]) -> SpliceLocalizer:
+def _read_model(path: str | os.PathLike[str], *, trusted: bool) -> SpliceLocalizer:
     """Read what `save_model` wrote, checking all of it."""
     try:
         header, tensors = read_tensors(path, _FORMAT, _FORMAT_VERSION, max_bytes=_MAX_BYTES)
@@ -189,7 +199,7 @@ def _read_model(path: str | os.PathLike[str]) -> SpliceLocalizer:
             FilterBank(
                 options,
                 _filters(tensors, number),
-                np.asarray(header["eigenvalues"][number], dtype=np.float64),
+                _eigenvalues(header["eigenvalues"][number]),
             )
             for number, options in enumerate(preset.banks)
         ]
@@ -199,6 +209,9 @@ def _read_model(path: str | os.PathLike[str]) -> SpliceLocalizer:
         known = header["calibration"]
         calibration = None if known is None else Calibration.from_dict(known, preset.verdict)
         network = _network(header["network"], tensors) if preset.network else None
+        if network is not None and not trusted:  # of the package: no trial, which takes seconds
+            n_traces = try_network(network.stages, network.facts)
+            _check_sides(calibration, n_traces + N_JPEG_TRACES + 2)
         threshold = float(header["threshold"])
         return SpliceLocalizer(preset, banks, threshold, calibration, facts, network)
     except KeyError as error:
@@ -208,14 +221,38 @@ def _read_model(path: str | os.PathLike[str]) -> SpliceLocalizer:
         raise ModelError(f"{path} is no model that can be used: {reason}") from error
 
 
+def _check_sides(calibration: Calibration | None, n_features: int) -> None:
+    """Raise unless what tells sides apart takes what is measured: traces, region, pasted side."""
+    sides = None if calibration is None else calibration.sides
+    if sides is not None and len(sides.filters) != n_features:
+        raise ModelError(
+            f"it tells sides apart by {len(sides.filters)} traces, and a photo has {n_features}"
+        )
+
+
 def _network(facts: Any, tensors: dict[str, Any]) -> TraceMeter:
     if not isinstance(facts, dict):
         raise ModelError("what it says of its network is not a JSON object")
-    return TraceMeter({name: tensors[f"network.{name}"].tobytes() for name in STAGES}, facts)
+    meter = TraceMeter({name: tensors[f"network.{name}"].tobytes() for name in STAGES}, facts)
+    for name, graph in meter.stages.items():
+        try:
+            check_graph(graph)
+        except ValueError as error:
+            raise ModelError(f"the graph {name!r} of its network can't be used: {error}") from error
+    return meter
 
 
 def _filters(tensors: dict[str, Any], number: int) -> Any:
     filters = tensors[f"filters.{number}"]
     if filters.dtype != np.float32:
         raise ModelError(f"its filters are {filters.dtype}, not float32")
+    if not (np.abs(filters) <= _MAX_NUMBER).all():
+        raise ModelError(f"its filters must be finite, within ±{_MAX_NUMBER:g}")
     return filters
+
+
+def _eigenvalues(numbers: Any) -> Any:
+    values = np.asarray(numbers, dtype=np.float64)
+    if not (np.abs(values) <= _MAX_NUMBER).all():
+        raise ModelError(f"its eigenvalues must be finite, within ±{_MAX_NUMBER:g}")
+    return values

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import random
+import re
 import struct
 import subprocess
 import sys
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -623,6 +626,33 @@ class TestRefusals:
     def test_kinds_of_tiff_that_are_not_read(self, tags, message):
         self.refused(rgb_tiff(PHOTO, **tags), message)
 
+    def test_a_tag_that_comes_again_and_again(self):
+        """65,000 entries of 262,144 values each would take minutes to read."""
+        raw = rgb_tiff(PHOTO)
+        start = struct.unpack_from("<I", raw, 4)[0]
+        count = struct.unpack_from("<H", raw, start)[0]
+        entry = raw[start + 2 : start + 14]
+        for copies, message in (
+            (65_000 - count, "has 65000 TIFF tags"),
+            (1, "the TIFF tag 2.. twice"),
+        ):
+            entries = raw[start + 2 : start + 2 + 12 * count] + entry * copies
+            end = struct.pack("<H", count + copies) + entries + bytes(4)
+            file = raw[:4] + struct.pack("<I", len(raw)) + raw[8:] + end
+            self.refused(file, message)
+
+    def test_files_that_need_too_much_memory(self):
+        """Within the limit of pixels, but of a kind that takes more bytes for each."""
+        webp = saved(PHOTO, "WEBP", exif=exif(1))
+        width, height = ((side - 1).to_bytes(3, "little") for side in (15_000, 7_000))
+        one_strip = {"t256": 10_000, "t257": 9_000, "t278": 9_000, "t259": 8}
+        for file in (
+            webp[:24] + width + height + webp[30:],
+            rgb_tiff(PHOTO_16, compress=zlib.compress, **one_strip),
+        ):
+            self.refused(file, "needs about [0-9]+ MB of memory to be read, more than 1373 MB")
+            self.refused(file, "(is damaged|is cut off|do not fit)", max_pixels=1 << 40)
+
     def test_image_planes_16_bits(self):
         self.refused(rgb_tiff(PHOTO_16, planes=True), "3 TIFF channels of 16 bits in layout 2")
 
@@ -684,6 +714,37 @@ class TestCutOff:
         second = whole.index(b"\xff\xda", whole.index(b"\xff\xda") + 2)
         with pytest.raises(ImageError, match="is cut off"):
             read_image(whole[: second // 2] + b"\xff\xd9")
+
+    def test_an_end_put_behind_any_part_of_a_progressive_jpeg(self):
+        """libjpeg shows a blurred photo, and keeps its warnings to itself."""
+        whole = saved(photo(200, 300), "JPEG", progressive=True, quality=90)
+        first = whole.index(b"\xff\xda") + 14
+        for part in (0.02, 0.05, 0.2, 0.4, 0.6, 0.8, 0.9, 0.97):
+            end = first + int((len(whole) - first) * part)
+            with pytest.raises(ImageError, match="is cut off"):
+                read_image(whole[:end] + b"\xff\xd9")
+
+    def test_whole_scans_that_are_missing(self):
+        whole = saved(photo(200, 300), "JPEG", progressive=True)
+        starts = [found.start() for found in re.finditer(rb"\xff\xda", whole)]
+        assert len(starts) == 10
+        for start in starts[1:]:
+            # The tables before a scan belong to it.
+            tables = whole.rfind(b"\xff\xc4", 0, start)
+            for end in (start, tables):
+                with pytest.raises(ImageError, match="is cut off"):
+                    read_image(whole[:end] + b"\xff\xd9")
+
+    def test_an_end_put_behind_half_a_jpeg_in_a_tiff(self):
+        whole = every_file()["tiff jpeg"]
+        at = whole.index(struct.pack("<HHI", 279, 4, 1)) + 8
+        size = struct.unpack_from("<I", whole, at)[0]
+        start = struct.unpack_from("<I", whole, whole.index(struct.pack("<HHI", 273, 4, 1)) + 8)[0]
+        middle = start + size * 2 // 3
+        closed = whole[:middle] + b"\xff\xd9" + whole[middle + 2 :]
+        closed = closed[:at] + struct.pack("<I", middle + 2 - start) + closed[at + 4 :]
+        with pytest.raises(ImageError, match="is cut off"):
+            read_image(closed)
 
     def test_headers_that_promise_more(self):
         height, width = PHOTO.shape[:2]
@@ -864,3 +925,68 @@ class TestRealFiles:
 
 if __name__ == "__main__":
     read_damaged_files(int(sys.argv[1]))
+
+
+def test_damaged_jpeg_data_is_noted():
+    """A flipped bit gives a photo of which a part is not what the camera saw."""
+    whole = bytearray(saved(photo(200, 300), "JPEG", quality=95))
+    noted = 0
+    for place in range(len(whole) // 2, len(whole) // 2 + 40):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x55
+        try:
+            noted += "damaged JPEG data" in read_image(bytes(damaged)).notes
+        except ImageError:
+            continue
+    assert noted > 0
+    assert read_image(bytes(whole)).notes == ()
+
+
+def test_libraries_print_nothing(capfd):
+    whole = saved(photo(200, 300), "TIFF", compression="tiff_lzw")
+    for place in range(100, len(whole) // 2, len(whole) // 40):
+        damaged = whole[:place] + bytes(60) + whole[place + 60 :]
+        with contextlib.suppress(ImageError):
+            read_image(damaged)
+    jpeg = saved(photo(200, 300), "JPEG")
+    with pytest.raises(ImageError):
+        read_image(jpeg[: len(jpeg) // 2] + b"\xff\xd9")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's counters")
+def test_memory_of_reading(tmp_path):
+    """At most 12 bytes a pixel, whatever the kind of image; measured in a process of its own."""
+    height, width = 2400, 3200
+    grey = np.add.outer(np.arange(height), np.arange(width)).astype(np.uint8)
+    rgb = np.stack([grey, grey[::-1], grey[:, ::-1]], axis=2)
+    alpha = np.concatenate([rgb, rgb[:, :, :1] // 2], axis=2)
+    for name, array in {"rgb": rgb, "alpha": alpha, "grey": grey}.items():
+        cv2.imwrite(str(tmp_path / f"{name}-16.png"), array.astype(np.uint16) * 257)
+        Image.fromarray(array).save(tmp_path / f"{name}.png", compress_level=1)
+        Image.fromarray(array).save(tmp_path / f"{name}.tif", compression="tiff_lzw")
+    Image.fromarray(rgb).save(tmp_path / "rgb.jpg", progressive=True, subsampling=0)
+    Image.fromarray(rgb).convert("CMYK").save(tmp_path / "cmyk.jpg")
+    Image.fromarray(rgb).save(tmp_path / "rgb.bmp")
+    Image.fromarray(grey / np.float32(255)).save(tmp_path / "float.tif", compression="tiff_lzw")
+    code = """
+import sys
+from pathlib import Path
+from cpcapp.splicing import read_image
+for path in sorted(Path(sys.argv[1]).iterdir()):
+    read_image(path)  # once, so that libraries are loaded
+    Path('/proc/self/clear_refs').write_text('5')
+    status = Path('/proc/self/status').read_text().split()
+    before = int(status[status.index('VmRSS:') + 1])
+    read_image(path)
+    status = Path('/proc/self/status').read_text().split()
+    print(path.name, 1024 * (int(status[status.index('VmHWM:') + 1]) - before))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True
+    )
+    peaks = dict(line.split() for line in done.stdout.splitlines())
+    assert len(peaks) == 13
+    above = {name: int(peak) / grey.size for name, peak in peaks.items()}
+    strips = 8e6 / grey.size  # does not grow with the image
+    assert {name: peak for name, peak in above.items() if peak > 12.0 + strips} == {}

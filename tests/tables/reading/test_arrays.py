@@ -1,17 +1,13 @@
-"""Parquet, NumPy and AnnData files."""
+"""Parquet and NumPy files."""
 
 from __future__ import annotations
 
-import anndata
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-import scipy.sparse as sp
 
 from cpcapp.tables import TableError, open_table
-from cpcapp.tables.columns import choose_columns
 from table_reading import read_all
 
 
@@ -35,22 +31,39 @@ def test_arrays(tmp_path, rng):
         open_table(str(tmp_path / "flat.npy"))
 
 
-@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
-@pytest.mark.parametrize("layer", [None, "counts"])
-def test_annotated_data(tmp_path, rng, kind, layer):
-    X = rng.poisson(0.5, size=(20, 6)).astype(float)
-    cells = anndata.AnnData(kind(X), layers={"counts": kind(2 * X)})
-    cells.obs["type"] = pd.Categorical(["a", "b"] * 10)
-    cells.write_h5ad(tmp_path / "t.h5ad")
-    path = tmp_path / "t.h5ad" if layer is None else f"{tmp_path / 't.h5ad'}::{layer}"
-    table = open_table(str(path))
-    assert table.row_names == "cell"
-    assert choose_columns(table).features == list("012345")
-    with pytest.raises(TableError, match="column 'type' is not numeric"):
-        choose_columns(table, columns=["0", "type"])
-    values, kept, _ = read_all(path, ["5", "0"], ["cell", "type"])
-    np.testing.assert_array_equal(values, X[:, [5, 0]] * (1 if layer is None else 2))
-    assert kept == {"cell": [str(i) for i in range(20)], "type": ["a", "b"] * 10}
+@pytest.mark.parametrize("shape", [(10**12, 0), (0, 10**9), (2**62, 2**62), (10**9, 10**9)])
+def test_shapes_that_no_byte_stands_for(tmp_path, shape):
+    """A loop over so many rows, or a list of so many names, would not end."""
+    text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    (tmp_path / "t.npy").write_bytes(
+        b"\x93NUMPY\x01\0"
+        + len(text).to_bytes(2, "little")
+        + text
+        + bytes(64 * (shape[0] > 10**12))
+    )
+    with pytest.raises(TableError, match=r"t\.npy (is not a \.npy file|has shape)"):
+        open_table(tmp_path / "t.npy")
+
+
+def test_damaged_archives(tmp_path, rng):
+    path = tmp_path / "t.npz"
+    np.savez_compressed(path, x=rng.normal(size=(50, 3)))
+    whole = bytearray(path.read_bytes())
+    changed = bytearray(whole)
+    changed[100:140] = b"\xa5" * 40
+    for damaged in (changed, whole[:-30]):
+        path.write_bytes(damaged)
+        with pytest.raises(
+            TableError, match=r"t\.npz is not a \.npz archive of numbers: "
+        ) as caught:
+            open_table(path)
+        assert "\n" not in str(caught.value)
+    encrypted = bytearray(whole)
+    encrypted[6] |= 1
+    encrypted[whole.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(encrypted)
+    with pytest.raises(TableError, match="is encrypted"):
+        open_table(path)
 
 
 def test_a_damaged_parquet_file(tmp_path):
@@ -61,3 +74,23 @@ def test_a_damaged_parquet_file(tmp_path):
     table = open_table(str(tmp_path / "t.parquet"))
     with pytest.raises(TableError, match="is damaged"):
         list(table.chunks(["a"], []))
+
+
+def test_a_flipped_byte_in_a_parquet_file_is_an_error_of_one_line(tmp_path, rng):
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(pa.table({"who": ["x", "y"] * 50, "a": np.arange(100.0)}), path)
+    whole = path.read_bytes()
+    refused = 0
+    for place in range(0, len(whole), 3):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        try:
+            table = open_table(path)
+            features = [name for name in table.columns if name not in table.text_columns([name])]
+            for _ in table.chunks(features, []):
+                pass
+        except TableError as error:
+            refused += 1
+            assert "\n" not in str(error)
+    assert refused > 0

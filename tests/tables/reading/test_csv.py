@@ -10,6 +10,7 @@ import pytest
 
 from cpcapp.tables import TableError, open_table
 from cpcapp.tables.columns import choose_columns
+from table_reading import read_all
 
 
 @pytest.fixture
@@ -112,3 +113,95 @@ def test_endings_in_upper_case(tmp_path, name):
     text = b"a\tb,c\n1\t2\n"
     (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("GZ") else text)
     assert open_table(tmp_path / name).columns == ["a", "b,c"]
+
+
+def problems(path, features):
+    """Return what is wrong with the rows of a table, by line."""
+    found = {}
+    for chunk in open_table(path).chunks(list(features), []):
+        found |= {int(chunk.positions[row]): reason for row, reason in chunk.bad.items()}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a,b\n1,2\r3,4\n5,6", 2),
+        ("a,b\r1,2\n3,4\n5,6\n", 1),
+        ("a,b\r\n\r\n1,2\r\n3,\r4\r\n5,6\r\n", 4),
+        ('a,b\n"1\r",2\n3,4\n5\r,6\n', 4),
+    ],
+)
+def test_a_stray_carriage_return_is_named(tmp_path, text, line):
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode())
+    with pytest.raises(TableError, match=rf"t\.csv: line {line} has a carriage return"):
+        list(open_table(path).chunks(["a", "b"], []))
+
+
+def test_a_carriage_return_within_quotes_is_text(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b'who,a\n"x\ry",1\n"z",2\n')
+    values, kept, _ = read_all(tmp_path / "t.csv", ["a"], ["who"])
+    assert values.tolist() == [[1.0], [2.0]]
+    assert kept["who"] == ["x\ry", "z"]
+
+
+def test_a_point_among_decimal_commas_is_not_guessed(tmp_path):
+    (tmp_path / "t.csv").write_text("a;b\n1,5;2\n2,5;3\n1.234;4\n1.234,5;5\n")
+    hint = "(a point, where other numbers have decimal commas? write 1234 or 1,234)"
+    assert problems(tmp_path / "t.csv", "ab") == {
+        4: f"column 'a' is '1.234', not a number {hint}",
+        5: f"column 'a' is '1.234,5', not a number {hint}",
+    }
+
+
+def test_digits_of_other_scripts_are_not_guessed(tmp_path):
+    fullwidth, arabic = "\uff11\uff12", "\u0661\u0662"
+    (tmp_path / "t.csv").write_text(f"a,b\n1,2\n{fullwidth},3\n{arabic},4\n", "utf-8")
+    hint = "(digits of another script? write 0 to 9)"
+    assert problems(tmp_path / "t.csv", "ab") == {
+        3: f"column 'a' is {fullwidth!r}, not a number {hint}",
+        4: f"column 'a' is {arabic!r}, not a number {hint}",
+    }
+    # A column of them is one of numbers, and not left out as text.
+    (tmp_path / "u.csv").write_text(f"a,b\n{fullwidth},2\n", "utf-8")
+    assert open_table(tmp_path / "u.csv").text_columns(["a", "b"]) == []
+
+
+def test_a_flipped_byte_in_a_compressed_table_is_an_error_of_one_line(tmp_path, rng):
+    text = "id,a,b\n" + "".join(f"r{i},{i * 0.37:.3f},{i % 7}\n" for i in range(200))
+    whole = gzip.compress(text.encode())
+    path = tmp_path / "t.csv.gz"
+    damaged_in_line = 0
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        try:
+            table = open_table(path)
+            for _ in table.chunks(["a", "b"], ["id"]):
+                pass
+        except (TableError, KeyError) as error:
+            assert "t.csv.gz" in str(error)
+            assert "\n" not in str(error)
+            damaged_in_line += "is damaged after line" in str(error)
+    assert damaged_in_line > 0.9 * len(whole)
+
+
+def test_any_bytes_are_read_or_refused(tmp_path, rng):
+    text = "id,a,b\n" + "".join(f"r{i},{i * 0.37:.3f},{i % 7}\n" for i in range(40))
+    path = tmp_path / "t.csv"
+    for _ in range(400):
+        damaged = bytearray(text.encode())
+        for place in rng.integers(len(damaged), size=rng.integers(1, 4)):
+            damaged[place] = rng.choice(list(b'\r\n",;\t\0\xff-.e1'))
+        path.write_bytes(damaged)
+        try:
+            table = open_table(path)
+            text_columns = table.text_columns(table.columns)
+            numeric = [name for name in table.columns if name not in text_columns]
+            rows = sum(len(chunk.rows) for chunk in table.chunks(numeric, text_columns))
+        except TableError as error:
+            assert "\n" not in str(error)
+        else:
+            assert rows <= damaged.count(b"\n") + 1

@@ -195,7 +195,7 @@ def _read(data: bytes, max_pixels: int) -> JpegCoefficients | None:
         # with for a grey photo, by `draft` for others.
         image.draft("L", None)
         plane = np.array(image)
-        if not contents.is_whole(image):
+        if contents.find_defect() == CUT_OFF:
             raise ImageError(CUT_OFF)
     table = np.array(image.quantization[image.layer[0][3]], dtype=np.uint16).reshape(BLOCK, BLOCK)
     # A step of 0 is senseless, and decoders multiply by it: all such coefficients are 0.

@@ -11,7 +11,7 @@ import math
 import re
 import struct
 import zlib
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -23,9 +23,12 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
+from cpcapp.splicing.photos.library_output import jpeg_warning
+
 # More than any real file has. They limit the work that a hostile file can cause.
 _MAX_SEGMENTS = 1_000_000
 _MAX_SCANS = 100
+_MAX_TAGS = 4096
 _MAX_VALUES = 1 << 18
 _MAX_TILE = 1 << 24
 
@@ -56,10 +59,15 @@ class Contents:
         As EXIF counts it, 1 for upright.
     deep : bool
         Whether colours have 16 bits, of which Pillow gives the upper 8.
+    wide : bool
+        Whether the pixels have more than 8 bits.
     inverted : bool
         Whether 0 is white.
-    is_whole : callable
-        Returns whether the decoded image is complete.
+    memory : int
+        Bytes that decoding takes, beside those of the pixels: the file and buffers.
+    find_defect : callable
+        Returns, once the image is decoded, what is wrong with its data: `CUT_OFF`, a note, or
+        nothing.
     """
 
     format: str
@@ -68,8 +76,10 @@ class Contents:
     notes: tuple[str, ...] = ()
     orientation: int = 1
     deep: bool = False
+    wide: bool = False
     inverted: bool = False
-    is_whole: Callable[[ImageFile.ImageFile], bool] = lambda image: True
+    memory: int = 0
+    find_defect: Callable[[], str] = lambda: ""
 
 
 def inspect_container(data: bytes) -> Contents:
@@ -102,7 +112,7 @@ def _bmp(data: bytes) -> Contents:
     # Pillow decodes these pixel by pixel in Python: a small file could take minutes.
     if image.info["compression"] in (1, 2):
         raise UnreadableError("is a BMP with run lengths, which is not read; save it as PNG")
-    return Contents("BMP", image.size, lambda: image)
+    return Contents("BMP", image.size, lambda: image, memory=len(data))
 
 
 def _webp(data: bytes) -> Contents:
@@ -132,14 +142,17 @@ def _webp(data: bytes) -> Contents:
     def open_file() -> WebPImageFile:
         return WebPImageFile(io.BytesIO(data))
 
-    return Contents("WebP", (width, height), open_file, tuple(notes), orientation)
+    # Two canvases and one result of 4 bytes a pixel each.
+    memory = 2 * len(data) + 12 * width * height
+    return Contents("WebP", (width, height), open_file, tuple(notes), orientation, memory=memory)
 
 
 def _png(data: bytes) -> Contents:
-    kept, exif, extras, at = [data[:8]], b"", [], 8
+    view = memoryview(data)
+    kept, exif, extras, at = [view[:8]], b"", [], 8
     for _ in range(_MAX_SEGMENTS):
         size, kind = struct.unpack_from(">I4s", data, at)
-        chunk = data[at : at + 12 + size]
+        chunk = view[at : at + 12 + size]
         at += 12 + size
         if at > len(data):
             raise UnreadableError(CUT_OFF)
@@ -152,12 +165,13 @@ def _png(data: bytes) -> Contents:
         elif kind == b"acTL":
             extras.append(f"first of {int.from_bytes(chunk[8:12], 'big')} frames")
         elif kind == b"eXIf":
-            exif = exif or chunk[8:-4]
+            exif = exif or bytes(chunk[8:-4])
         if kind == b"IEND":
             break
     else:
         raise UnreadableError(f"has more than {_MAX_SEGMENTS} chunks; save it anew")
-    file = b"".join(kept)
+    file, sizes = b"".join(kept), [len(chunk) for chunk in kept]
+    del data, view, chunk, kept  # so that the file is in memory once
     width, height, bits, colours, interlaced = struct.unpack_from(">II2B2xB", file, 16)
     if (bits, colours) == (16, 4):
         extras.append("16 bits reduced to 8")
@@ -166,20 +180,30 @@ def _png(data: bytes) -> Contents:
     def open_file() -> PngImageFile:
         return PngImageFile(io.BytesIO(file))
 
-    def is_whole(image: object) -> bool:
+    def find_defect() -> str:
         pixel_bits = bits * {2: 3, 4: 2, 6: 4}.get(colours, 1)
         needed = 0
         for left, top, across, down in _PNG_PASSES[interlaced]:
             columns, rows = -(-(width - left) // across), -(-(height - top) // down)
             needed += rows * (1 + -(-columns * pixel_bits // 8)) if columns else 0
-        data = b"".join(chunk[8:-4] for chunk in kept if chunk[4:8] == b"IDAT")
-        return _unpacks_to(data, needed)
+        return "" if _unpacks_to(_png_data(file, sizes), needed) else CUT_OFF
 
     return Contents(
         *("PNG", (width, height), open_file, (*extras, *notes), orientation),
         deep=bits == 16 and colours in (2, 6),
-        is_whole=is_whole,
+        wide=bits == 16 and colours != 4,
+        memory=len(file),
+        find_defect=find_defect,
     )
+
+
+def _png_data(file: bytes, sizes: Sequence[int]) -> Iterator[memoryview]:
+    """Yield the packed pixels of a PNG, given the sizes of its chunks."""
+    at = 0
+    for size in sizes:
+        if file[at + 4 : at + 8] == b"IDAT":
+            yield memoryview(file)[at + 8 : at + size - 4]
+        at += size
 
 
 # First column and row of each pass over the pixels, and the step sizes.
@@ -192,12 +216,14 @@ _PNG_PASSES = (
 )
 
 
-def _unpacks_to(data: bytes, needed: int) -> bool:
+def _unpacks_to(parts: Iterable[memoryview], needed: int) -> bool:
     """Return whether a PNG has at least so many bytes: Pillow leaves missing pixels black."""
     engine, size = zlib.decompressobj(), 0
-    while size < needed and (piece := engine.decompress(data, 1 << 20)):
-        size += len(piece)
-        data = engine.unconsumed_tail
+    for part in parts:
+        rest: bytes | memoryview = part
+        while size < needed and (piece := engine.decompress(rest, 1 << 20)):
+            size += len(piece)
+            rest = engine.unconsumed_tail
     return size >= needed
 
 
@@ -227,37 +253,67 @@ def _jpeg_parts(data: bytes) -> tuple[bytes, bytes, bytes]:
 
 def _jpeg(data: bytes) -> Contents:
     head, scans, exif = _jpeg_parts(data)
+    file = head + scans
     # A scan of a few bytes can update the whole picture.
-    if scans.count(_SCAN) > _MAX_SCANS:
+    if file.count(_SCAN, len(head)) > _MAX_SCANS:
         raise UnreadableError(f"has more than {_MAX_SCANS} scans; save it anew")
-    image = JpegImageFile(io.BytesIO(head + scans))
+    image = JpegImageFile(io.BytesIO(file))
     orientation, notes = _orientation(exif)
+    headers, progressive = _scan_headers(file, len(head)), "progressive" in image.info
+    # If there are several scans, all coefficients are kept, 2 bytes each.
+    layers = getattr(image, "layer", [])
+    most = max((across * down for _, across, down, _ in layers), default=1)
+    samples = sum(across * down for _, across, down, _ in layers) / max(most, 1)
+    buffers = 2 * samples * image.size[0] * image.size[1] if len(headers) > 1 else 0
+
+    def find_defect() -> str:
+        if not _scans_are_complete(headers, [layer[0] for layer in layers], progressive):
+            return CUT_OFF
+        output = jpeg_warning([file])
+        if output.says_cut_off:
+            return CUT_OFF
+        return "damaged JPEG data" if output.text else ""
+
     return Contents(
         *("JPEG", image.size, lambda: image, tuple(notes), orientation),
-        is_whole=lambda decoded: not _jpeg_ends_early(decoded, head, scans),
+        memory=len(file) + int(buffers),
+        find_defect=find_defect,
     )
 
 
-def _jpeg_ends_early(image: ImageFile.ImageFile, head: bytes, scans: bytes) -> bool:
-    """Return whether a decoded JPEG has an end marker, but too little data before it.
+_NEXT_MARKER = re.compile(rb"\xff+([\x01-\xcf\xd8-\xfe])")
 
-    The decoder fills missing pixels with mid-grey, without an error. So if the last pixel is
-    mid-grey, two bytes are removed from the end of the data: in a complete file only the last
-    pixels change. (A progressive JPEG without its last scans is blurred instead of grey. It can't
-    be distinguished from a blurred photo.)
+
+def _scan_headers(file: bytes, at: int) -> list[bytes]:
+    """Return what stands at the beginning of each scan, up to the end of the picture."""
+    headers = []
+    while (found := _NEXT_MARKER.search(file, at)) and found[1] != b"\xd9":
+        start = found.end()
+        at = start + max(int.from_bytes(file[start : start + 2], "big"), 2)
+        if found[1] == b"\xda":
+            headers.append(file[start + 2 : at])
+    return headers
+
+
+def _scans_are_complete(
+    headers: Sequence[bytes], components: Sequence[int], progressive: bool
+) -> bool:
+    """Return whether the scans send every coefficient of every component to its last bit.
+
+    libjpeg shows what there is: a picture without its last scans is blurred.
     """
-    if "progressive" in image.info:
-        return scans.count(_SCAN) == 1  # the first scan of several has no details
-    width, height = image.size
-    last = np.asarray(image.crop((width - 1, height - 1, width, height)))
-    end = scans.find(_END)
-    # In a smaller image, the last bytes could belong to all of it.
-    if width <= 16 or height <= 32 or end < 2 or not np.isin(last, (127, 128)).all():
-        return False
-    shorter = JpegImageFile(io.BytesIO(head + scans[: end - 2] + scans[end:]))
-    if shorter.mode != image.mode:
-        shorter.draft(image.mode, None)  # as the image was decoded: its luminance only
-    return not np.array_equal(np.asarray(shorter)[:-32], np.asarray(image)[:-32])
+    # Bits that are still missing, of each coefficient.
+    missing = {name: np.full(64, 16) for name in components}
+    for header in headers:
+        count = header[0] if header else 0
+        if len(header) != 4 + 2 * count:
+            return False
+        first, last, bits = header[-3:]
+        for name in header[1 : 1 + 2 * count : 2]:
+            if name in missing:
+                span = slice(first, last + 1) if progressive else slice(None)
+                missing[name][span] = bits & 15 if progressive else 0
+    return not any(left.any() for left in missing.values())
 
 
 def _orientation(exif: bytes) -> tuple[int, list[str]]:
@@ -293,11 +349,15 @@ def _tiff_tags(data: bytes, wanted: Container[int]) -> Tags:
     order = _tiff_order(data)
     (at,) = struct.unpack_from(order + "I", data, 4)
     (n_entries,) = struct.unpack_from(order + "H", data, at)
+    if n_entries > _MAX_TAGS:
+        raise UnreadableError(f"has {n_entries} TIFF tags, more than {_MAX_TAGS}; save it anew")
     tags = {}
     for entry in range(at + 2, at + 2 + 12 * n_entries, 12):
         tag, kind, count = struct.unpack_from(order + "HHI", data, entry)
         if tag not in wanted:
             continue
+        if tag in tags:
+            raise UnreadableError(f"has the TIFF tag {tag} twice; use an undamaged copy")
         most = 1 if tag in _TIFF_SINGLE else _MAX_VALUES
         if kind not in _TIFF_TYPES or not 1 <= count <= most:
             raise UnreadableError(f"has a senseless TIFF tag {tag}; use an undamaged copy")
@@ -333,7 +393,8 @@ def _plain_tiff(data: bytes, changed: Tags) -> bytes:
         entries[tag] = struct.pack(order + "HHI", tag, 3, len(numbers)) + value
     kept = [entries[tag] for tag in sorted(_TIFF_TAGS & entries.keys())]
     directory = struct.pack(order + "H", len(kept)) + b"".join(kept) + bytes(4)
-    return data[:at] + directory + data[at + len(directory) :]
+    view = memoryview(data)
+    return b"".join([view[:at], directory, view[at + len(directory) :]])
 
 
 def _check_tiff_blocks(data: bytes, tags: Tags) -> None:
@@ -387,6 +448,16 @@ def _check_tiff(tags: Tags) -> None:
         raise UnreadableError(f"{problem}, which is not read; save it as PNG")
 
 
+def _tiff_jpegs(file: bytes, tags: Tags) -> Iterator[bytes]:
+    """Yield the JPEGs in a TIFF, with the tables that they share."""
+    tables = bytes(tags.get(347, ()))
+    tables = tables[2:-2] if tables.startswith(b"\xff\xd8") else b""
+    for offset, size in zip(
+        tags.get(324, tags.get(273, ())), tags.get(325, tags.get(279, ())), strict=False
+    ):
+        yield b"\xff\xd8" + tables + file[offset + 2 : offset + size]
+
+
 def _tiff(data: bytes) -> Contents:
     tags = _tiff_tags(data, _TIFF_TAGS | {254, 274})
     _check_tiff(tags)
@@ -405,16 +476,31 @@ def _tiff(data: bytes) -> Contents:
     if colours == 0:
         changed[262] = (1,)
 
+    file = _plain_tiff(data, changed)
+    del data  # so that the file is in memory once
+
+    def find_defect() -> str:
+        if tags.get(259) != (7,):
+            return ""
+        return CUT_OFF if jpeg_warning(_tiff_jpegs(file, tags)).says_cut_off else ""
+
     def open_file() -> TiffImageFile:
-        _check_tiff_blocks(data, tags)
-        image = TiffImageFile(io.BytesIO(_plain_tiff(data, changed)))
+        _check_tiff_blocks(file, tags)
+        image = TiffImageFile(io.BytesIO(file))
         # If Pillow allocates it, it may warn about a size that is allowed here.
         image.im = Image.new(image.mode, image.size).im
         return image
 
+    width, height = tags[256][0], tags[257][0]
+    # Of a compressed file, a strip is unpacked as a whole.
+    rows = min(tags.get(278, (height,))[0], height) if tags.get(259, (1,)) != (1,) else 0
+    buffer = rows * width * tags.get(277, (1,))[0] * bits // 8
     return Contents(
-        *("TIFF", (tags[256][0], tags[257][0]), open_file, tuple(notes)),
+        *("TIFF", (width, height), open_file, tuple(notes)),
+        memory=len(file) + (0 if 324 in tags else buffer),
+        find_defect=find_defect,
         orientation=tags.get(274, (1,))[0],
         deep=bits == 16 and colours == 2,
+        wide=bits > 8,
         inverted=colours == 0,
     )

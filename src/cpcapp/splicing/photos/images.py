@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Real
@@ -20,14 +20,27 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFile
 
-from cpcapp.splicing.photos.containers import CUT_OFF, DAMAGED, UnreadableError, inspect_container
+from cpcapp.splicing.photos.containers import (
+    CUT_OFF,
+    DAMAGED,
+    Contents,
+    UnreadableError,
+    inspect_container,
+)
 from cpcapp.splicing.photos.file_search import SUFFIXES as SUFFIXES
 from cpcapp.splicing.photos.file_search import image_files as image_files
 from cpcapp.splicing.photos.jpeg import file_quality
+from cpcapp.splicing.photos.library_output import catch_library_output
 
 # The largest cameras of today have 100 to 150 megapixels; a hostile file can claim any number.
 MAX_PIXELS = 120_000_000
 MAX_BYTES = 1 << 30
+#: Memory that reading may take for each of ``max_pixels``.
+BYTES_PER_PIXEL = 12
+# So much it may take in any case.
+_SMALL_BYTES = 256 << 20
+# Converted at once.
+_STRIP_PIXELS = 1 << 18
 
 _TOO_LONG = f"has more than {MAX_BYTES >> 20} MiB; save it smaller"
 
@@ -212,7 +225,9 @@ def _from_bytes(
     data: bytes, notes: list[str], max_pixels: int
 ) -> tuple[NDArray[Any], str, NDArray[np.float32] | None, tuple[int, int]]:
     contents = inspect_container(data)
+    del data  # so that the file is in memory once
     check_size(*contents.size, max_pixels)
+    check_memory(contents, max_pixels)
     notes.extend(contents.notes)
 
     def open_file() -> ImageFile.ImageFile:
@@ -221,16 +236,19 @@ def _from_bytes(
             raise ImageError(DAMAGED)
         return image
 
-    with strict_pillow():
+    with strict_pillow(), _quiet_tiff(contents.format):
         image = open_file()
         if contents.deep:
-            pixels = _three_channels(_sixteen_bits(image, open_file()), notes)
+            pixels = _sixteen_bits(image, open_file, notes)
         else:
             pixels = _from_pil(image, notes, max_pixels)
-        if not contents.is_whole(image):
-            raise ImageError(CUT_OFF)
+    image.im = None  # type: ignore[assignment]  # its pixels are in memory once more
+    defect = contents.find_defect()
+    if defect == CUT_OFF:
+        raise ImageError(CUT_OFF)
+    notes.extend([defect] if defect else [])
     if contents.inverted:
-        pixels = ~pixels
+        np.invert(pixels, out=pixels)
     table = _table(image)
     if table is not None and contents.orientation >= 5:
         table = np.ascontiguousarray(table.T)
@@ -295,21 +313,68 @@ def _from_pil(image: Image.Image, notes: list[str], max_pixels: int) -> NDArray[
     mode = image.mode
     if "transparency" in image.info:
         notes.append("transparency ignored")
+    converted = ""
     if mode in ("P", "PA"):
         notes.append("converted from a palette")
-        # Via RGBA: Pillow warns if a transparent palette is converted to RGB.
-        return np.asarray(image.convert("RGBA"))[:, :, :3]
-    if mode in ("CMYK", "YCbCr", "LAB", "HSV"):
+        # Pillow warns if a transparent palette is converted to RGB.
+        converted = "RGBA"
+    elif mode in ("CMYK", "YCbCr", "LAB", "HSV"):
         notes.append(f"converted from {mode}")
-        image = image.convert("RGB")
-    if mode == "1":
+        converted = "RGB"
+    elif mode == "1":
         notes.append("1 bit")
-    pixels = np.asarray(image)
     # For files without a 16-bit mode, Pillow uses its 32-bit mode.
-    if mode == "I" and pixels.min() >= 0 and pixels.max() <= 65535:
-        pixels = pixels.astype(np.uint16)
-    pixels = pixels[:, :, :3] if mode == "RGBX" else pixels
-    return _from_array(pixels, notes, max_pixels)
+    extrema: Any = image.getextrema() if mode == "I" else (-1, -1)
+    fits = extrema[0] >= 0 and extrema[1] <= 65535
+    out: NDArray[Any] | None = None
+    for rows, strip in _strips(image):
+        pixels = np.asarray(strip.convert(converted) if converted else strip)
+        if fits:
+            pixels = pixels.astype(np.uint16)
+        if converted or mode == "RGBX":
+            pixels = pixels[:, :, :3]
+        pixels = _from_array(pixels, notes, max_pixels)
+        if out is None:
+            out = np.empty((image.height, image.width, 3), pixels.dtype)
+        out[rows] = pixels
+    assert out is not None
+    return out
+
+
+def _strips(image: Image.Image) -> Iterator[tuple[slice, Image.Image]]:
+    """Yield rows of an image in pieces: a copy of the whole would take much memory."""
+    step = max(1, _STRIP_PIXELS // max(image.width, 1))
+    for top in range(0, image.height, step):
+        bottom = min(top + step, image.height)
+        yield slice(top, bottom), image.crop((0, top, image.width, bottom))
+
+
+@contextmanager
+def _quiet_tiff(form: str) -> Iterator[None]:
+    """Keep what libtiff prints from standard error; refuse a photo that it found to be cut off."""
+    if form != "TIFF":
+        yield
+        return
+    with catch_library_output() as output:
+        yield
+    if output.says_cut_off:
+        raise ImageError(CUT_OFF)
+
+
+def check_memory(contents: Contents, max_pixels: int) -> None:
+    """Raise `ImageError` for a file that needs too much memory to be read.
+
+    Pillow has up to 4 bytes a pixel, and the result 3 or 6.
+    """
+    width, height = contents.size
+    needed = contents.memory + width * height * (4 + (6 if contents.wide else 3))
+    most = max(_SMALL_BYTES, int(BYTES_PER_PIXEL * max_pixels))
+    if needed > most:
+        raise ImageError(
+            f"needs about {needed >> 20} MB of memory to be read, more than {most >> 20} MB "
+            f"({BYTES_PER_PIXEL} bytes for each of max_pixels={max_pixels}); make it smaller, save "
+            "it with 8 bits, or raise max_pixels"
+        )
 
 
 def check_size(width: int, height: int, max_pixels: int) -> None:
@@ -347,14 +412,32 @@ def strict_pillow() -> Iterator[None]:
 _OTHER_ORDER = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
 
 
-def _sixteen_bits(upper: ImageFile.ImageFile, lower: ImageFile.ImageFile) -> NDArray[Any]:
-    """Return all 16 bits of a colour image that was opened twice; Pillow gives only the upper 8."""
-    for i, tile in enumerate(lower.tile):
+def _sixteen_bits(
+    image: ImageFile.ImageFile, reopen: Callable[[], ImageFile.ImageFile], notes: list[str]
+) -> NDArray[Any]:
+    """Return all 16 bits of a colour image; Pillow gives only 8 of them at a time."""
+    out = np.zeros((image.height, image.width, 3), np.uint16)
+    for shift in (8, 0):
+        if not shift:
+            image.im = None  # type: ignore[assignment]  # one of them in memory is enough
+            image = reopen()
+            _swap_bytes(image)
+        image.load()
+        for rows, strip in _strips(image):
+            pixels = np.asarray(strip)
+            if pixels.shape[2] == 4 and pixels[:, :, 3].min() < 255:
+                notes.append("transparency ignored")
+            out[rows] |= pixels[:, :, :3].astype(np.uint16) << shift
+    notes.append("16 bits")
+    return out
+
+
+def _swap_bytes(image: ImageFile.ImageFile) -> None:
+    """Make Pillow keep the other byte of two."""
+    for i, tile in enumerate(image.tile):
         rawmode, *rest = (tile.args,) if isinstance(tile.args, str) else tile.args or ()
         swapped = rawmode[:-1] + _OTHER_ORDER[rawmode[-1]]
-        lower.tile[i] = tile._replace(args=(swapped, *rest))
-    pixels: NDArray[Any] = np.asarray(upper).astype(np.uint16) << 8 | np.asarray(lower)
-    return pixels
+        image.tile[i] = tile._replace(args=(swapped, *rest))
 
 
 def turn_upright(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:

@@ -15,6 +15,10 @@ from cpcapp.splicing.regions.options import RegionOptions
 # Logarithms of smaller strengths are not taken.
 _TINY = 1e-6
 _N_BINS = 24
+# Logarithms of likelihood ratios that were learned are below 20, and weights about 1. The search
+# for a cut adds up millions of them, and must see the difference of one more.
+_MAX_WEIGHT = 1e3
+_MAX_VALUES = 10_000
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,11 @@ class LikelihoodTable:
         finite = np.isfinite(self.value).all() and np.isfinite(self.ratio).all()
         if len(self.value) < 2 or not finite or (np.diff(self.value) <= 0).any():
             raise ValueError("value must rise over at least two values, all finite")
+        for name, array, most in (("value", self.value, 1e6), ("ratio", self.ratio, _MAX_WEIGHT)):
+            if np.abs(array).max() > most:
+                raise ValueError(f"{name} must lie within ±{most:g}")
+        if len(self.value) > _MAX_VALUES:
+            raise ValueError(f"value has {len(self.value)} entries; at most {_MAX_VALUES}")
 
     def __call__(self, value: NDArray[Any]) -> FloatArray:
         """Return the logarithm of the likelihood ratio."""
@@ -108,6 +117,8 @@ class SeamEvidence:
                 raise ValueError(f"{name}={value} must be finite")
             if name != "prior" and np.min(value) < 0.0:
                 raise ValueError(f"{name}={value} must be at least 0")
+            if np.abs(value).max() > _MAX_WEIGHT:
+                raise ValueError(f"{name}={value} must lie within ±{_MAX_WEIGHT:g}")
 
     def __call__(self, measured: NDArray[Any]) -> FloatArray:
         """Return the evidence for a seam at some places.

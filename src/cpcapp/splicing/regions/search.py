@@ -163,7 +163,8 @@ def _improve(borders: Borders, tree: MergeTree, side: Side, preference: FloatArr
     for _ in range(_MAX_MOVES):
         gain = gain_of_moving(borders, tree, side, preference)
         best = float(gain.max())
-        if best <= 1e-6 * max(1.0, float(np.abs(gain).max())):
+        # So written, NaN ends it too.
+        if not best > 1e-6 * max(1.0, float(np.abs(gain).max())):
             break
         for node in separate_parts(tree, gain, _MIN_GAIN_SHARE * best):
             side[tree.leaves[tree.places(node)]] ^= True

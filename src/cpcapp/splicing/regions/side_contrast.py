@@ -23,6 +23,9 @@ PASTED_COLUMN = -1
 
 # Of a side: less is no side to speak of.
 _MIN_SUPERPIXELS = 3
+# No model comes near; products of such numbers are finite.
+_MAX_NUMBER = 1e9
+_MAX_FEATURES = 4096
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,11 @@ class SideContrast:
             )
         if not (np.isfinite(self.filters).all() and np.isfinite(self.eigenvalues).all()):
             raise ValueError("filters and eigenvalues must be finite")
+        if self.filters.shape[0] > _MAX_FEATURES or self.filters.shape[1] > _MAX_FEATURES:
+            raise ValueError(f"filters of shape {self.filters.shape} are more than {_MAX_FEATURES}")
+        for name, array in (("filters", self.filters), ("eigenvalues", self.eigenvalues)):
+            if array.size and np.abs(array).max() > _MAX_NUMBER:
+                raise ValueError(f"{name} must lie within ±{_MAX_NUMBER:g}")
 
     @classmethod
     def learn(

@@ -246,12 +246,23 @@ class TraceMeter:
         self._run(stage, cut(one), release=True)
         return out
 
+    def open(self) -> None:
+        """Prepare all stages; otherwise each is prepared when it is first needed."""
+        for stage in STAGES:
+            self._session(stage)
+
     def _run(self, stage: str, inputs: list[NDArray[Any]], *, release: bool = False) -> list[Any]:
         session = self._session(stage)
-        names = [entry.name for entry in session.get_inputs()]
-        found: list[Any] = session.run(
-            None, dict(zip(names, inputs, strict=True)), _release_memory() if release else None
-        )
+        try:
+            names = [entry.name for entry in session.get_inputs()]
+            found: list[Any] = session.run(
+                None, dict(zip(names, inputs, strict=True)), _release_memory() if release else None
+            )
+        except Exception as error:  # ONNX Runtime has errors of its own, beside Python's
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(f"stage {stage!r} of the network failed: {reason}") from error
+        if any(not isinstance(part, np.ndarray) or part.ndim != 4 for part in found):
+            raise ValueError(f"stage {stage!r} of the network gives something else than maps")
         return found
 
     def _session(self, stage: str) -> Any:

@@ -70,8 +70,8 @@ class MosaicOptions:
         for name, low, high in (
             ("max_power", 1e-3, 1e5),
             ("rounding", 1e-6, 1e3),
-            ("prior_count", 0.0, 1e6),
-            ("half_weight_share", 0.0, 100.0),
+            ("prior_count", 1e-3, 1e6),
+            ("half_weight_share", 1e-3, 100.0),
             ("dark", 0.0, 255.0),
             ("bright", 0.0, 255.0),
             ("min_valid_share", 0.0, 1.0),

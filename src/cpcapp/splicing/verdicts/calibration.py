@@ -18,6 +18,9 @@ from cpcapp.splicing.verdicts.options import VerdictOptions
 
 # By how much photos may differ more if few are similar. Set by hand.
 _WIDENINGS = (1.0, 1.5, 2.0, 3.0)
+# No calibration comes near; products of such numbers are finite.
+_MAX_NUMBER = 1e9
+_MAX_PHOTOS = 1_000_000
 
 
 class SimilarPhotos(NamedTuple):
@@ -99,6 +102,13 @@ class Calibration:
             known = tuple(n if m == -1 else m for n, m in zip(value.shape, shape, strict=False))
             if value.shape != known or value.ndim != len(shape) or not np.isfinite(value).all():
                 raise ValueError(f"{name} of shape {value.shape} must be finite, {shape}")
+            if len(value) > _MAX_PHOTOS or not (np.abs(value) <= _MAX_NUMBER).all():
+                raise ValueError(
+                    f"{name} must lie within ±{_MAX_NUMBER:g}, of at most {_MAX_PHOTOS} photos"
+                )
+        for name, count in (("n_spliced", self.n_spliced), ("n_authentic", self.n_authentic)):
+            if not 0 <= count <= _MAX_NUMBER:
+                raise ValueError(f"{name}={count} must be from 0 to {_MAX_NUMBER:g}")
 
     @property
     def can_judge(self) -> bool:

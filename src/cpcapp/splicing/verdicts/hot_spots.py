@@ -17,6 +17,8 @@ FALSE_DISCOVERY_RATE = 0.05
 # Down to where some tens of squares are left.
 _MIN_SQUARES = 20.0
 _N_LEVELS = 40
+# No calibration comes near; products of such numbers are finite.
+_MAX_NUMBER = 1e9
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class PatchTail:
             or (np.diff(self.log_survival) >= 0.0).any()
         ):
             raise ValueError("z_score must rise and log_survival fall, all of them finite")
+        if max(np.abs(self.z_score).max(), np.abs(self.log_survival).max()) > _MAX_NUMBER:
+            raise ValueError(f"z_score and log_survival must lie within ±{_MAX_NUMBER:g}")
 
     @classmethod
     def learn(cls, photos: Sequence[NDArray[Any]]) -> PatchTail:

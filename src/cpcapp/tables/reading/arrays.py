@@ -1,17 +1,15 @@
-"""Tables that are not text: Parquet, NumPy arrays and AnnData files."""
+"""Tables that are not text: Parquet and NumPy arrays."""
 
 from __future__ import annotations
 
-import warnings
-import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cpcapp._genes import select_genes
-from cpcapp.tables.messages import TableError, quote_names, require_package
+from cpcapp._npy_files import check_npy, read_npz
+from cpcapp.tables.messages import TableError, quote_names
 from cpcapp.tables.reading.table import (
     CHUNK_VALUES,
     Chunk,
@@ -34,7 +32,9 @@ class ParquetTable(Table):
         try:
             with pa.parquet.ParquetFile(path) as file:
                 self._schema, self._n_rows = file.schema_arrow, file.metadata.num_rows
-        except pa.ArrowException as error:
+        except Exception as error:  # Arrow raises errors of many kinds on damaged files
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
             raise TableError(
                 f"{name} is not a Parquet file: {' '.join(str(error).split())}"
             ) from None
@@ -79,8 +79,9 @@ class ParquetTable(Table):
                     yield Chunk(rows, rows, values, {name: found[name] for name in kept})
                     if progress is not None:
                         progress(done / max(self._n_rows, 1))
-        except (pa.ArrowException, OSError) as error:
-            raise TableError(f"{self.name} is damaged: {' '.join(str(error).split())}") from error
+        except (pa.ArrowException, OSError, UnicodeError) as error:
+            reason = " ".join(str(error).split())
+            raise TableError(f"{self.name} is damaged after row {done}: {reason}") from error
 
 
 class ArrayTable(Table):
@@ -151,8 +152,10 @@ class ArrayTable(Table):
 def npy_table(path: Path, name: str) -> ArrayTable:
     """Open a ``.npy`` file without reading it; its columns are ``x0``, ``x1`` and so on."""
     try:
+        with path.open("rb") as file:
+            check_npy(file, path.stat().st_size)
         matrix = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise TableError(f"{name} is not a .npy file of numbers: {error}") from error
     return _check_numbers(name, matrix, {})
 
@@ -160,9 +163,8 @@ def npy_table(path: Path, name: str) -> ArrayTable:
 def npz_table(path: Path, name: str, array: str | None) -> ArrayTable:
     """Open one matrix of a ``.npz`` archive; vectors of the same length annotate its rows."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            held = {key: archive[key] for key in archive.files}
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+        held = read_npz(path)
+    except (ValueError, OSError) as error:
         raise TableError(f"{name} is not a .npz archive of numbers: {error}") from error
     matrices = [key for key, value in held.items() if value.ndim == 2]
     if array is None and len(matrices) != 1:
@@ -179,64 +181,9 @@ def npz_table(path: Path, name: str, array: str | None) -> ArrayTable:
 
 
 def _check_numbers(name: str, matrix: Any, annotations: dict[str, Any]) -> ArrayTable:
-    if matrix.ndim != 2:
+    # Without a column there may be any number of rows in no byte at all, and the reverse.
+    if matrix.ndim != 2 or not matrix.size:
         raise TableError(f"{name} has shape {matrix.shape}; it must have rows and columns")
     if matrix.dtype.kind not in "biuf":
         raise TableError(f"{name} has dtype {matrix.dtype}; it must be real numbers")
     return ArrayTable(name, matrix, [f"x{i}" for i in range(matrix.shape[1])], annotations)
-
-
-def h5ad_table(
-    path: Path, name: str, layer: str | None, mask_var: str | None = "auto"
-) -> ArrayTable:
-    """Open an AnnData file: genes are features, `obs` annotates the cells, X stays on disk.
-
-    Parameters
-    ----------
-    path : Path
-    name : str
-        For messages.
-    layer : str, optional
-        Layer to read instead of X.
-    mask_var : str or None, default="auto"
-        Genes that are features by default; see `cpcapp._genes.select_genes`.
-    """
-    require_package("anndata", "tables")
-    adata = _read_backed(path, name)
-    if layer is not None and layer not in adata.layers:
-        layers = quote_names(list(adata.layers)) or "none"
-        raise TableError(f"{name}: there is no layer {layer!r}; there are: {layers}")
-    matrix = adata.X if layer is None else adata.layers[layer]
-    if matrix is None:
-        raise TableError(f"{name} has no X; choose a layer with {path.name}::LAYER")
-    cells = str(adata.obs_names.name or "cell")
-    annotations: dict[str, Any] = {cells: adata.obs_names.astype(str).to_numpy(dtype=object)}
-    for column in adata.obs.columns:
-        values = adata.obs[column]
-        numeric = values.dtype.kind in "biuf"
-        annotations[str(column)] = (
-            values.to_numpy() if numeric else values.astype(str).to_numpy(dtype=object)
-        )
-    genes = [str(gene) for gene in adata.var_names]
-    try:
-        used, column = select_genes(adata.var, mask_var)
-    except ValueError as error:
-        raise TableError(f"{name}: {error}", "choose the genes with {mask_var}") from error
-    chosen = [genes[index] for index in np.flatnonzero(used)]
-    table = ArrayTable(name, matrix, genes, annotations, default_features=chosen)
-    table.row_names, table.mask_column = cells, column
-    return table
-
-
-def _read_backed(path: Path, name: str) -> Any:
-    import anndata
-
-    try:
-        with warnings.catch_warnings():
-            # Files of older versions can be read.
-            warnings.simplefilter("ignore", anndata.OldFormatWarning)
-            warnings.filterwarnings("ignore", "Moving element", FutureWarning)
-            return anndata.read_h5ad(path, backed="r")
-    except Exception as error:  # h5py and anndata raise all kinds of errors on damaged files
-        reason = " ".join(str(error).split())[:200]
-        raise TableError(f"{name} is not a readable AnnData file: {reason}") from error

@@ -7,7 +7,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -47,8 +47,8 @@ class CsvTable(Table):
         self.source, self.name = source, name
         self.rereadable = isinstance(source, Path) and source.is_file()
         self._pushed_back: tuple[IO[bytes], bytes] | None = None
-        with self._open(keep=not self.rereadable) as (stream, _):
-            start = _read_head(stream, name)
+        with _naming_damage(name), self._open(keep=not self.rereadable) as (stream, _):
+            start = _read_head(stream)
             if not self.rereadable:
                 self._pushed_back = stream, start
         self.delimiter = _find_delimiter(start, name)
@@ -63,7 +63,9 @@ class CsvTable(Table):
             raise TableError(f"{name}: column {number} has no name in the first line; give it one")
 
     def _read_header(self, start: bytes) -> tuple[list[str], list[list[str]]]:
-        text = _decode(start[: start.rfind(b"\n") + 1] or start, self.name, 1)
+        whole = start[: start.rfind(b"\n") + 1] or start
+        _refuse_stray_return(whole, self.name, 1)
+        text = _decode(whole, self.name, 1)
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter)
         try:
             records = list(islice((record for record in reader if record), _SNIFFED_ROWS + 1))
@@ -84,7 +86,8 @@ class CsvTable(Table):
             index = self.column_index[name]
             values = [record[index].strip() for record in complete]
             values = [value for value in values if value not in MISSING]
-            if values and all(self._to_number(value) is None for value in values):
+            # What looks like a number is one, even if `_to_number` refuses its spelling.
+            if values and all(_guess_number(value, self.decimal) is None for value in values):
                 found.append(name)
         return found
 
@@ -92,23 +95,21 @@ class CsvTable(Table):
         self, features: Sequence[str], kept: Sequence[str], progress: Progress | None = None
     ) -> Iterator[Chunk]:
         """Yield all rows; see `Table.chunks`."""
-        done, header = 0, True
-        with self._open() as (stream, position):
-            try:
-                for block in read_blocks(stream, self.delimiter, self.name):
-                    if header:
-                        header, block = False, self._drop_header(block)
-                        if not len(block.lines):
-                            continue
-                    chunk = self._parse_fast(block, features, kept, done)
-                    if chunk is None:
-                        chunk = self._parse_exact(block, features, kept, done)
-                    done += len(block.lines)
-                    yield chunk
-                    if progress is not None:
-                        progress(position())
-            except (EOFError, gzip.BadGzipFile, zlib.error, csv.Error) as error:
-                raise TableError(f"{self.name} is damaged: {error}") from error
+        done, last, header = 0, 1, True
+        with _naming_damage(self.name, lambda: last), self._open() as (stream, position):
+            for block in read_blocks(stream, self.delimiter, self.name):
+                if header:
+                    header, block = False, self._drop_header(block)
+                    if not len(block.lines):
+                        continue
+                _refuse_stray_return(block.data, self.name, int(block.lines[0]))
+                chunk = self._parse_fast(block, features, kept, done)
+                if chunk is None:
+                    chunk = self._parse_exact(block, features, kept, done)
+                done, last = done + len(block.lines), int(block.lines[-1])
+                yield chunk
+                if progress is not None:
+                    progress(position())
 
     # -- two parsers ---------------------------------------------------------------------------
 
@@ -163,7 +164,14 @@ class CsvTable(Table):
         bad: dict[int, str] = {}
         unreadable: list[tuple[int, str]] = []
         try:
-            for number, record in enumerate(record for record in reader if record):
+            records = [record for record in reader if record]
+            if len(records) != len(block.lines):
+                raise TableError(
+                    f"{self.name}: between lines {block.lines[0]} and {block.lines[-1]} a record "
+                    "can't be divided from the next; is there a quote or a carriage return (CR) "
+                    "that does not belong there?"
+                )
+            for number, record in enumerate(records):
                 if len(record) != len(self.columns):
                     fields = f"{len(record)} field{'s' if len(record) > 1 else ''}"
                     reason = f"{fields} where the header has {len(self.columns)}"
@@ -172,7 +180,7 @@ class CsvTable(Table):
                 row = [self._to_number(record[index]) for index in feature_indices]
                 for index, value in zip(feature_indices, row, strict=True):
                     if value is None:
-                        reason = _describe_non_number(self.columns[index], record[index])
+                        reason = self._describe_non_number(self.columns[index], record[index])
                         bad.setdefault(len(whole), reason)
                 whole.append(number)
                 numbers.append([float("nan") if value is None else value for value in row])
@@ -196,10 +204,22 @@ class CsvTable(Table):
         text = text.strip()
         if text in MISSING:
             return float("nan")
-        try:
-            return None if "_" in text else float(text.replace(self.decimal, "."))
-        except ValueError:
+        # Python would read digits of other scripts too. In a file of decimal commas a point may
+        # stand for thousands.
+        if not text.isascii() or (self.decimal != "." and "." in text):
             return None
+        return _guess_number(text, self.decimal)
+
+    def _describe_non_number(self, column: str, text: str) -> str:
+        shown = text if len(text) <= 30 else text[:27] + "..."
+        plain, hint = text.strip(), ""
+        if not plain.isascii() and _guess_number(plain, self.decimal) is not None:
+            hint = " (digits of another script? write 0 to 9)"
+        elif self.decimal == "," and _guess_number(plain.replace(".", ""), ",") is not None:
+            hint = " (a point, where other numbers have decimal commas? write 1234 or 1,234)"
+        elif re.fullmatch(_DECIMAL_COMMA, plain):
+            hint = " (a decimal comma? write 1.5)"
+        return f"column {column!r} is {shown!r}, not a number{hint}"
 
     def _drop_header(self, block: Block) -> Block:
         if len(block.lines) == 1:
@@ -259,17 +279,41 @@ class _PrefixedStream(io.RawIOBase):
         return start + self.stream.read(size)
 
 
-def _read_head(stream: IO[bytes], name: str) -> bytes:
+def _read_head(stream: IO[bytes]) -> bytes:
     """Return the first lines: column names and a sample of the values."""
     start, wanted = b"", 1 << 20
+    while True:
+        more = stream.read(wanted)
+        start += more
+        if not more or start.count(b"\n") > 2 or len(start) > 64 << 20:
+            return start.removeprefix(_UTF8_MARK)
+
+
+@contextmanager
+def _naming_damage(name: str, line: Callable[[], int] = lambda: 0) -> Iterator[None]:
+    """Turn what a damaged file raises into an error that says up to where it was good."""
     try:
-        while True:
-            more = stream.read(wanted)
-            start += more
-            if not more or start.count(b"\n") > 2 or len(start) > 64 << 20:
-                return start.removeprefix(_UTF8_MARK)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise TableError(f"{name} is damaged: {error}") from error
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error, csv.Error) as error:
+        raise TableError(f"{name} is damaged after line {line()}: {error}") from error
+
+
+def _refuse_stray_return(data: bytes, name: str, line: int) -> None:
+    """Raise `TableError` for a carriage return that neither ends a line nor is quoted.
+
+    Some programs end a row there, and some do not.
+    """
+    if data.count(b"\r") == data.count(b"\r\n"):
+        return
+    quotes, counted = 0, 0
+    for found in re.finditer(rb"\r(?!\n)", data):
+        quotes, counted = quotes + data.count(b'"', counted, found.start()), found.start()
+        if found.end() < len(data) and quotes % 2 == 0:
+            before = data[: found.start()].lstrip(b"\r\n").count(b"\n")
+            raise TableError(
+                f"{name}: line {line + before} has a carriage return (CR) in the middle of it; "
+                "remove it, or save the file with one kind of line ends"
+            )
 
 
 def _find_delimiter(start: bytes, name: str) -> str:
@@ -309,10 +353,12 @@ def _find_decimal_mark(sample: Sequence[Sequence[str]], delimiter: str) -> str:
     return "," if commas > points else "."
 
 
-def _describe_non_number(column: str, text: str) -> str:
-    shown = text if len(text) <= 30 else text[:27] + "..."
-    hint = " (a decimal comma? write 1.5)" if re.fullmatch(_DECIMAL_COMMA, text.strip()) else ""
-    return f"column {column!r} is {shown!r}, not a number{hint}"
+def _guess_number(text: str, decimal: str) -> float | None:
+    """Return what may be meant by a text that looks like a number; None for other text."""
+    try:
+        return None if "_" in text else float(text.replace(decimal, "."))
+    except ValueError:
+        return None
 
 
 def _unused_name(name: str, taken: Sequence[str]) -> str:

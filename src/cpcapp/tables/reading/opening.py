@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 from cpcapp.tables.messages import TableError, require_package
-from cpcapp.tables.reading.arrays import ParquetTable, h5ad_table, npy_table, npz_table
+from cpcapp.tables.reading.arrays import ParquetTable, npy_table, npz_table
 from cpcapp.tables.reading.csv import CsvTable
+from cpcapp.tables.reading.h5ad import h5ad_table
 from cpcapp.tables.reading.table import Table
 
 _TEXT = (".csv", ".tsv", ".tab", ".txt", ".csv.gz", ".tsv.gz", ".tab.gz", ".txt.gz")
