@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import secrets
+import shutil
+import stat
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_PART: Final = re.compile(r"(?s)(.*)\.[0-9a-f]{16}\.part")
+# The name is cut, as it could be too long with something added. Characters, of up to 4 bytes each.
+_KEPT_OF_NAME: Final = 40
+# Without locks only its age tells a leftover from a file of a run that goes on.
+_OLD_SECONDS: Final = 86_400.0
 
 
 class FolderInUseError(ValueError):
@@ -45,7 +61,9 @@ def make_folder(path: str | os.PathLike[str]) -> Path:
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a file for writing that takes the place of ``path`` only once it is complete.
 
-    It has the permissions that any new file of the process gets.
+    It has the permissions that any new file of the process gets. File and folder are synced: after
+    a power failure the old or the new content is there. If the process is killed, a file with the
+    ending ``.part`` may stay; `remove_leftovers` removes it.
 
     Examples
     --------
@@ -57,14 +75,134 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     b'all of it'
     """
     path = Path(path)
-    # Not by the tempfile module, whose files nobody but their owner may read. The name is cut, as
-    # it could be too long with something added.
-    part = path.with_name(f"{path.name[:40]}.{secrets.token_hex(8)}.part")
-    file = part.open("xb")
+    part, file = _open_part(path)
+    kept = -1
     try:
         with file:
+            # Holds the lock, and can be synced, also when the file is closed.
+            kept = os.dup(file.fileno())
             yield file
+        os.fsync(kept)
+        if fcntl is None:  # Windows replaces no open file
+            os.close(kept)
+            kept = -1
         part.replace(path)
+        sync_folder(path.parent)
     except BaseException:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
         raise
+    finally:
+        if kept >= 0:
+            os.close(kept)
+
+
+def _open_part(path: Path) -> tuple[Path, IO[bytes]]:
+    """Open a new file beside ``path``, locked while it is open."""
+    while True:
+        part = name_part(path)
+        file = _open_new(part)
+        # Somebody who removes leftovers may have been here between the two steps.
+        if lock(file.fileno()) and part.exists():
+            return part, file
+        file.close()
+
+
+def _open_new(path: Path) -> IO[bytes]:
+    # Not by the tempfile module, whose files nobody but their owner may read.
+    return path.open("xb")
+
+
+def name_part(path: Path) -> Path:
+    """Return a new name beside ``path``, as `remove_leftovers` knows it."""
+    return path.with_name(f"{path.name[:_KEPT_OF_NAME]}.{secrets.token_hex(8)}.part")
+
+
+def lock(descriptor: int) -> bool:
+    """Lock an open file or folder until it is closed; False if another process has done so."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # some network drives know no locks
+        pass
+    return True
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a power failure, where the system can do that."""
+    if fcntl is None:  # Windows opens no folders
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some network drives sync files only.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def remove_leftovers(folder: str | os.PathLike[str], name: str | None = None) -> None:
+    """Remove what killed runs left in a folder; what belongs to a running one stays.
+
+    Parameters
+    ----------
+    folder : path
+        Nothing happens if there is none.
+    name : str, optional
+        Only what was to become this file. By default all; results that were complete when the run
+        was killed are put in their place (see `cpcapp._staging.StagedResults`).
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> (folder / "scores.csv.0123456789abcdef.part").touch()
+    >>> (folder / "film.mp4.part").touch()
+    >>> remove_leftovers(folder)
+    >>> [path.name for path in folder.iterdir()]
+    ['film.mp4.part']
+    """
+    try:
+        found = [Path(entry.path) for entry in os.scandir(folder) if _PART.fullmatch(entry.name)]
+    except OSError:
+        return
+    for path in found:
+        match = _PART.fullmatch(path.name)
+        assert match is not None
+        if name is None or match[1] == name[:_KEPT_OF_NAME]:
+            # What can't be removed does no harm: it is a name that nobody reads.
+            with suppress(OSError):
+                _remove_leftover(path)
+
+
+def _remove_leftover(path: Path) -> None:
+    status = path.lstat()
+    is_folder = stat.S_ISDIR(status.st_mode)
+    if not (is_folder or stat.S_ISREG(status.st_mode)):
+        return
+    if fcntl is None:
+        if time.time() - status.st_mtime < _OLD_SECONDS:
+            return
+        _finish_and_remove(path, is_folder)
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        if lock(descriptor):
+            _finish_and_remove(path, is_folder)
+    finally:
+        os.close(descriptor)
+
+
+def _finish_and_remove(path: Path, is_folder: bool) -> None:
+    if not is_folder:
+        path.unlink()
+        return
+    from cpcapp._staging import finish_interrupted
+
+    finish_interrupted(path)
+    shutil.rmtree(path)
