@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cpcapp._files import FolderInUseError
+from cpcapp._files import FolderInUseError, remove_leftovers
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._stages import Stages
 
@@ -102,6 +102,8 @@ def run(arguments: argparse.Namespace) -> int:
         if getattr(arguments, name) < lowest:
             raise UserError(f"--{name} {getattr(arguments, name)} must be at least {lowest}")
     options, start = _options(arguments), time.monotonic()
+    for part in (".", "images", "masks"):
+        remove_leftovers(arguments.output / part)
     try:
         with Stages() as stages:
             found = make_splices(
