@@ -3,7 +3,7 @@
     python benchmarks/faults.py
 
 Makes every step of `cpcapp train`, `localize`, `reduce` and `evaluate` fail in turn, as
-tests/faults/harness.py describes, and writes benchmarks/results/faults.json. With ``--scenarios``
+tests/faults/fault_harness.py describes, and writes benchmarks/results/faults.json. With ``--scenarios``
 and ``--add`` it can be done in pieces.
 """
 
@@ -20,8 +20,8 @@ from typing import Any
 
 from _machine import describe_machine
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from faults.harness import SCENARIOS, count_outcomes, disturb
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "faults"))
+from fault_harness import SCENARIOS, count_outcomes, disturb
 
 RESULTS = Path(__file__).parent / "results" / "faults.json"
 

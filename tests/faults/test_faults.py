@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-HARNESS = Path(__file__).with_name("harness.py")
+HARNESS = Path(__file__).with_name("fault_harness.py")
 COMMANDS = ("reduce", "localize", "evaluate", "train")
 
 

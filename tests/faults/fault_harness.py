@@ -4,7 +4,7 @@ A step is a write, a sync or a rename of a file, or an allocation. The n-th one 
 input/output error, no memory) or the process is killed with -9 just before it. Each run is a fork
 of a process that has everything imported, in a folder of its own, with real files.
 
-    python tests/faults/harness.py --most 5      prints the counts as JSON
+    python tests/faults/fault_harness.py --sample 5      prints the counts as JSON
 
 After a fault the old results are there or the new ones, each whole; a second run ends with the same
 bytes as one that nothing disturbed; and nothing else is left.
