@@ -24,7 +24,7 @@ help:
 	@echo "make mutants    put faults into the code and count those the tests notice (CPCAPP_DATA)"
 	@echo "make gallery make the pages of docs/gallery again (CPCAPP_DATA; some minutes)"
 	@echo "make commands    write docs/commands.md from the commands themselves"
-	@echo "make scores    write the scores of benchmarks/results/models.json into the pages"
+	@echo "make scores    write the figures of benchmarks/results into the pages"
 	@echo "make docs    build the documentation into docs/_build/html"
 	@echo "make clean   remove the virtual environment and everything that was built"
 
@@ -110,6 +110,7 @@ commands: $(VENV)/.dev
 	$(BIN)/python docs/make_commands.py
 scores: $(VENV)/.dev
 	$(BIN)/python docs/make_scores.py
+	$(BIN)/python docs/make_security.py
 
 docs: $(VENV)/.dev
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

@@ -3,8 +3,8 @@
     python benchmarks/faults.py
 
 Makes every step of `cpcapp train`, `localize`, `reduce` and `evaluate` fail in turn, as
-tests/faults/fault_harness.py describes, and writes benchmarks/results/faults.json. With ``--scenarios``
-and ``--add`` it can be done in pieces.
+tests/faults/fault_harness.py describes, and writes benchmarks/results/faults.json. With
+``--scenarios`` and ``--add`` it can be done in pieces.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import argparse
 import json
 import sys
 import time
-from collections import Counter
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 from _machine import describe_machine
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "faults"))
-from fault_harness import SCENARIOS, count_outcomes, disturb
+from fault_harness import FAULTS, SCENARIOS, count_outcomes, disturb, total_outcomes
 
 RESULTS = Path(__file__).parent / "results" / "faults.json"
 
@@ -29,6 +28,7 @@ RESULTS = Path(__file__).parent / "results" / "faults.json"
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--scenarios", nargs="*", default=list(SCENARIOS), choices=list(SCENARIOS))
+    parser.add_argument("--kinds", nargs="*", default=list(FAULTS), choices=list(FAULTS))
     parser.add_argument("--most", type=int, help="steps of each kind for each fault (default: all)")
     parser.add_argument("--allocations", type=int, default=40, help="allocations that fail")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
@@ -40,6 +40,7 @@ def main() -> int:
         arguments.scenarios,
         most=arguments.most,
         most_allocations=arguments.allocations,
+        kinds=arguments.kinds,
         deadline=start + arguments.seconds,
     ):
         outcomes.append(outcome)
@@ -55,14 +56,12 @@ def main() -> int:
 
 
 def _add(before: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "faults": before["faults"] + found["faults"],
-        "lost": before["lost"] + found["lost"],
-        # A command that was disturbed again counts once.
-        "by_command": before["by_command"] | found["by_command"],
-        "left": dict(Counter(before["left"]) + Counter(found["left"])),
-        "problems": before["problems"] + found["problems"],
-    }
+    table = before["by_command"]
+    for name, row in found["by_command"].items():
+        # A kind that was done again counts once.
+        table[name] = {**table.get(name, {}), **row}
+    problems = before["problems"] + found["problems"]
+    return {**total_outcomes(table), "by_command": table, "problems": problems}
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -396,6 +396,7 @@ def disturb(
     *,
     most: int | None,
     most_allocations: int,
+    kinds: Sequence[str] = tuple(FAULTS),
     deadline: float = float("inf"),
 ) -> Iterator[dict[str, Any]]:
     """Yield what every fault did.
@@ -408,13 +409,15 @@ def disturb(
         Steps of each kind, for each scenario and fault; None for all.
     most_allocations : int
         The same for allocations, of which there are thousands.
+    kinds : sequence of str
+        Of steps.
     deadline : float
         When to stop, by the monotonic clock.
     """
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             bench = Bench(SCENARIOS[name], Path(folder))
-            for kind, faults in FAULTS.items():
+            for kind, faults in [(kind, FAULTS[kind]) for kind in kinds]:
                 limit = most_allocations if kind == "allocation" else most
                 for fault in faults:
                     for number in chosen_numbers(bench.steps.get(kind, 0), limit):
@@ -445,18 +448,26 @@ def _outcome(bench: Bench, name: str, kind: str, step: int, fault: str) -> dict[
 
 def count_outcomes(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the numbers of faults by command and kind, and what was lost."""
-    table: dict[str, dict[str, int]] = {}
+    table: dict[str, dict[str, dict[str, int]]] = {}
     for outcome in outcomes:
         row = table.setdefault(outcome["scenario"], {})
-        key = f"{outcome['kind']}: {outcome['fault']}"
-        row[key] = row.get(key, 0) + 1
+        cell = row.setdefault(f"{outcome['kind']}: {outcome['fault']}", {})
+        left = outcome["left"] or "lost"
+        cell[left] = cell.get(left, 0) + 1
     return {
-        "faults": len(outcomes),
-        "lost": sum(bool(outcome["lost"]) for outcome in outcomes),
+        **total_outcomes(table),
         "by_command": table,
-        "left": dict(Counter(outcome["left"] or "neither" for outcome in outcomes)),
         "problems": [outcome for outcome in outcomes if outcome["lost"]],
     }
+
+
+def total_outcomes(table: dict[str, dict[str, dict[str, int]]]) -> dict[str, Any]:
+    """Return the sums over all commands and kinds."""
+    cells = [cell for row in table.values() for cell in row.values()]
+    left = Counter[str]()
+    for cell in cells:
+        left.update(cell)
+    return {"faults": left.total(), "lost": left["lost"], "left": dict(left)}
 
 
 if __name__ == "__main__":
