@@ -10,6 +10,7 @@ import gzip
 import io
 import json
 import struct
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -294,7 +295,8 @@ def zip_member(data: bytes, rng: Random) -> bytes:
         members[i] = (name, body + b"\0" * int(rng.integers(1 << 22)))
     out = io.BytesIO()
     method = _pick([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2], rng)
-    with zipfile.ZipFile(out, "w", method) as archive:
+    with zipfile.ZipFile(out, "w", method) as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a name that is there twice
         for name, body in members:
             archive.writestr(name or "_", body)
     return out.getvalue()

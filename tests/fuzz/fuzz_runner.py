@@ -43,6 +43,7 @@ class Counts:
     files: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     findings: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0  # from the first file of each child to its last
     slowest: float = 0.0
     most_bytes: int = 0
 
@@ -169,7 +170,7 @@ def fuzz(
     name : str
         Of `TARGETS`.
     seconds, n_files : float
-        When to stop.
+        When to stop. The time in which a child starts does not count.
     start : int
         Number of the first file.
     kinds : sequence of str, optional
@@ -182,10 +183,10 @@ def fuzz(
     counts = Counts()
     named = [str(path) for path in paths]
     last = len(named) if named else start + n_files
-    deadline, number = time.monotonic() + seconds, start
-    while number < last and time.monotonic() < deadline:
+    number = start
+    while number < last and counts.seconds < seconds:
         child = Child(name, number, kinds, named)
-        number = _watch(child, name, counts, number, last, deadline, kinds, keep)
+        number = _watch(child, name, counts, number, last, seconds, kinds, keep)
     return counts
 
 
@@ -195,14 +196,14 @@ def _watch(
     counts: Counts,
     number: int,
     last: float,
-    deadline: float,
+    seconds: float,
     kinds: Sequence[str] | None,
     keep: Path | None,
 ) -> int:
     """Follow a child until it has to be replaced; return the number of the next file."""
     begun: dict[str, Any] | None = None
     # A child imports for some seconds before its first file.
-    heard, patience = time.monotonic(), 60.0
+    heard, patience = time.monotonic(), 120.0
     reason = ""
     while not reason:
         said = child.lines(0.2)
@@ -210,13 +211,16 @@ def _watch(
             reason = "crash"
             break
         for line in said:
-            heard, patience = time.monotonic(), MAX_SECONDS
+            before, heard = heard, time.monotonic()
+            # Imports do not count.
+            counts.seconds += heard - before if patience == MAX_SECONDS else 0.0
+            patience = MAX_SECONDS
             if "begin" in line:
                 begun = line
                 continue
             _note(counts, name, begun or {}, line, kinds, keep)
             number, begun = line["end"] + 1, None
-            if number >= last or heard > deadline:
+            if number >= last or counts.seconds > seconds:
                 reason = "done"
                 break
         if not said and time.monotonic() - heard > patience:
