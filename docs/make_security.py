@@ -65,19 +65,22 @@ def _fuzz_lines(found: dict[str, Any] | None) -> list[str]:
 def _fault_lines(found: dict[str, Any] | None) -> list[str]:
     if found is None:
         return ["**Faults while writing.** Not counted yet: run `make faults`."]
-    head = "| command | faults | old results left | new ones | some of each | lost |"
+    head = (
+        "| command | faults | old results left | new ones | some of each | without a photo | lost |"
+    )
     rows = []
     for name, kinds in found["by_command"].items():
         sums = [
             sum(cell.get(left, 0) for cell in kinds.values())
-            for left in ("old", "new", "some of each", "lost")
+            for left in ("old", "new", "some of each", "without a photo", "lost")
         ]
         rows.append(f"| `{name}` | {sum(sums)} | " + " | ".join(map(str, sums)) + " |")
     return [
         f"**Faults while writing.** {found['faults']:,} faults on {found['date']}, {found['lost']} "
         f'with something lost, {_machine(found)} (`benchmarks/results/faults.json`). "Some of '
-        'each" is several photos of one run, each with its whole old result or its whole new one:',
-        "\n".join([head, "|---" * 6 + "|", *rows]),
+        'each" is several photos of one run, each with its whole old result or its whole new one. '
+        '"Without a photo": there was no memory for it, and the command said so and went on:',
+        "\n".join([head, "|---" * 7 + "|", *rows]),
     ]
 
 

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from cpcapp import _files
-from cpcapp._files import atomic_write, remove_leftovers
+from cpcapp._files import atomic_write
+from cpcapp._leftovers import remove_leftovers
 
 
 def test_a_file_is_there_only_once_it_is_complete(tmp_path):

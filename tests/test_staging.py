@@ -8,7 +8,8 @@ import shutil
 
 import pytest
 
-from cpcapp._files import FolderInUseError, atomic_write, remove_leftovers
+from cpcapp._files import FolderInUseError, atomic_write
+from cpcapp._leftovers import remove_leftovers
 from cpcapp._staging import stage_results
 
 

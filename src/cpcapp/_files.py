@@ -6,9 +6,6 @@ import errno
 import os
 import re
 import secrets
-import shutil
-import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,11 +16,12 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-_PART: Final = re.compile(r"(?s)(.*)\.[0-9a-f]{16}\.part")
+#: Whether a file can be seen to be in use by a process.
+HAS_LOCKS: Final = fcntl is not None
+#: Names of files and folders that are not complete yet; the group is what they were to become.
+PART_NAME: Final = re.compile(r"(?s)(.*)\.[0-9a-f]{16}\.part")
 # The name is cut, as it could be too long with something added. Characters, of up to 4 bytes each.
 _KEPT_OF_NAME: Final = 40
-# Without locks only its age tells a leftover from a file of a run that goes on.
-_OLD_SECONDS: Final = 86_400.0
 
 
 class FolderInUseError(ValueError):
@@ -63,7 +61,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
     It has the permissions that any new file of the process gets. File and folder are synced: after
     a power failure the old or the new content is there. If the process is killed, a file with the
-    ending ``.part`` may stay; `remove_leftovers` removes it.
+    ending ``.part`` may stay; `cpcapp._leftovers.remove_leftovers` removes it.
 
     Examples
     --------
@@ -114,8 +112,13 @@ def _open_new(path: Path) -> IO[bytes]:
 
 
 def name_part(path: Path) -> Path:
-    """Return a new name beside ``path``, as `remove_leftovers` knows it."""
-    return path.with_name(f"{path.name[:_KEPT_OF_NAME]}.{secrets.token_hex(8)}.part")
+    """Return a new name beside ``path`` that `PART_NAME` matches."""
+    return path.with_name(f"{shorten_name(path.name)}.{secrets.token_hex(8)}.part")
+
+
+def shorten_name(name: str) -> str:
+    """Return what is kept of a name in that of its part."""
+    return name[:_KEPT_OF_NAME]
 
 
 def lock(descriptor: int) -> bool:
@@ -144,65 +147,3 @@ def sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
-
-
-def remove_leftovers(folder: str | os.PathLike[str], name: str | None = None) -> None:
-    """Remove what killed runs left in a folder; what belongs to a running one stays.
-
-    Parameters
-    ----------
-    folder : path
-        Nothing happens if there is none.
-    name : str, optional
-        Only what was to become this file. By default all; results that were complete when the run
-        was killed are put in their place (see `cpcapp._staging.StagedResults`).
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> (folder / "scores.csv.0123456789abcdef.part").touch()
-    >>> (folder / "film.mp4.part").touch()
-    >>> remove_leftovers(folder)
-    >>> [path.name for path in folder.iterdir()]
-    ['film.mp4.part']
-    """
-    try:
-        found = [Path(entry.path) for entry in os.scandir(folder) if _PART.fullmatch(entry.name)]
-    except OSError:
-        return
-    for path in found:
-        match = _PART.fullmatch(path.name)
-        assert match is not None
-        if name is None or match[1] == name[:_KEPT_OF_NAME]:
-            # What can't be removed does no harm: it is a name that nobody reads.
-            with suppress(OSError):
-                _remove_leftover(path)
-
-
-def _remove_leftover(path: Path) -> None:
-    status = path.lstat()
-    is_folder = stat.S_ISDIR(status.st_mode)
-    if not (is_folder or stat.S_ISREG(status.st_mode)):
-        return
-    if fcntl is None:
-        if time.time() - status.st_mtime < _OLD_SECONDS:
-            return
-        _finish_and_remove(path, is_folder)
-        return
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    try:
-        if lock(descriptor):
-            _finish_and_remove(path, is_folder)
-    finally:
-        os.close(descriptor)
-
-
-def _finish_and_remove(path: Path, is_folder: bool) -> None:
-    if not is_folder:
-        path.unlink()
-        return
-    from cpcapp._staging import finish_interrupted
-
-    finish_interrupted(path)
-    shutil.rmtree(path)

@@ -37,7 +37,7 @@ def test_findings_and_losses_are_shown(make_security):
     assert "1,200 files on 2026-01-02, 3 findings" in text
     assert "| csv | 1,200 | 7 | 1,190 | 3 | 0 | 0 | 0 | 1.5 s |" in text
     assert "7 faults on 2026-01-02, 1 with something lost" in text
-    assert "| `train` | 7 | 4 | 2 | 0 | 1 |" in text
+    assert "| `train` | 7 | 4 | 2 | 0 | 0 | 1 |" in text
 
 
 def test_what_has_not_run_is_said(make_security):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from cpcapp._files import remove_leftovers
+from cpcapp._leftovers import remove_leftovers
 from cpcapp.tables.cleaning import Cleaner, RowCounts, describe_skipped
 from cpcapp.tables.columns import as_names, choose_columns
 from cpcapp.tables.messages import Message, TableError, count_of, quote_names

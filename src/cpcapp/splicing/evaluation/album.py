@@ -18,7 +18,8 @@ from urllib.parse import quote
 import numpy as np
 from PIL import Image
 
-from cpcapp._files import FolderInUseError, atomic_write, remove_leftovers
+from cpcapp._files import FolderInUseError, atomic_write
+from cpcapp._leftovers import remove_leftovers
 from cpcapp._staging import StagedResults, check_replaceable, stage_results
 from cpcapp.splicing.evaluation.evaluate import Case
 from cpcapp.splicing.evaluation.protocols import ImageScore

@@ -14,7 +14,7 @@ from typing import Any
 
 import cv2
 
-from cpcapp._files import remove_leftovers
+from cpcapp._leftovers import remove_leftovers
 from cpcapp._parallel import map_threads
 from cpcapp._text import natural_order, printable
 from cpcapp.splicing.localizer import SpliceLocalizer

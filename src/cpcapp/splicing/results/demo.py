@@ -11,7 +11,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from cpcapp._files import remove_leftovers
+from cpcapp._leftovers import remove_leftovers
 from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.localizer import Localization, SpliceLocalizer
 from cpcapp.splicing.photos.pixels import BoolArray

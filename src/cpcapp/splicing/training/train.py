@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cpcapp import __version__
-from cpcapp._files import remove_leftovers
+from cpcapp._leftovers import remove_leftovers
 from cpcapp._parallel import map_threads
 from cpcapp.contrast import Contrast, InsufficientRankError, solve_contrast, subspace_overlap
 from cpcapp.moments import Moments

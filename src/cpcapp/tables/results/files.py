@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cpcapp._files import FolderInUseError, remove_leftovers
+from cpcapp._files import FolderInUseError
+from cpcapp._leftovers import remove_leftovers
 from cpcapp._staging import check_replaceable
 from cpcapp.tables.messages import TableError, require_package
 
