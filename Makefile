@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-verdicts bench-double-jpeg bench-tables mutants train-edges train-filters train-paper train-default gallery commands scores docs clean
+.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-verdicts bench-double-jpeg bench-tables faults fuzz mutants train-edges train-filters train-paper train-default gallery commands scores docs clean
 
 help:
 	@echo "make demo    install and run the main job on shipped examples (pictures in demo-output/)"
@@ -19,10 +19,12 @@ help:
 	@echo "make bench-verdicts    score regions and verdicts, count false alarms (CPCAPP_DATA)"
 	@echo "make bench-double-jpeg    fit and check the traces of double compression (CPCAPP_DATA)"
 	@echo "make bench-tables    memory and speed on a CSV file of 1 GB"
+	@echo "make fuzz SECONDS=600    open damaged files of every kind, in processes with bounded memory"
+	@echo "make faults    let every write, sync, rename and some allocations fail, and look what is left"
 	@echo "make mutants    put faults into the code and count those the tests notice (CPCAPP_DATA)"
 	@echo "make gallery make the pages of docs/gallery again (CPCAPP_DATA; some minutes)"
 	@echo "make commands    write docs/commands.md from the commands themselves"
-	@echo "make scores    write the scores of benchmarks/results/models.json into the pages"
+	@echo "make scores    write the figures of benchmarks/results into the pages"
 	@echo "make docs    build the documentation into docs/_build/html"
 	@echo "make clean   remove the virtual environment and everything that was built"
 
@@ -88,6 +90,14 @@ bench-verdicts: $(VENV)/.bench
 bench-double-jpeg: $(VENV)/.bench
 	$(BIN)/python benchmarks/double_jpeg.py
 
+# All targets share the time.
+SECONDS ?= 600
+fuzz: $(VENV)/.dev
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/fuzz.py --seconds $(SECONDS)
+# Half an hour.
+faults: $(VENV)/.dev
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/faults.py
+
 # Needs the folders columbia_dev and casia2_pairs in CPCAPP_DATA; half an hour on two cores.
 mutants: $(VENV)/.dev
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/mutants.py
@@ -100,6 +110,7 @@ commands: $(VENV)/.dev
 	$(BIN)/python docs/make_commands.py
 scores: $(VENV)/.dev
 	$(BIN)/python docs/make_scores.py
+	$(BIN)/python docs/make_security.py
 
 docs: $(VENV)/.dev
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +15,7 @@ class Server:
     length: bool = True  # whether it says how long the file is
     status: int = 200
     break_after: int | None = None  # bytes after which the next connection breaks
+    pause: float = 0.0  # seconds between two bytes
     stall: threading.Event | None = None  # if set, the next connection waits instead of breaking
     requests: int = 0
     sent: int = 0
@@ -28,12 +30,26 @@ class Server:
         if self.length:
             handler.send_header("Content-Length", str(len(self.content)))
         handler.end_headers()
+        if self.pause:
+            self._drip(handler)
+            return
         self.break_after, limit = None, self.break_after
         handler.wfile.write(self.content[:limit])
         handler.wfile.flush()
         self.sent += len(self.content[:limit])
         if limit is not None and self.stall is not None:
             self.stall.wait(60)
+        handler.close_connection = True
+
+    def _drip(self, handler: BaseHTTPRequestHandler) -> None:
+        for byte in self.content:
+            try:
+                handler.wfile.write(bytes([byte]))
+                handler.wfile.flush()
+            except OSError:  # nobody listens any more
+                break
+            self.sent += 1
+            time.sleep(self.pause)
         handler.close_connection = True
 
 

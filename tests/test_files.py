@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 
 import pytest
 
+from cpcapp import _files
 from cpcapp._files import atomic_write
+from cpcapp._leftovers import remove_leftovers
 
 
 def test_a_file_is_there_only_once_it_is_complete(tmp_path):
@@ -62,3 +66,90 @@ def test_long_names(tmp_path, name):
     with atomic_write(tmp_path / name) as file:
         file.write(b"new")
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_file_and_folder_are_synced_in_the_right_order(tmp_path, monkeypatch):
+    """Else a power failure could leave the new name with nothing in it."""
+    path, steps = tmp_path / "file", []
+    sync, replace = os.fsync, os.replace
+
+    def note_sync(descriptor):
+        status = os.fstat(descriptor)
+        is_folder = status.st_ino == tmp_path.stat().st_ino
+        steps.append("folder" if is_folder else f"file of {status.st_size} bytes")
+        sync(descriptor)
+
+    def note_replace(source, target):
+        steps.append("replace")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(os, "replace", note_replace)
+    with atomic_write(path) as file:
+        file.write(b"new")
+    assert steps == ["file of 3 bytes", "replace", "folder"]
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+def test_what_can_not_be_made_safe_leaves_what_was_there(tmp_path, monkeypatch, failing):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def fail(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, failing, fail)
+    with pytest.raises(OSError, match="Input/output"), atomic_write(path) as file:
+        file.write(b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+KILLED = """
+import os, signal, sys
+from cpcapp._files import atomic_write
+with atomic_write(sys.argv[1]) as file:
+    file.write(b"half of it")
+    file.flush()
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such locks")
+def test_leftovers_of_killed_processes_are_removed_and_nothing_else(tmp_path):
+    for name in ("film.mp4.part", "notes.txt", "x.0123456789abcdef.part.txt"):
+        (tmp_path / name).touch()
+    others = {path.name for path in tmp_path.iterdir()}
+    command = [sys.executable, "-c", KILLED, tmp_path / "file"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:
+        assert process.stdout.readline() == b"ready\n"
+        (part,) = tmp_path.glob("file.*.part")
+        remove_leftovers(tmp_path)
+        assert part.exists()  # of a process that lives
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    remove_leftovers(tmp_path, "other")
+    assert part.exists()
+    remove_leftovers(tmp_path, "file")
+    assert {path.name for path in tmp_path.iterdir()} == others
+    remove_leftovers(tmp_path / "nowhere")
+
+
+def test_a_name_taken_away_before_it_is_locked_is_replaced_by_another(tmp_path, monkeypatch):
+    """By somebody who removes leftovers."""
+    open_new, taken = _files._open_new, []
+
+    def open_and_lose(path):
+        file = open_new(path)
+        if not taken:
+            path.unlink()
+            taken.append(path)
+        return file
+
+    monkeypatch.setattr(_files, "_open_new", open_and_lose)
+    with atomic_write(tmp_path / "file") as file:
+        file.write(b"new")
+    assert taken
+    assert (tmp_path / "file").read_bytes() == b"new"

@@ -35,6 +35,22 @@ def number(value: Any) -> float | None:
     return float(f"{float(value):.6g}")
 
 
+def spreadsheet_text(value: Any) -> Any:
+    """Return text that a spreadsheet takes for text; anything else as it is.
+
+    A cell that begins with one of ``= + - @`` would be computed as a formula, also behind a tab or
+    the end of a line. An apostrophe before it, which spreadsheets do not show, prevents that.
+
+    Examples
+    --------
+    >>> spreadsheet_text("=1+1.jpg"), spreadsheet_text("cat.jpg"), spreadsheet_text(-0.5)
+    ("'=1+1.jpg", 'cat.jpg', -0.5)
+    """
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r", "\n")):
+        return f"'{value}"
+    return value
+
+
 def natural_order(name: Any) -> list[str | int]:
     """Return a key that sorts names in natural order: 2 before 10.
 

@@ -143,3 +143,11 @@ def test_a_pipe_from_end_to_end(expected):
     done = subprocess.run(f"{command} table.csv | head -n 2", **shell)
     assert done.stdout.startswith("row,component_1,component_2\n1,")
     assert done.stderr == ""
+
+
+def test_leftovers_of_a_killed_run_are_removed(apply, folder):
+    for name in ("new.csv", "other.csv"):
+        (folder / f"{name}.0123456789abcdef.part").touch()
+    apply("table.csv", "--id", "sample", "-o", "new.csv")
+    left = [path.name for path in folder.glob("*.part")]
+    assert left == ["other.csv.0123456789abcdef.part"]  # perhaps of somebody else

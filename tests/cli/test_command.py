@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-import cpcapp
+import cpcapp.cli
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "cpcapp")
 
@@ -108,3 +108,12 @@ def test_interrupting_leaves_one_line(tmp_path):
     )
     assert result.returncode == 128 + signal.SIGINT
     assert result.stderr == "cpcapp demo: stopped\n"
+
+
+def test_no_memory_is_one_line(monkeypatch, capsys):
+    def run_out(arguments):
+        raise MemoryError
+
+    monkeypatch.setattr("cpcapp.cli.demo.run", run_out)
+    assert cpcapp.cli.main(["demo"]) == 2
+    assert capsys.readouterr().err == "cpcapp demo: needs more memory than there is\n"

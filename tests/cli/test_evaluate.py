@@ -21,6 +21,7 @@ from PIL import Image
 import cpcapp.splicing
 from cpcapp import __version__
 from cpcapp.cli import main
+from cpcapp.splicing.evaluation import album
 from cpcapp.splicing.evaluation.controls import CONTROLS
 from cpcapp.splicing.evaluation.protocols import score_map
 from cpcapp.splicing.evaluation.truth import boundary_band
@@ -237,12 +238,49 @@ def test_a_folder_in_use_is_kept_unless_told_otherwise(run, dataset, out):
     assert len(result.stderr.splitlines()) == 1
     assert content(out) == before
     (out / "cases" / "mine.png").write_bytes(b"kept")
-    save(out / "unsorted-cases-x" / "0.png", splice(0)[0])  # as a run that was killed leaves it
+    killed = out / "results.0123456789abcdef.part"
+    save(killed / "unsorted" / "0.png", splice(0)[0])  # as a run that was killed leaves it
     assert run(dataset, "-o", out, "--limit", 1, "--force").returncode == 0
     after = content(out)
     assert after["cases/mine.png"] == b"kept"
     assert len(after) == 5 + 1 + 1
     assert after["scores.json"] != before["scores.json"]
+
+
+@pytest.mark.parametrize("when", ["scoring", "writing"])
+def test_new_results_are_made_before_the_old_ones_go(run, dataset, out, model, monkeypatch, when):
+    assert run(dataset, "-o", out).returncode == 0
+    before = content(out)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    if when == "scoring":
+        model.localize = full
+    else:
+        monkeypatch.setattr(album, "contact_sheet", full)
+    result = run(dataset, "-o", out, "--limit", 1, "--force")
+    assert result.returncode == 2
+    assert result.stderr.count("\n") == 1
+    assert "No space left on device" in result.stderr
+    assert content(out) == before
+
+
+def test_a_folder_in_the_way_of_a_result(run, dataset, out):
+    (out / "scores.csv" / "mine").mkdir(parents=True)
+    result = run(dataset, "-o", out, "--force")
+    assert result.returncode == 2
+    assert "scores.csv is in the way: it is not a file" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert (out / "scores.csv" / "mine").is_dir()
+
+
+def test_names_that_a_spreadsheet_would_compute(run, dataset, out):
+    for part in ("images", "masks"):
+        (dataset / part / "clear.png").rename(dataset / part / "=1+1.png")
+    assert run(dataset, "-o", out, "--no-controls").returncode == 0
+    names = {row["name"] for row in csv.DictReader((out / "scores.csv").read_text().splitlines())}
+    assert "'=1+1" in {name.removesuffix(".png") for name in names}
 
 
 def test_names_that_no_file_may_have(run, dataset, out, tmp_path):
@@ -347,7 +385,7 @@ def test_interrupting_leaves_no_half_results(run, dataset, out, model):
     result = run(dataset, "-o", out)
     assert result.returncode == 130
     assert result.stderr == "cpcapp evaluate: stopped\n"
-    assert list(out.iterdir()) == []
+    assert not out.exists()
     model.localize = Steps().localize
     assert run(dataset, "-o", out).returncode == 0
 

@@ -165,6 +165,14 @@ def test_going_on(run, photos, tmp_path, out):
     assert len(manifest(out)["splices"]) == 7
 
 
+def test_leftovers_of_a_killed_run_are_removed(run, photos, out):
+    assert run(photos, "-o", out, "--count", 1).returncode == 0
+    for part in (".", "images", "masks"):
+        (out / part / "x.png.0123456789abcdef.part").touch()
+    assert run(photos, "-o", out, "--count", 1, "--resume").returncode == 0
+    assert list(out.rglob("*.part")) == []
+
+
 def test_going_on_with_something_else(run, photos, out):
     assert run(photos, "-o", out, "--count", 2).returncode == 0
     result = run(photos, "-o", out, "--resume", "--seed", 3)

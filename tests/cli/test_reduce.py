@@ -461,3 +461,24 @@ def test_damaged_tables_cost_one_line(reduce, tables, rng):
     damaged[100:140] = bytes(40)
     (tables / "bad.npz").write_bytes(damaged)
     assert "its member 'x.npy' is damaged" in reduce("bad.npz", "bad.npz", status=2)
+
+
+def test_a_result_that_can_not_be_replaced_stays_as_it_was(tables, monkeypatch, capsys):
+    """All of its files: also those that were ready before the disk was full."""
+    out = tables / "out"
+    command = ["reduce", *(str(tables / f"{name}.csv") for name in ("target", "background"))]
+    command += ["--id", "sample", "--drop", "group", "-o", str(out)]
+    assert main([*command, "-k", "1"]) == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cpcapp.tables.results.writing._write_top_features", full)
+        assert main([*command, "-k", "2", "--force"]) == 2
+    assert capsys.readouterr().err == "cpcapp reduce: No space left on device\n"
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    (out / "results.0123456789abcdef.part").mkdir()
+    assert main([*command, "-k", "2", "--force"]) == 0
+    assert sorted(path.name for path in out.iterdir()) == sorted(before)

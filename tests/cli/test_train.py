@@ -96,6 +96,22 @@ def run(capsys):
     return run
 
 
+def test_a_folder_in_place_of_the_model_is_told_at_once(run, spliced, tmp_path):
+    (tmp_path / "model").mkdir()
+    result = run(spliced, "-o", tmp_path / "model", "--force")
+    assert result.returncode == 2
+    assert result.stderr.endswith("model is not a file; choose another name\n")
+
+
+def test_a_mistake_does_not_cost_the_checkpoint(run, spliced, tmp_path):
+    checkpoint = tmp_path / "model.checkpoint"
+    checkpoint.mkdir()
+    (checkpoint / "state.json").write_text("{}")
+    result = run(tmp_path / "nowhere", "-o", tmp_path / "model", "--force")
+    assert result.returncode == 2
+    assert (checkpoint / "state.json").exists()
+
+
 def picture(seed):
     """Rough blocks, and a smoother part with its mask."""
     rng = np.random.default_rng(seed)

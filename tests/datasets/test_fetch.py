@@ -13,6 +13,7 @@ import threading
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -91,6 +92,35 @@ def test_a_connection_that_breaks_each_time(table, cache):
 def test_a_server_that_does_not_say_how_long_the_file_is(table):
     with serving(table, length=False) as server:
         assert fetch(remote(server)).read_bytes() == table
+
+
+@pytest.mark.parametrize("length", [True, False])
+def test_more_bytes_than_the_file_can_have(table, cache, length):
+    with serving(table, length=length) as server:
+        file = replace(remote(server), max_bytes=100_000)
+        with pytest.raises(DownloadError, match=r"is not the file it should be: it has more than"):
+            fetch(file)
+    assert left_over(cache) == []
+
+
+def test_a_server_that_sends_a_byte_now_and_then(table, cache, monkeypatch):
+    """Each comes in time, but the file never ends."""
+    monkeypatch.setattr(_fetch, "_MAX_SECONDS", 0.3)
+    with (
+        serving(table, pause=0.02) as server,
+        pytest.raises(DataNotFoundError, match=r"it is not whole after 0.3 seconds"),
+    ):
+        fetch(remote(server))
+    assert server.sent < 10_000
+    assert left_over(cache) == []
+
+
+def test_leftovers_of_a_killed_download_are_removed(table, cache):
+    (cache / "mice").mkdir(parents=True)
+    (cache / "mice" / "table.csv.0123456789abcdef.part").write_bytes(table[:1000])
+    with serving(table) as server:
+        fetch(remote(server))
+    assert left_over(cache) == ["table.csv"]
 
 
 def test_another_file_in_its_place(table, cache):

@@ -54,6 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"cpcapp {arguments.command}: {error}", file=sys.stderr)
         return 2
+    except MemoryError:
+        print(f"cpcapp {arguments.command}: needs more memory than there is", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print(f"cpcapp {arguments.command}: stopped", file=sys.stderr)
         return 130

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cpcapp._files import FolderInUseError
+from cpcapp._leftovers import remove_leftovers
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._stages import Stages
 
@@ -102,6 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
         if getattr(arguments, name) < lowest:
             raise UserError(f"--{name} {getattr(arguments, name)} must be at least {lowest}")
     options, start = _options(arguments), time.monotonic()
+    for part in (".", "images", "masks"):
+        remove_leftovers(arguments.output / part)
     try:
         with Stages() as stages:
             found = make_splices(

@@ -68,7 +68,6 @@ def run(arguments: argparse.Namespace) -> int:
     require("cv2", "splicing")
     require("safetensors", "splicing")
     from cpcapp.splicing.model_file import load_network
-    from cpcapp.splicing.training.checkpoint import Checkpoint
     from cpcapp.splicing.training.sources import train_from_folders
 
     for name, lowest in (("splices", 1), ("seed", 0), ("jobs", 1)):
@@ -81,9 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"there is no folder {output.parent} to write to")
     if output.exists() and not arguments.force:
         raise UserError(f"{output} exists; choose another name, or --force to replace it")
+    if output.exists() and not output.is_file():
+        raise UserError(f"{output} is not a file; choose another name")
     checkpoint, start = output.with_name(output.name + ".checkpoint"), time.monotonic()
-    if arguments.force:
-        Checkpoint(checkpoint, "").remove()
     try:
         network = load_network(arguments.network) if arguments.network is not None else None
         with Stages() as stages:
@@ -96,6 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
                 jobs=arguments.jobs,
                 save_to=output,
                 checkpoint=checkpoint,
+                restart=arguments.force,
                 opening_progress=stages("opening"),
                 progress=stages("reading patches"),
                 calibration_progress=stages("calibrating"),

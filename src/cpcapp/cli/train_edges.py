@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from cpcapp._leftovers import remove_leftovers
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._progress import ProgressLine
 
@@ -67,6 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
                 ),
                 progress=progress,
             )
+        remove_leftovers(arguments.output.parent, arguments.output.name)
         forest.save(arguments.output)
     except OSError as error:
         raise UserError(str(error)) from error

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import logging
 import os
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cpcapp._files import atomic_write
+from cpcapp._leftovers import remove_leftovers
 from cpcapp.datasets._errors import DataNotFoundError, DownloadError, UnverifiedDownloadWarning
 from cpcapp.datasets._registry import RemoteFile
 
@@ -23,6 +25,7 @@ HASHES_FILE = "first-seen-hashes.json"
 _INSTALL = "pip install 'cpcapp[datasets]'"
 _RETRIES = 2  # after 1 second, and after 2 more
 _TIMEOUT = 30.0  # seconds without a byte
+_MAX_SECONDS = 3600.0  # for a file; the largest come in an hour at 0.3 MB/s
 
 
 def home_folders(data_home: PathLike | None = None) -> list[Path]:
@@ -86,7 +89,7 @@ def fetch(file: RemoteFile, data_home: PathLike | None = None) -> Path:
     target = folder / file.name
     advice = f"get that file on another machine and put it at {target}"
     try:
-        import pooch
+        import pooch  # noqa: F401
         import requests  # noqa: F401
         import tqdm  # noqa: F401
     except ImportError as error:
@@ -105,56 +108,115 @@ def fetch(file: RemoteFile, data_home: PathLike | None = None) -> Path:
             f"{target.name} is not here, and CPCAPP_OFFLINE=1 forbids to fetch it from "
             f"{file.url}; {advice}"
         )
-    with _file_lock(folder), _quiet_logger(pooch.get_logger()):
-        _download(file, folder, known_hash, advice)
+    with _file_lock(folder):
+        # Another job may have fetched it while this one waited.
+        if known_hash is not None and _hash_matches(target, known_hash):
+            return target
+        found = _download(file, folder, known_hash, advice)
         if known_hash is None:
-            _record_hash(folder, file, pooch.file_hash(str(target)))
+            _record_hash(folder, file, found)
     return target
 
 
-def _download(file: RemoteFile, folder: Path, known_hash: str | None, advice: str) -> None:
-    """Fetch a file with pooch: it gets its name once it is whole and its hash is right."""
-    import pooch
+def _download(file: RemoteFile, folder: Path, known_hash: str | None, advice: str) -> str:
+    """Fetch a file, which gets its name once it is whole and its hash is right; return its SHA-256.
+
+    After an attempt that fails, others follow.
+    """
+    import requests
+    from urllib3.exceptions import ProtocolError, ReadTimeoutError
+
+    target = folder / file.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(target.parent, target.name)
+    for attempt in range(1 + _RETRIES):
+        if attempt:
+            time.sleep(attempt)
+        try:
+            return _download_once(file, target, known_hash, advice)
+        except (
+            requests.RequestException,
+            ProtocolError,
+            ReadTimeoutError,
+            DownloadError,
+            _TooSlowError,
+        ) as error:
+            failure: Exception = error
+    if isinstance(failure, ProtocolError):
+        raise DownloadError(
+            f"fetching {file.url} broke off in each of {1 + _RETRIES} attempts; try again, or "
+            f"{advice}"
+        ) from failure
+    if not isinstance(failure, DownloadError):
+        raise DataNotFoundError(
+            f"{target.name} is not here and can't be fetched from {file.url} "
+            f"({_reason(failure)}); {advice}"
+        ) from failure
+    raise failure
+
+
+class _TooSlowError(Exception):
+    """A server sends a file too slowly."""
+
+
+def _download_once(file: RemoteFile, target: Path, known_hash: str | None, advice: str) -> str:
     import requests
 
-    http = pooch.HTTPDownloader(
-        progressbar=sys.stderr is not None and sys.stderr.isatty(),
-        chunk_size=1 << 16,
-        timeout=_TIMEOUT,
-        # A compressed transfer would have another length and other bytes than the file.
-        headers={"Accept-Encoding": "identity"},
-    )
-
-    def download(url: str, output_file: str, caller: Any) -> None:
-        http(url, output_file, caller)
-        with Path(output_file).open("rb") as came:
-            head = came.read(len(file.magic))
+    # A compressed transfer would have another length and other bytes than the file.
+    headers = {"Accept-Encoding": "identity"}
+    begin = time.monotonic()
+    digests = {name: hashlib.new(name) for name in {"sha256", _split_hash(known_hash)[0]}}
+    with (
+        requests.get(file.url, headers=headers, stream=True, timeout=_TIMEOUT) as answer,
+        atomic_write(target) as out,
+    ):
+        answer.raise_for_status()
+        stated = int(answer.headers.get("Content-Length") or 0)
+        _check_length(file, stated, advice)
+        done = 0
+        head = b""
+        with _progress_bar(stated) as bar:
+            # Whatever has come: a server could take days for a chunk of some length.
+            while chunk := answer.raw.read1(1 << 16):
+                done += len(chunk)
+                _check_length(file, done, advice)
+                if time.monotonic() - begin > _MAX_SECONDS:
+                    raise _TooSlowError
+                head = (head + chunk)[: len(file.magic)] if len(head) < len(file.magic) else head
+                for digest in digests.values():
+                    digest.update(chunk)
+                out.write(chunk)
+                bar.update(len(chunk))
         if head != file.magic:
             raise _wrong_file_error(
                 file, f"it begins with {head!r} instead of {file.magic!r}", advice
             )
+        algorithm, expected = _split_hash(known_hash)
+        found = digests[algorithm].hexdigest()
+        # Within the block: the file must not take its name if this raises.
+        if known_hash is not None and found != expected:
+            why = f"its hash is wrong, expected {known_hash} but got {found}"
+            raise _wrong_file_error(file, why, advice)
+    return digests["sha256"].hexdigest()
 
-    known = pooch.create(
-        path=folder,
-        base_url="",
-        registry={file.name: known_hash},
-        urls={file.name: file.url},
-        retry_if_failed=_RETRIES,
-    )
-    try:
-        known.fetch(file.name, downloader=download)
-    except requests.exceptions.ChunkedEncodingError as error:
-        raise DownloadError(
-            f"fetching {file.url} broke off in each of {1 + _RETRIES} attempts; try again, or "
-            f"{advice}"
-        ) from error
-    except requests.RequestException as error:
-        raise DataNotFoundError(
-            f"{(folder / file.name).name} is not here and can't be fetched from {file.url} "
-            f"({_reason(error)}); {advice}"
-        ) from error
-    except ValueError as error:  # pooch's, of the hash; it names both
-        raise _wrong_file_error(file, str(error).partition(". ")[0], advice) from error
+
+def _check_length(file: RemoteFile, n_bytes: int, advice: str) -> None:
+    if n_bytes > file.max_bytes:
+        why = f"it has more than {file.max_bytes >> 20} MiB"
+        raise _wrong_file_error(file, why, advice)
+
+
+def _progress_bar(total: int) -> Any:
+    from tqdm import tqdm
+
+    shown = sys.stderr is not None and sys.stderr.isatty()
+    return tqdm(total=total or None, unit="B", unit_scale=True, leave=True, disable=not shown)
+
+
+def _split_hash(known_hash: str | None) -> tuple[str, str]:
+    """Return the algorithm and the digits of a hash such as ``"md5:..."``."""
+    algorithm, _, expected = (known_hash or "").rpartition(":")
+    return algorithm or "sha256", expected.lower()
 
 
 def _wrong_file_error(file: RemoteFile, why: str, advice: str) -> DownloadError:
@@ -165,11 +227,14 @@ def _wrong_file_error(file: RemoteFile, why: str, advice: str) -> DownloadError:
 def _reason(error: Exception) -> str:
     """Say in a few words what a long chain of exceptions means."""
     import requests
+    from urllib3.exceptions import ReadTimeoutError
 
+    if isinstance(error, _TooSlowError):
+        return f"it is not whole after {_MAX_SECONDS:g} seconds"
     if isinstance(error, requests.HTTPError):
         answer = error.response
         return f"the server answers {answer.status_code} {answer.reason}"
-    if isinstance(error, requests.Timeout):
+    if isinstance(error, requests.Timeout | ReadTimeoutError):
         return f"no answer within {_TIMEOUT:g} seconds"
     if isinstance(error, requests.exceptions.SSLError):
         return "no secure connection"
@@ -179,12 +244,11 @@ def _reason(error: Exception) -> str:
 
 
 def _hash_matches(target: Path, known_hash: str | None) -> bool:
-    import pooch
-
     if not target.is_file() or known_hash is None:
         return target.is_file()
-    algorithm, _, expected = known_hash.rpartition(":")
-    return bool(pooch.file_hash(str(target), alg=algorithm or "sha256") == expected.lower())
+    algorithm, expected = _split_hash(known_hash)
+    with target.open("rb") as content:
+        return hashlib.file_digest(content, algorithm).hexdigest() == expected
 
 
 def _recorded_hashes(folder: Path) -> dict[str, dict[str, str]]:
@@ -217,17 +281,6 @@ def _record_hash(folder: Path, file: RemoteFile, found: str) -> None:
         UnverifiedDownloadWarning,
         stacklevel=2,
     )
-
-
-@contextmanager
-def _quiet_logger(logger: logging.Logger) -> Iterator[None]:
-    """Keep pooch from printing, which it does by default."""
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 @contextmanager

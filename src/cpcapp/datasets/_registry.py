@@ -24,6 +24,8 @@ class RemoteFile:
     magic : bytes
         How its content begins. Where no hash is known, this at least tells it from the page of a
         hotel's network that answers in its place.
+    max_bytes : int
+        Longer answers are refused, whatever the server says of their length.
     """
 
     name: str
@@ -31,6 +33,8 @@ class RemoteFile:
     published_hash: str | None
     hash_source: str = ""
     magic: bytes = b""
+    # Far above the largest, of some hundred megabytes.
+    max_bytes: int = 1 << 30
 
 
 MNIST = RemoteFile(

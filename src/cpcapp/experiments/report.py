@@ -14,6 +14,7 @@ from typing import Any
 
 import cpcapp
 from cpcapp._files import atomic_write
+from cpcapp._leftovers import remove_leftovers
 from cpcapp.experiments._html import html_page
 from cpcapp.experiments._markdown import markdown_page
 from cpcapp.experiments._results import Missing, Result, Settings
@@ -53,6 +54,8 @@ def write_report(
     made = datetime.now(UTC).isoformat(timespec="seconds")
     figures = folder / FIGURES
     figures.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(folder)
+    remove_leftovers(figures)
     for outcome in outcomes:
         for picture in outcome.pictures if isinstance(outcome, Result) else ():
             _write(figures / f"{picture.name}.png", picture.png)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from cpcapp._leftovers import remove_leftovers
 from cpcapp.tables.cleaning import Cleaner, RowCounts, describe_skipped
 from cpcapp.tables.columns import as_names, choose_columns
 from cpcapp.tables.messages import Message, TableError, count_of, quote_names
@@ -143,6 +144,7 @@ def _check_output(
         raise TableError(f"scores can't be written as {path.name!r}; use .csv or .parquet")
     if not path.parent.is_dir():
         raise TableError(f"there is no folder {path.parent}", "make it, or choose another {output}")
+    remove_leftovers(path.parent, path.name)
     inputs = [os.fspath(read) for read in (model, table) if isinstance(read, str | os.PathLike)]
     inputs += [table.name] if isinstance(table, Table) else []
     check_not_input([path], inputs)

@@ -32,7 +32,7 @@ def case():
 def test_photos_under_way_when_a_run_stops_are_not_drawn(tmp_path, case):
     with open_album(tmp_path) as album:
         album.draw(case)
-        assert len(list(tmp_path.glob("*/*.png"))) == 1
+        assert len(list(tmp_path.rglob("*.png"))) == 1
     album.draw(case)
     assert list(tmp_path.iterdir()) == []
 

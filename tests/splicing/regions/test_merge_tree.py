@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,6 +46,14 @@ def test_the_weakest_border_is_merged_first(seed):
     assert len(tree.size) == borders.count + len(expected)
     for node, part in enumerate(expected, start=borders.count):
         np.testing.assert_array_equal(tree.side(node), part)
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, 1e308])
+def test_evidence_without_an_order_is_refused(rng, odd):
+    """Sums of such numbers are no numbers: superpixels were never joined, and it ran for ever."""
+    borders, _ = random_problem(rng)
+    with pytest.raises(ValueError, match="evidence at the borders is not finite"):
+        MergeTree.build(replace(borders, evidence=np.full(len(borders.one), odd)))
 
 
 def test_the_tree_holds_every_superpixel_once(rng):

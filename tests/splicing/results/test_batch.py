@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import hashlib
 import json
+import os
 import re
 from pathlib import Path
 
@@ -20,6 +23,7 @@ from cpcapp.splicing import (
     model_file,
     save_model,
 )
+from cpcapp.splicing.results import batch
 
 
 @pytest.fixture
@@ -155,8 +159,95 @@ class TestMistakes:
 
     def test_the_table_can_not_be_written(self, photos, out):
         (out / "summary.csv").mkdir(parents=True)
-        with pytest.raises(ResultsError, match=r"can't write .*summary.csv: "):
+        with pytest.raises(ResultsError, match=r"summary.csv is in the way: it is not a file"):
             localize_files(photos / "1.png", out)
+        (out / "summary.csv").rmdir()
+
+        def block(result):
+            (out / "summary.csv").mkdir()
+
+        with pytest.raises(ResultsError, match=r"can't write .*summary.csv: "):
+            localize_files(photos / "1.png", out, on_result=block)
+
+
+@pytest.mark.usefixtures("quick")
+class TestForeignFiles:
+    """What others put into the folder is passed over, or named in one line."""
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b"[" * 200_000,
+            b" " * (2 << 20) + b"{}",
+            b'{"file": "a", "sha256": "b", "model": {}, "overlay": "c", "boundary": "d", %s}',
+        ],
+        ids=["deep", "long", "fields"],
+    )
+    def test_json_of_others(self, photos, out, content):
+        out.mkdir()
+        odd = (b'"notes": 5', b'"seam": {"box": 1}', b'"p_value": 1e999', b'"score": NaN')
+        fields = odd if b"%s" in content else (b"",)
+        for number, field in enumerate(fields):
+            (out / f"other{number}.json").write_bytes(content.replace(b"%s", field))
+        (result,) = localize_files(photos / "1.png", out)
+        assert not result.error
+        assert len((out / "summary.csv").read_text().splitlines()) == 2
+
+    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+    @pytest.mark.parametrize("name", ["1.json", "1.overlay.png", "summary.csv"])
+    def test_a_pipe_in_the_way(self, photos, out, name):
+        out.mkdir()
+        os.mkfifo(out / "other.json")
+        (result,) = localize_files(photos / "1.png", out)
+        assert not result.error
+        (out / name).unlink()
+        os.mkfifo(out / name)
+        with pytest.raises(ResultsError, match=f"{name} is in the way: it is not a file"):
+            localize_files(photos / "1.png", out, resume=True)
+
+    def test_leftovers_of_a_killed_run_are_removed(self, photos, out):
+        (out / "results.0123456789abcdef.part" / "new").mkdir(parents=True)
+        (out / "summary.csv.0123456789abcdef.part").touch()
+        localize_files(photos / "1.png", out)
+        assert list(out.glob("*.part")) == []
+
+
+@pytest.mark.usefixtures("quick")
+class TestWhatIsRecorded:
+    @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t"])
+    def test_names_that_a_spreadsheet_would_compute(self, photos, out, monkeypatch, start):
+        monkeypatch.chdir(photos)
+        name = f"{start}1+1.png"
+        (photos / "1.png").rename(photos / name)
+        (result,) = localize_files([Path(name)], out)
+        assert result.entry["file"] == name
+        (row,) = csv.DictReader((out / "summary.csv").read_text().splitlines())
+        assert row["file"] == f"'{name}"
+        assert row["overlay"] == f"'{start}1+1.overlay.png"
+
+    def test_the_hash_is_of_the_pixels_also_if_the_file_is_replaced_meanwhile(
+        self, photos, out, monkeypatch
+    ):
+        photo, whole = photos / "1.png", batch.read_image
+        first = photo.read_bytes()
+
+        def read_later(source):
+            photo.write_bytes((photos / "2.png").read_bytes())
+            return whole(source)
+
+        monkeypatch.setattr(batch, "read_image", read_later)
+        seen = []
+        localize = stand_in.StandIn.localize
+
+        def keep(self, image, **options):
+            seen.append(image)
+            return localize(self, image, **options)
+
+        monkeypatch.setattr(stand_in.StandIn, "localize", keep)
+        (result,) = localize_files(photo, out)
+        assert result.entry["sha256"] == hashlib.sha256(first).hexdigest()
+        np.testing.assert_array_equal(seen[0].pixels, whole(first).pixels)
+        assert seen[0].name == "1.png"
 
 
 class TestModels:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -422,7 +423,8 @@ def test_a_training_that_was_stopped_goes_on(samples, tmp_path, often, stops):
             )
         assert folder.is_dir() == (n > 4)
     shares = []
-    found = train_localizer(mixed, TWO, seed=3, checkpoint=folder, progress=shares.append, jobs=3)
+    options = {"seed": 3, "checkpoint": folder, "save_to": tmp_path / "model"}
+    found = train_localizer(mixed, TWO, **options, progress=shares.append, jobs=3)
     assert shares[0] == (n // 4 * 4 + 1) / len(mixed)  # what was done is not done again
     assert content(found, tmp_path / "found") == expected
     assert not folder.exists()
@@ -519,9 +521,10 @@ def test_only_the_last_state_is_kept(stopped):
     assert {file.name for file in stopped.iterdir()} == {"state.json", *files}
 
 
-def test_a_checkpoint_leaves_other_files_alone(samples, stopped):
+def test_a_checkpoint_leaves_other_files_alone(samples, stopped, tmp_path):
     (stopped / "notes.txt").write_text("mine")
-    train_localizer(samples, TWO, checkpoint=stopped)
+    (stopped / "state.json.0123456789abcdef.part").touch()  # of a run that was killed
+    train_localizer(samples, TWO, checkpoint=stopped, save_to=tmp_path / "model")
     assert [file.name for file in stopped.iterdir()] == ["notes.txt"]
 
 
@@ -598,7 +601,8 @@ def test_a_calibration_that_was_stopped_goes_on(
 
     monkeypatch.undo()
     monkeypatch.setattr(train, "_PHOTOS_PER_UPDATE", 4)
-    found = train_localizer(samples, TWO, calibrate_on=known, checkpoint=folder)
+    options = {"checkpoint": folder, "save_to": tmp_path / "model"}
+    found = train_localizer(samples, TWO, calibrate_on=known, **options)
     assert content(found, tmp_path / "found") == whole
     assert not folder.exists()
 
@@ -624,7 +628,8 @@ def test_parts_of_another_calibration_are_never_mixed_in(samples, known, calibra
     (calibrating / "state.json").unlink()
     options = {"seed": 5, "calibrate_on": known}
     expected = content(train_localizer(samples, TWO, **options), tmp_path / "expected")
-    found = train_localizer(samples, TWO, **options, checkpoint=calibrating)
+    options |= {"checkpoint": calibrating, "save_to": tmp_path / "model"}
+    found = train_localizer(samples, TWO, **options)
     assert content(found, tmp_path / "found") == expected
     assert not calibrating.exists()
 
@@ -662,6 +667,33 @@ def test_the_model_is_written_before_the_checkpoint_is_removed(
     model = train_localizer(samples, TWO, **options, save_to=tmp_path / "model")
     assert (tmp_path / "model").read_bytes() == content(model, tmp_path / "same")
     assert not calibrating.exists()
+
+
+def test_without_a_model_on_disk_the_checkpoint_stays(samples, stopped, tmp_path):
+    """A caller who can't save the model would lose the training otherwise."""
+    model = train_localizer(samples, TWO, checkpoint=stopped)
+    assert json.loads((stopped / "state.json").read_text())["next_photo"] == len(samples)
+    shares = []
+    again = train_localizer(samples, TWO, checkpoint=stopped, progress=shares.append)
+    assert shares == []
+    assert content(again, tmp_path / "again") == content(model, tmp_path / "model")
+
+
+def test_starting_anew(samples, stopped, tmp_path):
+    shares = []
+    options = {"checkpoint": stopped, "save_to": tmp_path / "model", "progress": shares.append}
+    train_localizer(samples, TWO, **options, restart=True)
+    assert len(shares) == len(samples)
+    assert not stopped.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+@pytest.mark.parametrize("name", ["state.json", "calibration-00000010.npz"])
+def test_a_pipe_in_the_checkpoint_is_not_waited_for(samples, known, calibrating, name):
+    (calibrating / name).unlink()
+    os.mkfifo(calibrating / name)
+    with pytest.raises(ValueError, match=r"can't be used: .*; remove it to start anew"):
+        train_localizer(samples, TWO, calibrate_on=known, checkpoint=calibrating)
 
 
 # -- the whole thing on real photos --------------------------------------------------------

@@ -13,6 +13,7 @@ from PIL import Image
 
 from cpcapp import __version__
 from cpcapp._files import atomic_write
+from cpcapp._leftovers import remove_leftovers
 from cpcapp._parallel import map_threads
 from cpcapp.splicing.datasets.casia_names import Forgery
 from cpcapp.splicing.datasets.collector import read_photo
@@ -88,6 +89,7 @@ def write_masks(
 ) -> None:
     """Write the masks that a folder does not have yet, and a record of all of them."""
     output.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(output)
     record = _read_record(output)
     entries = record["masks"] if record and record.get("made_by") == __version__ else {}
     missing = [

@@ -7,8 +7,6 @@ import io
 import json
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -20,7 +18,9 @@ from urllib.parse import quote
 import numpy as np
 from PIL import Image
 
-from cpcapp._files import FolderInUseError, atomic_write, make_folder
+from cpcapp._files import FolderInUseError, atomic_write
+from cpcapp._leftovers import remove_leftovers
+from cpcapp._staging import StagedResults, check_replaceable, stage_results
 from cpcapp.splicing.evaluation.evaluate import Case
 from cpcapp.splicing.evaluation.protocols import ImageScore
 from cpcapp.splicing.evaluation.report import METHOD, LocalizerReport
@@ -28,25 +28,32 @@ from cpcapp.splicing.pictures.panels import Picture, case_picture, contact_sheet
 
 #: The page that shows all of an album.
 INDEX: Final = "index.html"
-_FILES: Final = ("scores.json", "scores.csv", INDEX, "best.png", "worst.png")
+# Moved first and put in place last: if it exists, the rest is complete and belongs to it.
+_SCORES: Final = "scores.json"
+_FILES: Final = (_SCORES, "scores.csv", INDEX, "best.png", "worst.png")
 _CASE: Final = r"\d{4,}_\d\.\d{3}_.*\.png"
-_UNSORTED: Final = "unsorted-cases-"
 # Chosen by eye: as many fit on a screen.
 _PER_SHEET: Final = 5
 
 
 def check_album_folder(folder: str | os.PathLike[str], *, replace: bool = False) -> None:
-    """Raise `FolderInUseError` if a folder has something in it that is not to be replaced."""
+    """Raise `FolderInUseError` if a folder has something in it that is not to be replaced.
+
+    What killed runs left in it is removed first, or put in place where it was complete.
+    """
     folder = Path(folder)
+    remove_leftovers(folder)
     if folder.is_dir() and any(folder.iterdir()) and not replace:
         raise FolderInUseError(
             f"{folder} is not empty", "choose another folder, or replace=True for new results in it"
         )
+    for name in _FILES:
+        check_replaceable(folder / name)
 
 
 @contextmanager
 def open_album(folder: str | os.PathLike[str], *, replace: bool = False) -> Iterator[Album]:
-    """Make a folder of results, and leave no half of them if something fails.
+    """Make a folder of results; until they are complete, and if something fails, nothing changes.
 
     ::
 
@@ -60,7 +67,8 @@ def open_album(folder: str | os.PathLike[str], *, replace: bool = False) -> Iter
     folder : path
         Made if it is not there.
     replace : bool, default=False
-        Whether earlier results in the folder are removed first. Other files are kept.
+        Whether earlier results in the folder are replaced, once the new ones are complete. Other
+        files are kept.
 
     Yields
     ------
@@ -72,35 +80,27 @@ def open_album(folder: str | os.PathLike[str], *, replace: bool = False) -> Iter
         If the folder is not empty and nothing is to be replaced.
     """
     check_album_folder(folder, replace=replace)
-    folder = make_folder(folder)
-    if replace:
-        _remove_results(folder)
-    # The rank of a picture is known when all photos are scored.
-    with tempfile.TemporaryDirectory(prefix=_UNSORTED, dir=folder) as unsorted:
-        album = Album(folder, Path(unsorted))
+    with stage_results(folder) as staged:
+        # The rank of a picture is known when all photos are scored.
+        (staged.place / "unsorted").mkdir()
+        album = Album(staged)
         try:
             yield album
         finally:
             album.close()
 
 
-def _remove_results(folder: Path) -> None:
-    for name in _FILES:
-        (folder / name).unlink(missing_ok=True)
-    for file in folder.glob("cases/*.png"):
-        if re.fullmatch(_CASE, file.name):
-            file.unlink()
-    # Of a run that was killed.
-    for unsorted in folder.glob(f"{_UNSORTED}*/"):
-        shutil.rmtree(unsorted)
+def _earlier_cases(folder: Path) -> list[str]:
+    found = (file.name for file in folder.glob("cases/*.png"))
+    return [f"cases/{name}" for name in found if re.fullmatch(_CASE, name)]
 
 
 class Album:
     """Draws photos while they are scored, and sorts them afterwards; see `open_album`."""
 
-    def __init__(self, folder: Path, unsorted: Path) -> None:
-        self.folder = folder
-        self.unsorted = unsorted
+    def __init__(self, staged: StagedResults) -> None:
+        self.staged = staged
+        self.unsorted = staged.place / "unsorted"
         self.drawn: dict[str, Path] = {}
         self.numbers = count()
         self.closed = False
@@ -126,34 +126,38 @@ class Album:
             if self.closed:
                 return
             path = self.unsorted / f"{next(self.numbers)}.png"
-            path.write_bytes(encoded)
+            _write(path, encoded)
             self.drawn[case.sample.name] = path
 
     def finish(self, report: LocalizerReport) -> None:
-        """Sort the pictures, and write everything else."""
-        (self.folder / "cases").mkdir(exist_ok=True)
+        """Sort the pictures, write everything else, and put it in the place of earlier results."""
+        new = self.staged.new
+        (new / "cases").mkdir()
         images = report.evaluation.scores[METHOD]["edge"].images
         ranked = sorted(images, key=lambda image: -image.mcc)
         files = []
         for rank, image in enumerate(ranked, start=1):
             name = f"{rank:04d}_{image.mcc:.3f}_{_as_file_name(image.name)}.png"
-            files.append(self.drawn[image.name].replace(self.folder / "cases" / name))
+            files.append(self.drawn[image.name].replace(new / "cases" / name))
         if files:
             best, worst = files[:_PER_SHEET], files[::-1][:_PER_SHEET]
             for name, chosen in (("best.png", best), ("worst.png", worst)):
                 sheet = contact_sheet([_read_png(file) for file in chosen])
-                self._write(name, _encode_png(sheet))
+                _write(new / name, _encode_png(sheet))
         texts = {
             INDEX: "\n".join(_page(report, ranked, files)),
             "scores.csv": report.to_csv(),
-            "scores.json": json.dumps(report.to_dict(), indent=1, allow_nan=False),
+            _SCORES: json.dumps(report.to_dict(), indent=1, allow_nan=False),
         }
         for name, text in texts.items():
-            self._write(name, text.encode(errors="backslashreplace"))
+            _write(new / name, text.encode(errors="backslashreplace"))
+        earlier = [*_FILES, *_earlier_cases(self.staged.folder)]
+        self.staged.commit(marker=_SCORES, remove=earlier)
 
-    def _write(self, name: str, content: bytes) -> None:
-        with atomic_write(self.folder / name) as out:
-            out.write(content)
+
+def _write(path: Path, content: bytes) -> None:
+    with atomic_write(path) as out:
+        out.write(content)
 
 
 def _describe(score: ImageScore) -> str:

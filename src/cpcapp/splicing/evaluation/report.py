@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from cpcapp import __version__
+from cpcapp._text import spreadsheet_text
 from cpcapp.splicing.evaluation.evaluate import Evaluation
 from cpcapp.splicing.evaluation.verdict_scores import VerdictScores
 from cpcapp.splicing.photos.samples import Problem
@@ -105,5 +106,5 @@ class LocalizerReport:
                     if header is None:
                         header = list(row)
                         table.writerow(header)
-                    table.writerow(row.values())
+                    table.writerow(spreadsheet_text(cell) for cell in row.values())
         return text.getvalue()

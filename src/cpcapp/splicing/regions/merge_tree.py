@@ -52,7 +52,20 @@ class MergeTree:
 
     @classmethod
     def build(cls, borders: Borders) -> MergeTree:
-        """Merge the superpixels."""
+        """Merge the superpixels.
+
+        Raises
+        ------
+        ValueError
+            If the evidence is not finite, also in sum: its order would have no meaning, and the
+            climbing below no end.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = np.abs(borders.evidence).sum(dtype=np.float64)
+        if not np.isfinite(total):
+            raise ValueError(
+                "the evidence at the borders is not finite; the model may be damaged, use another"
+            )
         children = merge_order(borders)
         n, merges = borders.count, len(children)
         size, parent = np.ones(n + merges, dtype=np.intp), np.full(n + merges, -1, dtype=np.intp)

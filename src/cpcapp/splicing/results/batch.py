@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -12,14 +14,14 @@ from typing import Any
 
 import cv2
 
+from cpcapp._leftovers import remove_leftovers
 from cpcapp._parallel import map_threads
 from cpcapp._text import natural_order, printable
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.photos.file_search import FoundImages, explain_unread, find_images
-from cpcapp.splicing.photos.images import read_image
+from cpcapp.splicing.photos.images import file_bytes, read_image
 from cpcapp.splicing.results.entries import (
     has_whole_pictures,
-    hash_file,
     is_result_picture,
     read_entry,
     write_result,
@@ -112,6 +114,7 @@ def localize_files(
     folder = Path(folder)
     found = _find_photos(paths, recursive)
     named = name_results(found.readable, folder)
+    remove_leftovers(folder)
     check_folder(folder, named, resume=resume, force=force)
     localizer, identity = open_model(model)
     make_folder(folder)
@@ -185,6 +188,16 @@ def _sort_key(item: ResultFiles | Path) -> list[str | int]:
     return natural_order(item.photo if isinstance(item, ResultFiles) else item)
 
 
+class _PhotoBytes(io.BytesIO):
+    """The bytes of a photo, which `read_image` reads like a file of that name."""
+
+    def __init__(self, photo: Path) -> None:
+        data = file_bytes(photo)
+        super().__init__(data)
+        self.name = os.fspath(photo)
+        self.sha256 = hashlib.sha256(data).hexdigest()
+
+
 def _localize_photo(
     item: ResultFiles | Path,
     *,
@@ -209,13 +222,16 @@ def _localize_one(
         return PhotoResult(item, error=f"{printable(item)}: {reason}")
     photo = item.photo
     try:
-        origin = {"sha256": hash_file(photo), "model": identity}
+        # Read once: the hash is that of the pixels, also if the file is replaced meanwhile.
+        content = _PhotoBytes(photo)
+        origin = {"sha256": content.sha256, "model": identity}
         remark = ""
         if resume and (entry := read_entry(item.entry)) is not None:
             remark = _explain_renewal(item, entry, origin)
             if not remark:
                 return PhotoResult(photo, item, entry, "already done")
-        image = read_image(photo)
+        image = read_image(content)
+        del content
         found = localizer.localize(image, progress=progress)
         threshold = float(localizer.threshold)
         entry = write_result(item, image, found, threshold=threshold, origin=origin)

@@ -11,6 +11,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from cpcapp._leftovers import remove_leftovers
 from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.localizer import Localization, SpliceLocalizer
 from cpcapp.splicing.photos.pixels import BoolArray
@@ -79,6 +80,7 @@ def localize_examples(
     ('cup-in-the-sky.png', (427, 640))
     """
     folder = Path(folder)
+    remove_leftovers(folder)
     localizer, _ = open_model(model)
     threshold = float(localizer.threshold)
     photos = example_photos()

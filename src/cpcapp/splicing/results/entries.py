@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy as np
 
 from cpcapp import __version__
 from cpcapp._files import atomic_write
+from cpcapp._staging import stage_results
 from cpcapp._text import number
 from cpcapp.splicing.localizer import Localization
 from cpcapp.splicing.photos.images import ReadImage
@@ -30,7 +33,18 @@ from cpcapp.splicing.results.seam import find_strongest_seam
 # Pictures that only a calibrated model gives.
 MASK_NAMES = ("region", "hot_spots")
 
-_REQUIRED_KEYS = {"file", "sha256", "model", "overlay", "boundary"}
+# What the JSON file of a result says at least, and of which type it is.
+_REQUIRED = {"file": str, "sha256": str, "model": dict, "overlay": str, "boundary": str}
+# What is used of the rest, if it is there.
+_OPTIONAL: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("verdict", "verdict_code", "region", "hot_spots"), str),
+    **dict.fromkeys(("score", "p_value", "seconds"), (int, float)),
+    **dict.fromkeys(("width", "height"), int),
+    "notes": list,
+    "seam": dict,
+}
+# Ours have some 2 kB.
+_MAX_ENTRY_BYTES = 1 << 20
 # Of the PNG specification: the signature, and the last chunk.
 _PNG_START, _PNG_END = b"\x89PNG\r\n\x1a\n", b"\0\0\0\0IEND\xaeB`\x82"
 
@@ -43,7 +57,7 @@ def write_result(
     threshold: float,
     origin: dict[str, Any],
 ) -> dict[str, Any]:
-    """Write the pictures and the JSON file of a photo.
+    """Write the pictures and the JSON file of a photo, all of them or none.
 
     Parameters
     ----------
@@ -62,11 +76,12 @@ def write_result(
         What the JSON file says.
     """
     entry = describe_result(files, image, found, threshold=threshold, origin=origin)
-    # Removed first and written last: if it exists, the pictures are complete and belong to it.
-    files.entry.unlink(missing_ok=True)
-    write_pictures(files, image.pixels, found, threshold)
-    with atomic_write(files.entry) as file:
-        file.write(json.dumps(entry, indent=1, allow_nan=False).encode())
+    with stage_results(files.folder) as staged:
+        new = replace(files, folder=staged.new)
+        write_pictures(new, image.pixels, found, threshold)
+        with atomic_write(new.entry) as file:
+            file.write(json.dumps(entry, indent=1, allow_nan=False).encode())
+        staged.commit(marker=files.entry.name, remove=[path.name for path in files.all])
     return entry
 
 
@@ -132,7 +147,7 @@ def write_pictures(files: ResultFiles, pixels: Any, found: Localization, thresho
 
 
 def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file; empty if it can't be read, which `read_image` explains."""
+    """Return the SHA-256 of a file; empty if it can't be read, which whoever opens it explains."""
     # Reading a pipe would never end.
     if not path.is_file():
         return ""
@@ -146,10 +161,44 @@ def hash_file(path: Path) -> str:
 def read_entry(path: Path) -> dict[str, Any] | None:
     """Return what a JSON file says; None if there is none, or it is not of a photo's result."""
     try:
-        entry = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        # Reading a pipe would never end.
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            content = file.read(_MAX_ENTRY_BYTES + 1)
+        if len(content) > _MAX_ENTRY_BYTES:
+            return None
+        entry = json.loads(content, parse_constant=_refuse_constant, parse_float=_finite)
+    except (OSError, ValueError, RecursionError):
         return None
-    return entry if isinstance(entry, dict) and entry.keys() >= _REQUIRED_KEYS else None
+    return entry if _is_entry(entry) else None
+
+
+def _is_entry(entry: Any) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    seam = entry.get("seam")
+    box = seam.get("box", []) if isinstance(seam, dict) else []
+    return (
+        all(isinstance(entry.get(name), kind) for name, kind in _REQUIRED.items())
+        and all(isinstance(entry.get(n), (*_as_tuple(k), type(None))) for n, k in _OPTIONAL.items())
+        and isinstance(box, list)
+    )
+
+
+def _as_tuple(kind: type | tuple[type, ...]) -> tuple[type, ...]:
+    return kind if isinstance(kind, tuple) else (kind,)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is out of range")
+    return value
 
 
 def is_result_picture(path: Path) -> bool:
@@ -171,6 +220,8 @@ def has_whole_pictures(files: ResultFiles, entry: dict[str, Any]) -> bool:
 def _is_whole_png(path: Path, width: Any, height: Any) -> bool:
     try:
         size = struct.pack(">II", width, height)
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             start = file.read(24)
             file.seek(-len(_PNG_END), 2)

@@ -39,6 +39,12 @@ def check_folder(
                 f"{printable(path)} is a photo and would be replaced", "choose another {folder}"
             )
     summary = folder / SUMMARY_NAME
+    for path in [*present, summary]:
+        if os.path.lexists(path) and not (path.is_file() or path.is_symlink()):
+            raise ResultsError(
+                f"{printable(path)} is in the way: it is not a file",
+                "move it away, or choose another {folder}",
+            )
     if not force and summary.is_file() and not is_summary(summary):
         raise ResultsError(
             f"{printable(summary)} is not a table of results",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cpcapp._files import atomic_write
-from cpcapp._text import natural_order
+from cpcapp._text import natural_order, spreadsheet_text
 from cpcapp.splicing.results.entries import read_entry
 from cpcapp.splicing.results.files import SUMMARY_NAME
 from cpcapp.splicing.results.photo_result import PhotoResult
@@ -42,7 +42,8 @@ def write_summary(folder: Path, results: Sequence[PhotoResult]) -> None:
     text = io.StringIO()
     table = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
     table.writeheader()
-    table.writerows(rows[name] for name in sorted(rows, key=natural_order))
+    for name in sorted(rows, key=natural_order):
+        table.writerow({column: spreadsheet_text(cell) for column, cell in rows[name].items()})
     with atomic_write(folder / SUMMARY_NAME) as file:
         file.write(text.getvalue().encode(errors="backslashreplace"))
 

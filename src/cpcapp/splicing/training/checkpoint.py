@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp._files import atomic_write
+from cpcapp._leftovers import remove_leftovers
 from cpcapp.moments import Moments
 from cpcapp.splicing.photos.samples import Problem
 from cpcapp.splicing.presets import Preset
@@ -75,10 +77,14 @@ class Checkpoint:
         return self.folder / f"moments-{photo}-{bank}-{side}.npz"
 
     def load(self, preset: Preset) -> TrainingState | None:
-        """Return the state, or None if there is none yet."""
+        """Return the state, or None if there is none yet; remove what killed runs left."""
+        remove_leftovers(self.folder)
         if not self._state.exists():
             return None
         try:
+            # Reading a pipe would never end.
+            if not self._state.is_file():
+                raise ValueError("its state.json is not a file")
             content = json.loads(self._state.read_text())
             if content["fingerprint"] != self.fingerprint:
                 raise ValueError(
@@ -149,12 +155,24 @@ class Checkpoint:
         done = 0
         for path in sorted(self.folder.glob("calibration-*.npz")):
             try:
+                if not path.is_file():
+                    raise ValueError("not a file")
                 # Opened here: of a damaged file NumPy would forget to close it.
                 with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
                     arrays = dict(kept)
                 fingerprint = str(arrays.pop("fingerprint"))
                 start, stop = (int(number) for number in arrays.pop("photos"))
-            except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+            # NumPy and zipfile answer damaged bytes with all of these.
+            except (
+                ValueError,
+                KeyError,
+                TypeError,
+                OSError,
+                EOFError,
+                RuntimeError,
+                zipfile.BadZipFile,
+                zlib.error,
+            ) as error:
                 raise ValueError(
                     f"checkpoint {self.folder} can't be used: {path.name} is damaged; remove it "
                     "to start anew"
@@ -168,6 +186,7 @@ class Checkpoint:
 
         In an order that leaves a checkpoint that can be used, or none, if it is interrupted.
         """
+        remove_leftovers(self.folder)
         for file in self.folder.glob("calibration-*.npz*"):
             file.unlink(missing_ok=True)
         self._state.unlink(missing_ok=True)

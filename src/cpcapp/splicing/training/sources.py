@@ -144,6 +144,7 @@ def train_from_folders(
     jobs: int = 2,
     save_to: str | os.PathLike[str] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    restart: bool = False,
     opening_progress: Callable[[float], None] | None = None,
     progress: Callable[[float], None] | None = None,
     calibration_progress: Callable[[float], None] | None = None,
@@ -165,6 +166,8 @@ def train_from_folders(
         A file to write the model to.
     checkpoint : path, optional
         A folder to keep the state in; see `cpcapp.splicing.train_localizer`.
+    restart : bool, default=False
+        Begin anew, even if the checkpoint holds a state.
     opening_progress, progress, calibration_progress : callable, optional
         Called with the share done, from 0 to 1: of opening a folder, of reading patches and of
         calibrating.
@@ -200,6 +203,7 @@ def train_from_folders(
         jobs=jobs,
         checkpoint=checkpoint,
         save_to=save_to,
+        restart=restart,
         progress=progress,
         facts={"data": [Path(folder).name for folder in folders], "kind": samples.name},
         calibrate_on=calibrate_on,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from cpcapp import __version__
+from cpcapp._leftovers import remove_leftovers
 from cpcapp._parallel import map_threads
 from cpcapp.contrast import Contrast, InsufficientRankError, solve_contrast, subspace_overlap
 from cpcapp.moments import Moments
@@ -56,6 +57,7 @@ def train_localizer(
     jobs: int = 2,
     checkpoint: str | os.PathLike[str] | None = None,
     save_to: str | os.PathLike[str] | None = None,
+    restart: bool = False,
     progress: Callable[[float], None] | None = None,
     facts: dict[str, Any] | None = None,
     calibrate_on: Sequence[Sample] | None = None,
@@ -79,9 +81,13 @@ def train_localizer(
     checkpoint : path, optional
         A folder in which to keep the state: while photos are read every 15 seconds, after the
         last one, and after every 16 photos of calibration. If it holds that of the same training,
-        the training goes on from there and ends with the same model. Removed at the end.
+        the training goes on from there and ends with the same model. Removed once the model is
+        written to ``save_to``. Without ``save_to`` it stays: remove it when you have the model on
+        disk.
     save_to : path, optional
-        A file to write the model to, before the checkpoint is removed.
+        A file to write the model to.
+    restart : bool, default=False
+        Begin anew, even if the checkpoint holds a state.
     progress : callable, optional
         Called with the share done, from 0 to 1.
     facts : dict, optional
@@ -123,6 +129,8 @@ def train_localizer(
     if checkpoint is not None:
         fingerprint = _fingerprint(samples, calibrate_on, preset, seed, network)
         store = Checkpoint(Path(checkpoint), fingerprint)
+        if restart:
+            store.remove()
     state = (store.load(preset) if store else None) or TrainingState.empty(preset)
     state = _accumulate(samples, preset, seed, jobs, state, store, progress)
     banks, counts = _solve(preset, state)
@@ -153,9 +161,11 @@ def train_localizer(
     threshold = 0.5 if choice is None else choice.threshold
     localizer = SpliceLocalizer(preset, banks, threshold, calibration, known, network)
     if save_to is not None:
+        remove_leftovers(Path(save_to).parent, Path(save_to).name)
         save_model(localizer, save_to)
-    if store:
-        store.remove()
+        # Only now: a model that could not be written is a training lost.
+        if store:
+            store.remove()
     return localizer
 
 

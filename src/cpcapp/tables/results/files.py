@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cpcapp._files import FolderInUseError
+from cpcapp._leftovers import remove_leftovers
+from cpcapp._staging import check_replaceable
 from cpcapp.tables.messages import TableError, require_package
 
 SCORES_FORMATS = ("csv", "parquet")
@@ -80,6 +83,8 @@ class ResultFiles:
     def check(self, inputs: Sequence[str] = (), *, overwrite: bool = False) -> None:
         """Raise `TableError` if the files can't be written, or would replace others.
 
+        What killed runs left in the folder is removed first, or put in place where it was complete.
+
         Parameters
         ----------
         inputs : sequence of str
@@ -94,6 +99,9 @@ class ResultFiles:
             )
         if self.plot is not None:
             _check_plot(self.plot, self.folder)
+        remove_leftovers(self.folder)
+        if self.plot is not None:
+            remove_leftovers(self.plot.parent, self.plot.name)
         existing = [path for path in [*self.all, self.outdated_scores] if path.exists()]
         check_not_input(existing, inputs)
         if existing and not overwrite:
@@ -104,6 +112,11 @@ class ResultFiles:
                 overwrite=True,
             )
         _check_folder(self.folder)
+        for path in existing:
+            try:
+                check_replaceable(path)
+            except FolderInUseError as error:
+                raise TableError(error.reason, "move it away, or choose another {folder}") from None
 
 
 def check_not_input(outputs: Sequence[Path], inputs: Sequence[str]) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import IO
 
 import numpy as np
 
-from cpcapp._files import atomic_write
 from cpcapp.tables.model import FloatArray
 from cpcapp.tables.reading.table import Chunk
 from cpcapp.tables.reduce import Reduction
@@ -47,8 +46,8 @@ class RowSample:
             self.labels = [self.labels[i] for i in chosen]
 
 
-def write_plot(path: Path, reduction: Reduction, sample: RowSample) -> None:
-    """Write a scatter plot of a sample, and beside it the top features."""
+def write_plot(file: IO[bytes], suffix: str, reduction: Reduction, sample: RowSample) -> None:
+    """Write a scatter plot of a sample, and beside it the top features, as its suffix says."""
     # Matplotlib is optional.
     from cpcapp.plotting import contrast_figure
 
@@ -66,5 +65,4 @@ def write_plot(path: Path, reduction: Reduction, sample: RowSample) -> None:
         title=title,
         label_title=sample.label or "",
     )
-    with atomic_write(path) as file:
-        figure.savefig(file, format=path.suffix[1:].lower(), dpi=150)
+    figure.savefig(file, format=suffix[1:].lower(), dpi=150)

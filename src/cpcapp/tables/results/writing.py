@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from cpcapp._files import atomic_write
+from cpcapp._staging import stage_results
 from cpcapp.tables.messages import TableError
 from cpcapp.tables.model import FloatArray
 from cpcapp.tables.reading.table import Chunk, ProgressReport, report_nothing
@@ -53,8 +55,8 @@ def write_results(
 ) -> Results:
     """Write scores, loadings, top features, model and summary into a folder.
 
-    The target is read once more for its scores. Every file is written whole or not at all, and
-    ``summary.json`` last.
+    The target is read once more for its scores. All files are written, or none: an earlier result
+    stays until the new one is complete.
 
     Parameters
     ----------
@@ -103,21 +105,31 @@ def write_results(
     names = [one.selection.table.name for one in (reduction.target, reduction.background) if one]
     files = plan_files(folder, names[0], scores_format=scores_format, plot=plot)
     files.check(names, overwrite=overwrite)
-    files.folder.mkdir(parents=True, exist_ok=True)
-    files.summary.unlink(missing_ok=True)
-    files.outdated_scores.unlink(missing_ok=True)
     background = reduction.background if include_background else None
     report = report_nothing if progress is None else progress
-    sample = _write_scores(files.scores, reduction, background, report)
-    _write_loadings(files.loadings, reduction)
-    _write_top_features(files.top_features, reduction)
-    reduction.model.save(files.model)
-    if files.plot is not None:
-        write_plot(files.plot, reduction, sample)
     summary = Summary(reduction)
-    with atomic_write(files.summary) as file:
-        file.write(json.dumps(summary.to_dict(), indent=1).encode())
+    with stage_results(files.folder) as staged:
+        new = replace(files, folder=staged.new)
+        sample = _write_scores(new.scores, reduction, background, report)
+        _write_loadings(new.loadings, reduction)
+        _write_top_features(new.top_features, reduction)
+        reduction.model.save(new.model)
+        with atomic_write(new.summary) as file:
+            file.write(json.dumps(summary.to_dict(), indent=1).encode())
+        with _staged_plot(files, reduction, sample):
+            staged.commit(marker=new.summary.name, remove=[files.outdated_scores.name])
     return Results(files, summary)
+
+
+@contextmanager
+def _staged_plot(files: ResultFiles, reduction: Reduction, sample: RowSample) -> Iterator[None]:
+    """Draw the plot, which takes its place if what is done meanwhile succeeds."""
+    if files.plot is None:
+        yield
+        return
+    with atomic_write(files.plot) as file:
+        write_plot(file, files.plot.suffix, reduction, sample)
+        yield
 
 
 def plan_files(

@@ -1,0 +1,484 @@
+"""Runs commands with a fault at one of their steps, and looks at what is left.
+
+A step is a write, a sync or a rename of a file, or an allocation. The n-th one fails (full disk,
+input/output error, no memory) or the process is killed with -9 just before it. Each run is a fork
+of a process that has everything imported, in a folder of its own, with real files.
+
+    python tests/faults/fault_harness.py --sample 5      prints the counts as JSON
+
+After a fault the old results are there or the new ones, each whole; a second run ends with the same
+bytes as one that nothing disturbed; and nothing else is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import io
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from PIL import Image
+
+import cpcapp
+from cpcapp import _files, _leftovers
+from cpcapp.cli import main
+from cpcapp.splicing import localize_files  # noqa: F401
+from cpcapp.splicing.evaluation import run as _evaluation  # noqa: F401
+from cpcapp.splicing.training import calibrate, train
+from cpcapp.tables import reduce_tables  # noqa: F401
+
+PACKAGE = str(Path(cpcapp.__file__).parent)
+# These read their options first: whoever has no memory for that has no memory for a message.
+COMMANDS = str(Path(PACKAGE) / "cli")
+LONGEST_RUN = 120.0
+Tree = dict[str, bytes]
+
+# What can happen at which kind of step.
+FAULTS = {
+    "write": ("ENOSPC", "EIO", "kill"),
+    "fsync": ("ENOSPC", "EIO", "kill"),
+    "rename": ("EIO", "kill"),
+    "allocation": ("MemoryError",),
+}
+
+
+# -- inputs --------------------------------------------------------------------------------
+
+
+def _photo(seed: int) -> tuple[Any, Any]:
+    """Return rough blocks with a smoother part, and the mask of that part."""
+    rng = np.random.default_rng(seed)
+    pixels = rng.integers(0, 90, (48, 64, 3)) + rng.integers(0, 60, 3)
+    pixels[: rng.integers(15, 30), rng.integers(20, 40) :] += rng.integers(30, 90, 3)
+    mask = np.zeros((48, 64), np.uint8)
+    mask[16:40, 12 + seed % 9 : 44 + seed % 9] = 255
+    smooth = rng.integers(60, 200, 3) + rng.integers(0, 9, pixels.shape)
+    return np.where(mask[..., None] > 0, smooth, pixels).clip(0, 255).astype(np.uint8), mask
+
+
+def _write_splices(folder: Path, count: int) -> None:
+    for seed in range(count):
+        for part, pixels in zip(("images", "masks"), _photo(seed), strict=True):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(folder / part / f"{seed}.png")
+
+
+def _write_tables(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name, scale in (("target", [1, 1, 3, 1]), ("background", [1, 1, 1, 1])):
+        rows = rng.normal(size=(300, 4)) * scale
+        np.savetxt(folder / f"{name}.csv", rows, delimiter=",", header="a,b,c,d", comments="")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A command on small inputs.
+
+    Attributes
+    ----------
+    prepare : callable
+        Writes the inputs into a folder.
+    command : tuple of str
+        The run that is disturbed.
+    earlier : tuple of str
+        The run whose results it replaces; empty for none.
+    retry : tuple of str
+        The second run, if it is not ``command``.
+    groups : callable
+        Returns from the names of all results those that must be old or new together.
+    """
+
+    prepare: Callable[[Path], None]
+    command: tuple[str, ...]
+    earlier: tuple[str, ...] = ()
+    retry: tuple[str, ...] = ()
+    groups: Callable[[set[str]], dict[str, set[str]]] = field(
+        default=lambda names: {"all": set(names)}
+    )
+
+
+def _by_photo(names: set[str]) -> dict[str, set[str]]:
+    groups: dict[str, set[str]] = {}
+    for name in names:
+        groups.setdefault(name.partition(".")[0], set()).add(name)
+    # The table shows whatever is there; it is looked at by itself.
+    groups.pop("out/summary", None)
+    return groups
+
+
+_TRAIN = ("train", "splices", "-o", "out/model", "--preset", "paper", "--jobs", "1")
+SCENARIOS = {
+    "train": Scenario(
+        lambda folder: (_write_splices(folder / "splices", 10), (folder / "out").mkdir())[0],
+        _TRAIN,
+    ),
+    "train --force": Scenario(
+        lambda folder: (_write_splices(folder / "splices", 10), (folder / "out").mkdir())[0],
+        (*_TRAIN, "--force"),
+        (*_TRAIN, "--seed", "5"),
+    ),
+    "localize": Scenario(
+        lambda folder: _write_splices(folder / "splices", 2),
+        ("localize", "splices/images", "-o", "out", "--model", "filters", "--force"),
+        ("localize", "splices/images", "-o", "out", "--model", "paper"),
+        groups=_by_photo,
+    ),
+    "localize --resume": Scenario(
+        lambda folder: _write_splices(folder / "splices", 2),
+        ("localize", "splices/images", "-o", "out", "--model", "paper"),
+        retry=("localize", "splices/images", "-o", "out", "--model", "paper", "--resume"),
+        groups=_by_photo,
+    ),
+    "reduce": Scenario(
+        _write_tables,
+        ("reduce", "target.csv", "background.csv", "-o", "out", "-k", "2", "--force"),
+        ("reduce", "target.csv", "background.csv", "-o", "out", "-k", "1"),
+    ),
+    "evaluate": Scenario(
+        lambda folder: _write_splices(folder / "splices", 2),
+        (
+            *("evaluate", "splices", "-o", "out", "--model", "paper"),
+            *("--no-controls", "--jobs", "1", "--force"),
+        ),
+        (
+            *("evaluate", "splices", "-o", "out", "--model", "filters"),
+            *("--no-controls", "--jobs", "1", "--limit", "1"),
+        ),
+    ),
+}
+
+
+# -- faults, in the child ------------------------------------------------------------------
+
+
+class Steps:
+    """Counts the steps of a process and makes one of them fail."""
+
+    def __init__(self, kind: str = "", number: int = -1, fault: str = "") -> None:
+        self.kind, self.number, self.fault = kind, number, fault
+        self.counts: Counter[str] = Counter()
+        self.lock = threading.Lock()
+
+    def take(self, kind: str) -> bool:
+        """Count a step; tell whether it has to fail."""
+        with self.lock:
+            number = self.counts[kind]
+            self.counts[kind] += 1
+        due = (kind, number) == (self.kind, self.number)
+        if due and self.fault == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return due
+
+    def fail(self) -> None:
+        if self.fault == "MemoryError":
+            raise MemoryError
+        number = getattr(errno, self.fault)
+        raise OSError(number, os.strerror(number))
+
+    def install(self) -> None:
+        """Take over the functions by which this process writes files."""
+        steps = self
+
+        class File(io.FileIO):
+            def write(self, data: Any) -> int:
+                if steps.take("write"):
+                    # A disk is full in the middle of a write.
+                    super().write(bytes(data)[: len(data) // 2])
+                    steps.fail()
+                return super().write(data)
+
+        def open_new(path: Path) -> Any:
+            return io.BufferedWriter(File(path, "xb"))
+
+        def wrap(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*arguments: Any, **options: Any) -> Any:
+                if steps.take(kind):
+                    steps.fail()
+                return function(*arguments, **options)
+
+            return call
+
+        _files._open_new = open_new
+        os.fsync = wrap("fsync", os.fsync)
+        os.replace, os.rename = wrap("rename", os.replace), wrap("rename", os.rename)
+        if self.kind in ("", "allocation"):
+            sys.setprofile(self._profile)
+            threading.setprofile(self._profile)
+
+    def _profile(self, frame: Any, event: str, _: Any) -> None:
+        # A C function that our code calls may need memory, and says so by this exception.
+        file = frame.f_code.co_filename
+        ours = event == "c_call" and file.startswith(PACKAGE) and not file.startswith(COMMANDS)
+        if ours and self.take("allocation"):
+            sys.setprofile(None)
+            raise MemoryError
+
+
+def _run_child(command: tuple[str, ...], steps: Steps, folder: Path, report: Path) -> None:
+    """Run a command in this process, which ends with it."""
+    status = 99
+    try:
+        os.chdir(folder)
+        with report.open("w") as text:
+            os.dup2(text.fileno(), 1)
+            os.dup2(text.fileno(), 2)
+        sys.stdout, sys.stderr = (os.fdopen(os.dup(n), "w") for n in (1, 2))
+        # Times stand in results, and would differ.
+        time.perf_counter = lambda: 0.0
+        # As often as can be.
+        train._PHOTOS_PER_UPDATE = calibrate._PHOTOS_PER_SAVE = 4
+        train.Checkpoint.__init__.__defaults__ = (0.0,)
+        cv2.setNumThreads(1)
+        steps.install()
+        try:
+            status = main(command)
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)  # type: ignore[arg-type]
+            report.with_suffix(".steps").write_text(json.dumps(steps.counts))
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else 98
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(status)
+
+
+# -- runs, in the parent -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a run ended: its status (negative for a signal), what it printed, and its steps."""
+
+    status: int
+    text: str
+    steps: dict[str, int]
+
+
+def run(command: tuple[str, ...], folder: Path, steps: Steps | None = None) -> Run:
+    report = folder.with_name(folder.name + ".report")
+    child = os.fork()
+    if child == 0:
+        _run_child(command, steps or Steps(), folder, report)
+    deadline = time.monotonic() + LONGEST_RUN
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            raise TimeoutError(f"{' '.join(command)} hangs: {report.read_text()}")
+        time.sleep(0.002)
+    counted = report.with_suffix(".steps")
+    counts = json.loads(counted.read_text()) if counted.exists() else {}
+    counted.unlink(missing_ok=True)
+    return Run(os.waitstatus_to_exitcode(status), report.read_text(), counts)
+
+
+def tree(folder: Path) -> Tree:
+    """Return the results in a folder; those that a killed run left ready are put in place."""
+    copy = folder.with_name(folder.name + ".copy")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(folder, copy)
+    _leftovers.remove_leftovers(copy / "out")
+    return {name: data for name, data in _files_of(copy).items() if name.startswith("out/")}
+
+
+def _files_of(folder: Path) -> Tree:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+class Bench:
+    """A scenario with its states before and after, as they are if nothing goes wrong."""
+
+    def __init__(self, scenario: Scenario, folder: Path) -> None:
+        self.scenario, self.folder = scenario, folder
+        self.start = folder / "start"
+        self.start.mkdir(parents=True)
+        scenario.prepare(self.start)
+        if scenario.earlier:
+            self._succeed(run(scenario.earlier, self.start))
+        self.old = tree(self.start)
+        whole = self._copy()
+        done = run(scenario.command, whole)
+        self._succeed(done)
+        self.steps, self.new = done.steps, tree(whole)
+        assert self.old != self.new
+
+    def _copy(self) -> Path:
+        copy = self.folder / "work"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(self.start, copy)
+        return copy
+
+    def _succeed(self, done: Run) -> None:
+        if done.status != 0:
+            raise AssertionError(f"ends with {done.status}: {done.text}")
+
+    def check(self, kind: str, number: int, fault: str) -> str:
+        """Disturb a run; return what it left, or raise AssertionError with what went wrong."""
+        work = self._copy()
+        disturbed = run(self.scenario.command, work, Steps(kind, number, fault))
+        if "Traceback" in disturbed.text:
+            raise AssertionError(f"ends with a traceback: {disturbed.text}")
+        if disturbed.status not in (-signal.SIGKILL, 0, 1, 2):
+            raise AssertionError(f"ends with {disturbed.status}: {disturbed.text}")
+        if disturbed.status == 1 and "left out" in disturbed.text:
+            # A photo for which there was no memory counts as one that can't be read: the command
+            # names it, and its results are those of the others.
+            left = "without a photo"
+        else:
+            left = self._check_results(tree(work))
+        again = self.scenario.retry or self.scenario.command
+        if again[0] == "train" and (work / "out" / "model").exists() and "--force" not in again:
+            again = (*again, "--force")
+        if again[-1] == "--resume" and not (work / "out").is_dir():
+            again = again[:-1]
+        self._succeed(run(again, work))
+        after = {name: data for name, data in _files_of(work).items() if name.startswith("out/")}
+        if after != self.new:
+            changed = {
+                name for name in {*after, *self.new} if after.get(name) != self.new.get(name)
+            }
+            raise AssertionError(f"the second run leaves others: {sorted(changed)}")
+        extra = {path.name for path in (work / "out").iterdir()} - {
+            name.split("/")[1] for name in self.new
+        }
+        if extra:
+            raise AssertionError(f"the second run leaves folders: {sorted(extra)}")
+        return left
+
+    def _check_results(self, found: Tree) -> str:
+        found = {name: data for name, data in found.items() if ".checkpoint/" not in name}
+        parts = {name for name in found if ".part" in name}
+        if parts:
+            raise AssertionError(f"leftovers that stay: {sorted(parts)}")
+        states = set()
+        for group, names in self.scenario.groups({*found, *self.old, *self.new}).items():
+            states_of = {"old": self.old, "new": self.new}
+            fitting = [
+                state
+                for state, whole in states_of.items()
+                if all(found.get(name) == whole.get(name) for name in names)
+            ]
+            if not fitting:
+                raise AssertionError(
+                    f"neither old nor new: {group} ({sorted(names & found.keys())})"
+                )
+            states.add(fitting[0])
+        return states.pop() if len(states) == 1 else "some of each"
+
+
+def chosen_numbers(count: int, most: int | None) -> list[int]:
+    """Return numbers of steps, spread evenly, with the first and the last."""
+    if most is None or count <= most:
+        return list(range(count))
+    return sorted({round(i) for i in np.linspace(0, count - 1, most)})
+
+
+def disturb(
+    names: list[str],
+    *,
+    most: int | None,
+    most_allocations: int,
+    kinds: Sequence[str] = tuple(FAULTS),
+    deadline: float = float("inf"),
+) -> Iterator[dict[str, Any]]:
+    """Yield what every fault did.
+
+    Parameters
+    ----------
+    names : list of str
+        Of `SCENARIOS`.
+    most : int or None
+        Steps of each kind, for each scenario and fault; None for all.
+    most_allocations : int
+        The same for allocations, of which there are thousands.
+    kinds : sequence of str
+        Of steps.
+    deadline : float
+        When to stop, by the monotonic clock.
+    """
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            bench = Bench(SCENARIOS[name], Path(folder))
+            for kind, faults in [(kind, FAULTS[kind]) for kind in kinds]:
+                limit = most_allocations if kind == "allocation" else most
+                for fault in faults:
+                    for number in chosen_numbers(bench.steps.get(kind, 0), limit):
+                        if time.monotonic() > deadline:
+                            return
+                        yield _outcome(bench, name, kind, number, fault)
+
+
+def sample_faults(names: list[str], count: int) -> Iterator[dict[str, Any]]:
+    """Yield what a few faults did that are drawn from all, the same ones in every run."""
+    rng = np.random.default_rng(0)
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            bench = Bench(SCENARIOS[name], Path(folder))
+            kinds = [(kind, fault) for kind, faults in FAULTS.items() for fault in faults]
+            for i in rng.permutation(len(kinds))[:count]:
+                kind, fault = kinds[i]
+                yield _outcome(bench, name, kind, int(rng.integers(bench.steps[kind])), fault)
+
+
+def _outcome(bench: Bench, name: str, kind: str, step: int, fault: str) -> dict[str, Any]:
+    outcome = {"scenario": name, "kind": kind, "fault": fault, "step": step}
+    try:
+        return {**outcome, "left": bench.check(kind, step, fault), "lost": ""}
+    except (AssertionError, TimeoutError) as error:
+        return {**outcome, "left": "", "lost": str(error)}
+
+
+def count_outcomes(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the numbers of faults by command and kind, and what was lost."""
+    table: dict[str, dict[str, dict[str, int]]] = {}
+    for outcome in outcomes:
+        row = table.setdefault(outcome["scenario"], {})
+        cell = row.setdefault(f"{outcome['kind']}: {outcome['fault']}", {})
+        left = outcome["left"] or "lost"
+        cell[left] = cell.get(left, 0) + 1
+    return {
+        **total_outcomes(table),
+        "by_command": table,
+        "problems": [outcome for outcome in outcomes if outcome["lost"]],
+    }
+
+
+def total_outcomes(table: dict[str, dict[str, dict[str, int]]]) -> dict[str, Any]:
+    """Return the sums over all commands and kinds."""
+    cells = [cell for row in table.values() for cell in row.values()]
+    left = Counter[str]()
+    for cell in cells:
+        left.update(cell)
+    return {"faults": left.total(), "lost": left["lost"], "left": dict(left)}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--sample", type=int, default=4, help="faults for each scenario")
+    parser.add_argument("--scenarios", nargs="*", default=list(SCENARIOS))
+    arguments = parser.parse_args()
+    found = sample_faults(arguments.scenarios, arguments.sample)
+    print(json.dumps(count_outcomes(list(found)), indent=1))  # noqa: T201

@@ -1,0 +1,590 @@
+"""Damage to files: in their bytes, and in the structures of their formats.
+
+A structure-aware mutator takes a file apart, changes one piece and puts it together again, with
+lengths and checksums that fit: so the damage gets past the first check.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import struct
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+Random = np.random.Generator
+Mutator = Callable[[bytes, Random], bytes]
+
+_EDGES = (0, 1, 7, 127, 128, 255, 256, 32767, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1)
+_NUMBERS = (
+    *("0", "-1", "7", "1000", "100000", "10000000", "1e308", "-1e308", "1e-320", "1e999"),
+    *("9" * 400, "NaN", "Infinity", "2147483648", "4294967296", "9223372036854775807", "0.5"),
+)
+
+
+def _pick(items: Sequence[Any], rng: Random) -> Any:
+    return items[int(rng.integers(len(items)))]
+
+
+# -- bytes ---------------------------------------------------------------------------------
+
+
+def flip_bits(data: bytes, rng: Random) -> bytes:
+    out = bytearray(data)
+    for _ in range(int(rng.integers(1, 5))):
+        out[int(rng.integers(len(out)))] ^= 1 << int(rng.integers(8))
+    return bytes(out)
+
+
+def set_number(data: bytes, rng: Random) -> bytes:
+    """Put a number of 1 to 8 bytes that is often wrong somewhere, more often near the start."""
+    out = bytearray(data)
+    where = int(len(out) * rng.random() ** (1 + 2 * rng.integers(2)))
+    code = _pick(["<B", "<H", ">H", "<I", ">I", "<Q", ">Q"], rng)
+    number = _pick(_EDGES, rng) % (1 << 8 * struct.calcsize(code))
+    out[where : where + struct.calcsize(code)] = struct.pack(code, number)
+    return bytes(out)
+
+
+def cut(data: bytes, rng: Random) -> bytes:
+    return data[: int(rng.integers(len(data)))]
+
+
+def remove_piece(data: bytes, rng: Random) -> bytes:
+    a, b = sorted(rng.integers(0, len(data) + 1, 2).tolist())
+    return data[:a] + data[min(b, a + 64) :]
+
+
+def repeat_piece(data: bytes, rng: Random) -> bytes:
+    a, b = sorted(rng.integers(0, len(data) + 1, 2).tolist())
+    piece = data[a : min(b, a + 256)]
+    return data[:b] + piece * int(rng.integers(1, 20)) + data[b:]
+
+
+def insert_noise(data: bytes, rng: Random) -> bytes:
+    a = int(rng.integers(len(data) + 1))
+    return data[:a] + rng.bytes(int(rng.integers(1, 200))) + data[a:]
+
+
+def flip_at_end(data: bytes, rng: Random) -> bytes:
+    """Where Parquet, zip and HDF5 keep their directories."""
+    near = min(len(data), 2000)
+    return data[:-near] + flip_bits(data[-near:], rng)
+
+
+BYTES: tuple[Mutator, ...] = (
+    flip_bits,
+    set_number,
+    cut,
+    remove_piece,
+    repeat_piece,
+    insert_noise,
+    flip_at_end,
+)
+
+
+def damage(data: bytes, rng: Random) -> bytes:
+    """Apply one of the mutators of bytes."""
+    return _pick(BYTES, rng)(data, rng) if data else rng.bytes(5)
+
+
+# -- images --------------------------------------------------------------------------------
+
+
+def jpeg_segment(data: bytes, rng: Random) -> bytes:
+    """Change, repeat or remove a segment of a JPEG file, with a length that fits."""
+    segments, at = [], 2
+    while at + 4 <= len(data) and data[at] == 0xFF and data[at + 1] != 0xDA:
+        length = int.from_bytes(data[at + 2 : at + 4], "big")
+        segments.append((data[at + 1], data[at + 4 : at + 2 + length]))
+        at += 2 + length
+    if not segments:
+        return damage(data, rng)
+    i = int(rng.integers(len(segments)))
+    kind, body = segments[i]
+    action = int(rng.integers(5))
+    if action == 0:
+        segments[i] = (kind, damage(body, rng))
+    elif action == 1:
+        segments[i:i] = [segments[i]] * int(rng.integers(1, 2000))
+    elif action == 2:
+        del segments[i]
+    elif action == 3:
+        segments[i] = (_pick(range(0xC0, 0x100), rng), body)
+    else:
+        segments[i] = (kind, set_number(body or b"\0", rng))
+    head = b"".join(
+        b"\xff" + bytes([kind]) + struct.pack(">H", (2 + len(body)) % 65536) + body
+        for kind, body in segments
+    )
+    return data[:2] + head + data[at:]
+
+
+def jpeg_closed_early(data: bytes, rng: Random) -> bytes:
+    """Cut a JPEG file off and close it again."""
+    start = max(2, data.find(b"\xff\xda"))
+    return data[: int(rng.integers(start, len(data)))] + b"\xff\xd9"
+
+
+def png_chunk(data: bytes, rng: Random) -> bytes:
+    """Change, repeat, move or remove a chunk of a PNG file, with its checksum."""
+    chunks, at = [], 8
+    while at + 12 <= len(data):
+        length = int.from_bytes(data[at : at + 4], "big")
+        chunks.append((data[at + 4 : at + 8], data[at + 8 : at + 8 + length]))
+        at += 12 + length
+    i = int(rng.integers(len(chunks)))
+    kind, body = chunks[i]
+    action = int(rng.integers(6))
+    if action <= 1:
+        chunks[i] = (kind, damage(body, rng))
+    elif action == 2:
+        chunks[i:i] = [chunks[i]] * int(rng.integers(1, 3000))
+    elif action == 3:
+        chunks.insert(int(rng.integers(len(chunks))), chunks.pop(i))
+    elif action == 4:
+        del chunks[i]
+    elif kind == b"IDAT":
+        try:
+            rows = zlib.decompress(body)
+        except zlib.error:
+            rows = body
+        chunks[i] = (kind, zlib.compress(rows * int(rng.integers(1, 2000))))
+    else:
+        text = zlib.compress(b"a" * int(rng.integers(1 << 24)))
+        chunks.insert(1, (b"zTXt", b"k\0\0" + text))
+    return data[:8] + b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in chunks
+    )
+
+
+def tiff_entry(data: bytes, rng: Random) -> bytes:
+    """Change or repeat an entry of the first directory of a TIFF file."""
+    order = "<" if data[:2] == b"II" else ">"
+    big = struct.unpack_from(order + "H", data, 2)[0] == 43
+    place, counted, size, head = ("Q", "Q", 20, 8) if big else ("I", "H", 12, 4)
+    start = struct.unpack_from(order + place, data, head)[0]
+    width = struct.calcsize(counted)
+    if start + width > len(data):
+        return damage(data, rng)
+    count = struct.unpack_from(order + counted, data, start)[0]
+    entries = [
+        data[start + width + size * i : start + width + size * (i + 1)]
+        for i in range(min(count, 99))
+    ]
+    entries = [entry for entry in entries if len(entry) == size]
+    if not entries:
+        return damage(data, rng)
+    i = int(rng.integers(len(entries)))
+    action = int(rng.integers(4))
+    if action == 0:
+        entries[i] = set_number(entries[i], rng)[:size]
+    elif action == 1:
+        entries[i:i] = [entries[i]] * int(rng.integers(1, 65000))
+    elif action == 2:
+        del entries[i]
+    else:
+        # Tag and type stay, the count or the value changes.
+        number = struct.pack(order + "I", _pick(_EDGES, rng) % 2**32)
+        where = int(_pick([4, 8], rng))
+        entries[i] = entries[i][:where] + number + entries[i][where + 4 :]
+    entries = entries[:65000]
+    # A new directory at the end: nothing else has to move.
+    moved = (
+        data[:head] + struct.pack(order + place, len(data)) + data[head + struct.calcsize(place) :]
+    )
+    table = struct.pack(order + counted, len(entries)) + b"".join(entries)
+    return moved + table + struct.pack(order + place, 0)
+
+
+def riff_chunk(data: bytes, rng: Random) -> bytes:
+    """Change the length or the content of a chunk of a WebP file."""
+    out = bytearray(data)
+    places = [at for at in range(12, len(out) - 8) if out[at : at + 4].isalnum()][:40] or [12]
+    at = int(_pick(places, rng))
+    out[at + 4 : at + 8] = struct.pack("<I", _pick(_EDGES, rng) % 2**32)
+    return bytes(out)
+
+
+def bmp_field(data: bytes, rng: Random) -> bytes:
+    out = bytearray(data)
+    at = int(_pick([2, 10, 14, 18, 22, 26, 28, 30, 34, 46, 50], rng))
+    code = _pick(["<H", "<i"], rng)
+    number = _pick(_EDGES, rng) % (1 << (8 * struct.calcsize(code) - 1))
+    out[at : at + struct.calcsize(code)] = struct.pack(
+        code, number * int(_pick([1, -1], rng)) if code == "<i" else number
+    )
+    return bytes(out)
+
+
+def image_structure(data: bytes, rng: Random) -> bytes:
+    """Change a structure of whatever format it is."""
+    if data[:2] == b"\xff\xd8":
+        return _pick([jpeg_segment, jpeg_segment, jpeg_closed_early], rng)(data, rng)
+    if data[:4] == b"\x89PNG":
+        return png_chunk(data, rng)
+    if data[:2] in (b"II", b"MM"):
+        return tiff_entry(data, rng)
+    if data[:4] == b"RIFF":
+        return riff_chunk(data, rng)
+    if data[:2] == b"BM":
+        return bmp_field(data, rng)
+    return damage(data, rng)
+
+
+# -- arrays and tables ---------------------------------------------------------------------
+
+
+def npy_header(data: bytes, rng: Random) -> bytes:
+    """Change what the header of a .npy file says of type and shape."""
+    if data[:6] != b"\x93NUMPY":
+        return damage(data, rng)
+    length = int.from_bytes(data[8:10], "little")
+    header, body = data[10 : 10 + length].decode("latin1"), data[10 + length :]
+    changes: list[Callable[[], str]] = [
+        lambda: header.replace("'shape': (", f"'shape': ({_pick(_NUMBERS, rng)}, "),
+        lambda: header.replace(
+            "<f8", _pick(["|O", "<U99999999", "|V8", "<c16", "<M8[ns]", "|b1", "f", ""], rng)
+        ),
+        lambda: header.replace("False", _pick(["True", "None", "0", "'yes'", "[" * 500], rng)),
+        lambda: header.replace("{", "{" * int(rng.integers(1, 3000)), 1),
+        lambda: header.replace("'descr'", _pick(["'shape'", "'x'", "descr", "__import__"], rng)),
+        lambda: damage(header.encode("latin1"), rng).decode("latin1"),
+    ]
+    new = _pick(changes, rng)().encode("latin1")[:60000]
+    return data[:8] + struct.pack("<H", len(new)) + new + body
+
+
+def zip_member(data: bytes, rng: Random) -> bytes:
+    """Change a member of a .npz archive, and write the archive anew."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = [(info.filename, archive.read(info)) for info in archive.infolist()]
+    except (
+        zipfile.BadZipFile,
+        ValueError,
+        zlib.error,
+        EOFError,
+        RuntimeError,
+        NotImplementedError,
+    ):
+        return damage(data, rng)
+    i = int(rng.integers(len(members)))
+    name, body = members[i]
+    action = int(rng.integers(8))
+    if action <= 1:
+        members[i] = (name, npy_header(body, rng))
+    elif action == 2:
+        members[i] = (name, damage(body, rng))
+    elif action == 3:
+        members[i] = (name, _other_array(rng))
+    elif action == 4:
+        members[i] = (_pick(["../x.npy", "x", "", name * 50, "format.npy", "rows.npy"], rng), body)
+    elif action == 5:
+        del members[i]
+    elif action == 6:
+        members[i] = (name, _set_value(body, rng))
+    else:
+        members[i] = (name, body + b"\0" * int(rng.integers(1 << 22)))
+    out = io.BytesIO()
+    method = _pick([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2], rng)
+    with zipfile.ZipFile(out, "w", method) as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a name that is there twice
+        for name, body in members:
+            archive.writestr(name or "_", body)
+    return out.getvalue()
+
+
+def _other_array(rng: Random) -> bytes:
+    out = io.BytesIO()
+    arrays = [
+        np.array(np.inf),
+        np.array(np.nan),
+        np.array(2.0**63),
+        np.array(-1),
+        np.array([], dtype=np.float64),
+        np.zeros((3, 0)),
+        np.zeros((0, 3)),
+        np.zeros((2, 2, 2)),
+        np.zeros(5, dtype="f4"),
+        np.zeros(5, dtype="c16"),
+        np.array(["text"]),
+        np.array([True, False]),
+        np.full((5, 5), 1e308),
+        np.array([100000, -5, 7, 2**31 - 1]),
+    ]
+    np.save(out, _pick(arrays, rng))
+    return out.getvalue()
+
+
+def _set_value(body: bytes, rng: Random) -> bytes:
+    """Put an odd number in place of one in a .npy file, with a header that fits."""
+    try:
+        array = np.load(io.BytesIO(body), allow_pickle=False)
+        if not array.size or array.dtype.kind not in "fiu":
+            return damage(body, rng)
+        array = array.copy()
+        numbers = (
+            [np.inf, np.nan, -1.0, 0.0, 1e308, 1e-308]
+            if array.dtype.kind == "f"
+            else [-1, 7, 1000, 10**7]
+        )
+        with np.errstate(all="ignore"):
+            array.ravel()[int(rng.integers(array.size))] = _pick(numbers, rng)
+        out = io.BytesIO()
+        np.save(out, array)
+        return out.getvalue()
+    except (ValueError, OverflowError, EOFError, SyntaxError):
+        return damage(body, rng)
+
+
+def array_structure(data: bytes, rng: Random) -> bytes:
+    return npy_header(data, rng) if data[:1] == b"\x93" else zip_member(data, rng)
+
+
+_CSV_PIECES = (
+    *(
+        "\r",
+        "\n",
+        "\r\n",
+        "\0",
+        '"',
+        '""',
+        ",",
+        ";",
+        "\t",
+        "\ufeff",
+        "\u0661\u0662",
+        "１２",
+        "1.234",
+    ),
+    *(
+        "1,5",
+        "=1+1",
+        "NaN",
+        "inf",
+        "-",
+        "1e999",
+        "0x10",
+        "1_000",
+        "é",
+        "\x85",
+        "\u2028",
+        "'",
+        "#",
+        " ",
+    ),
+    *("a" * 70_000, "," * 5000, "9" * 5000),
+)
+
+
+def csv_text(data: bytes, rng: Random) -> bytes:
+    """Put a piece of text that readers disagree about into a table."""
+    packed = data[:2] == b"\x1f\x8b"
+    try:
+        text = gzip.decompress(data) if packed else data
+    except (OSError, EOFError, zlib.error):
+        return damage(data, rng)
+    for _ in range(int(rng.integers(1, 4))):
+        a = int(rng.integers(len(text) + 1))
+        piece = _pick(_CSV_PIECES, rng).encode(_pick(["utf-8", "utf-16", "utf-8"], rng), "replace")
+        text = text[:a] + piece + text[a + int(rng.integers(3)) :]
+    return gzip.compress(text, mtime=0) if packed else text
+
+
+def gzip_stream(data: bytes, rng: Random) -> bytes:
+    """Damage a compressed stream; of plain text make a compressed one first."""
+    packed = data if data[:2] == b"\x1f\x8b" else gzip.compress(data, mtime=0)
+    return damage(packed, rng)
+
+
+def parquet_footer(data: bytes, rng: Random) -> bytes:
+    """Change bytes of the footer, which says where everything is, or its length."""
+    length = int.from_bytes(data[-8:-4], "little")
+    if length + 8 > len(data):
+        return damage(data, rng)
+    body, footer = data[: -8 - length], data[-8 - length : -8]
+    if rng.random() < 0.1:
+        return data[:-8] + struct.pack("<I", _pick(_EDGES, rng) % 2**32) + data[-4:]
+    footer = _pick([flip_bits, set_number, flip_bits], rng)(footer, rng)
+    return body + footer + struct.pack("<I", len(footer)) + data[-4:]
+
+
+def h5_dataset(data: bytes, rng: Random) -> bytes:
+    """Change a value, a shape or an attribute of an HDF5 file by its own library."""
+    import h5py
+
+    out = io.BytesIO(data)
+    with h5py.File(out, "r+") as file:
+        names: list[str] = []
+        file.visit(names.append)
+        sparse = [name for name in names if name.endswith(("indices", "indptr", "data"))]
+        name = _pick(sparse, rng) if sparse and rng.random() < 0.6 else _pick(names, rng)
+        item = file[name]
+        action = int(rng.integers(5))
+        if (
+            action <= 1
+            and isinstance(item, h5py.Dataset)
+            and item.size
+            and item.dtype.kind in "iuf"
+        ):
+            values = item[...]
+            numbers = [7, 1000, 100_000, 10_000_000, -1, 0, 2**31 - 1]
+            numbers += [np.nan, np.inf, 1e308] if item.dtype.kind == "f" else []
+            with np.errstate(all="ignore"):
+                values.reshape(-1)[int(rng.integers(values.size))] = _pick(numbers, rng)
+            item[...] = values
+        elif action == 2:
+            keys = [*item.attrs]
+            if keys:
+                odd = [
+                    "",
+                    "csr_matrix",
+                    "array",
+                    "dataframe",
+                    5,
+                    [7, 7],
+                    [0, 0],
+                    [10**9, 10**9],
+                    -1.5,
+                ]
+                item.attrs[_pick(keys, rng)] = _pick(odd, rng)
+        elif action == 3 and name != "X":
+            del file[name]
+        elif isinstance(item, h5py.Dataset) and item.ndim == 1:
+            values, kind = item[...], item.dtype
+            del file[name]
+            resized = values[: int(rng.integers(len(values) + 1))]
+            if rng.random() < 0.5:
+                resized = np.concatenate([values, values])
+            other = _pick([kind, "f8", "i8", "u1"], rng)
+            try:
+                file[name] = resized.astype(other)
+            except (TypeError, ValueError):
+                file[name] = resized
+    return out.getvalue()
+
+
+# -- safetensors and YAML ------------------------------------------------------------------
+
+
+def _odd_json(value: Any, rng: Random) -> Any:
+    """Change one value somewhere in what JSON holds."""
+    odd = [None, True, -1, 0, 1e308, -1e308, 10**30, 1e-320, "", "text", [], {}, [[[]]], "9" * 99]
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        key = _pick(sorted(value), rng)
+        if rng.random() < 0.07:
+            return {name: item for name, item in value.items() if name != key}
+        return {**value, key: _odd_json(value[key], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.9:
+        if rng.random() < 0.1:
+            return value * int(rng.integers(0, 50))
+        if rng.random() < 0.1 and isinstance(value[0], int | float):
+            return [_pick([1e308, -1e308, 0, 1e-300], rng)] * len(value)
+        i = int(rng.integers(len(value)))
+        return [*value[:i], _odd_json(value[i], rng), *value[i + 1 :]]
+    return _pick(odd, rng)
+
+
+def tensor_header(data: bytes, rng: Random) -> bytes:
+    """Change a value in the header of a safetensors file, or in our own header inside it."""
+    length = int.from_bytes(data[:8], "little")
+    try:
+        header = json.loads(data[8 : 8 + length])
+        if rng.random() < 0.75:
+            inner = _odd_json(json.loads(header["__metadata__"]["cpcapp"]), rng)
+            header["__metadata__"]["cpcapp"] = json.dumps(inner)
+        else:
+            header = _odd_json(header, rng)
+    except (ValueError, KeyError, TypeError):
+        return damage(data, rng)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data[8 + length :]
+
+
+def tensor_values(data: bytes, rng: Random) -> bytes:
+    """Change numbers of the tensors only: to NaN, infinity or huge."""
+    out, start = bytearray(data), 8 + int.from_bytes(data[:8], "little")
+    if start >= len(out) - 8:
+        return damage(data, rng)
+    patterns = (
+        b"\xff" * 8,
+        b"\0\0\xc0\x7f" * 2,
+        b"\0\0\x80\x7f" * 2,
+        b"\xff\xff\xef\x7f" * 2,
+        b"\0" * 8,
+    )
+    for _ in range(int(rng.integers(1, 6))):
+        at = start + 4 * int(rng.integers((len(out) - start) // 4))
+        pattern = _pick(patterns, rng)
+        out[at : at + 4] = pattern[:4] if at + 4 <= len(out) else b""
+    return bytes(out)
+
+
+def yaml_number(data: bytes, rng: Random) -> bytes:
+    """Change a number in the text of a forest."""
+    words = data.split(b" ")
+    places = [i for i, word in enumerate(words) if word.strip(b",\n-]").isdigit()]
+    if not places:
+        return damage(data, rng)
+    i = _pick(places, rng)
+    words[i] = _pick(_NUMBERS, rng).encode() + (b"," if b"," in words[i] else b"")
+    return b" ".join(words)
+
+
+def forest_structure(data: bytes, rng: Random) -> bytes:
+    packed = data[:2] == b"\x1f\x8b"
+    if packed:
+        data = gzip.decompress(data)
+    changed = (
+        yaml_number(data, rng)
+        if data.startswith(b"%YAML")
+        else _pick([tensor_header, tensor_values], rng)(data, rng)
+    )
+    return gzip.compress(changed, mtime=0) if packed else changed
+
+
+#: The mutators of each target by name. Those of bytes count once, as ``bytes``.
+MUTATORS: dict[str, dict[str, Mutator]] = {
+    "images": {"bytes": damage, "structure": image_structure},
+    "jpeg_coefficients": {
+        "bytes": damage,
+        "segment": jpeg_segment,
+        "closed early": jpeg_closed_early,
+    },
+    "h5ad": {"bytes": damage, "dataset": h5_dataset},
+    "arrays": {"bytes": damage, "structure": array_structure},
+    "csv": {"bytes": damage, "text": csv_text, "gzip": gzip_stream},
+    "parquet": {"bytes": damage, "footer": parquet_footer},
+    "models": {"bytes": damage, "header": tensor_header, "values": tensor_values},
+    "networks": {"bytes": damage, "header": tensor_header, "values": tensor_values},
+    "forest": {"bytes": damage, "structure": forest_structure},
+    "moments": {"bytes": damage, "structure": zip_member},
+}
+
+
+def mutate(
+    target: str, seeds: Sequence[bytes], number: int, kinds: Sequence[str] | None = None
+) -> tuple[str, bytes]:
+    """Return the damaged file of a number, the same in every run, and the kinds of its damage."""
+    rng = np.random.default_rng([sum(target.encode()), number])
+    data, applied = _pick(seeds, rng), []
+    known = MUTATORS[target]
+    for _ in range(int(_pick([1, 1, 1, 2, 3], rng))):
+        kind = _pick(sorted(known) if kinds is None else sorted(kinds), rng)
+        # HDF5 itself may crash on what is damaged already.
+        kind = "bytes" if kind == "dataset" and applied else kind
+        try:
+            data = known[kind](data, rng) if data else rng.bytes(9)
+        except Exception:  # it can't be taken apart any more
+            data = damage(data, rng)
+        applied.append(kind)
+    return "+".join(applied), data

@@ -1,0 +1,212 @@
+"""Small whole files of every kind that strangers can hand us, made by code."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tempfile
+import warnings
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from PIL import Image
+
+from cpcapp import Moments
+
+
+def _pixels(shape: tuple[int, ...] = (40, 56, 3)) -> Any:
+    rng = np.random.default_rng(5)
+    y, x = np.mgrid[: shape[0], : shape[1]]
+    light = 110 + 50 * np.sin(x / 5) + 40 * (y > shape[0] / 2)
+    grey = light if len(shape) == 2 else light[..., None]
+    return (grey + rng.normal(scale=12.0, size=shape)).clip(0, 255).astype(np.uint8)
+
+
+def _encoded(image: Image.Image, form: str, **options: Any) -> bytes:
+    out = io.BytesIO()
+    image.save(out, form, **options)
+    return out.getvalue()
+
+
+def _exif() -> Image.Exif:
+    exif = Image.Exif()
+    exif[274], exif[271] = 6, "a camera"
+    return exif
+
+
+def jpegs() -> list[bytes]:
+    rgb, grey = Image.fromarray(_pixels()), Image.fromarray(_pixels((40, 56)))
+    cmyk = rgb.convert("CMYK")
+    return [
+        _encoded(rgb, "JPEG", quality=80, exif=_exif()),
+        _encoded(rgb, "JPEG", quality=60, progressive=True),
+        _encoded(rgb, "JPEG", quality=90, subsampling=0, restart_marker_rows=1),
+        _encoded(grey, "JPEG", quality=75),
+        _encoded(cmyk, "JPEG", quality=75),
+    ]
+
+
+def images() -> list[bytes]:
+    rgb, grey = Image.fromarray(_pixels()), Image.fromarray(_pixels((40, 56)))
+    deep = Image.fromarray(_pixels((40, 56)).astype(np.uint16) << 8)
+    clear = Image.fromarray(np.dstack([_pixels(), _pixels((40, 56))]))
+    pages = [rgb.resize((20, 20)), grey.resize((9, 9))]
+    return [
+        *jpegs(),
+        _encoded(rgb, "PNG", exif=_exif()),
+        _encoded(clear, "PNG"),
+        _encoded(deep, "PNG"),
+        _encoded(rgb.quantize(16), "PNG", transparency=0),
+        _encoded(rgb, "TIFF"),
+        _encoded(rgb, "TIFF", compression="tiff_lzw"),
+        _encoded(rgb, "TIFF", compression="jpeg"),
+        _encoded(deep, "TIFF", compression="tiff_deflate"),
+        _encoded(rgb, "TIFF", save_all=True, append_images=pages),
+        _encoded(rgb, "WebP", quality=70, exif=_exif()),
+        _encoded(clear, "WebP", lossless=True),
+        _encoded(rgb, "BMP"),
+        _encoded(rgb.quantize(16), "BMP"),
+    ]
+
+
+def _rows(n: int = 40) -> Any:
+    return np.random.default_rng(1).normal(size=(n, 5)) * [1, 2, 3, 1, 1]
+
+
+def arrays() -> list[bytes]:
+    def saved(array: Any) -> bytes:
+        out = io.BytesIO()
+        np.save(out, array)
+        return out.getvalue()
+
+    single, packed = io.BytesIO(), io.BytesIO()
+    np.savez(single, rows=_rows())
+    np.savez_compressed(packed, x=_rows(30).astype(np.float32))
+    whole = [_rows(), np.asfortranarray(_rows().astype(np.float32)), _rows(9).astype(">i2")]
+    return [*map(saved, whole), single.getvalue(), packed.getvalue()]
+
+
+def csvs() -> list[bytes]:
+    lines = [",".join(f"{value:.6g}" for value in row) for row in _rows(30)]
+    plain = "a,b,c,d,e\n" + "\n".join(lines) + "\n"
+    commas = '"x;""odd""";y\n' + "\n".join(f'"{i},5";-{i},25e-3' for i in range(20))
+    tabs = plain.replace(",", "\t").replace("\n", "\r\n")
+    missing = plain.replace(lines[3].split(",")[2], "NA").replace(lines[7].split(",")[0], "")
+    texts = [plain.encode(), commas.encode("utf-8-sig"), tabs.encode(), missing.encode()]
+    return [*texts, gzip.compress(plain.encode(), mtime=0), gzip.compress(tabs.encode(), mtime=0)]
+
+
+def parquets() -> list[bytes]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = _rows()
+    columns: dict[str, Any] = {name: rows[:, i] for i, name in enumerate("abcde")}
+    whole = pa.table(columns)
+    mixed = pa.table(
+        {
+            **{name: pa.array(columns[name]) for name in "abc"},
+            "count": pa.array(range(40), pa.int16()),
+            "gap": pa.array([None if i % 7 == 0 else float(i) for i in range(40)]),
+        }
+    )
+    found = []
+    for table, options in (
+        (whole, {"compression": "none"}),
+        (whole, {"compression": "snappy", "row_group_size": 9}),
+        (mixed, {"compression": "zstd", "version": "1.0"}),
+        (mixed, {"compression": "gzip", "data_page_version": "2.0"}),
+    ):
+        out = io.BytesIO()
+        pq.write_table(table, out, **options)
+        found.append(out.getvalue())
+    return found
+
+
+def h5ads() -> list[bytes]:
+    import anndata
+
+    counts = np.random.default_rng(2).poisson(0.8, size=(30, 5)).astype(np.float32)
+    found = []
+    for matrix in (counts, sp.csr_matrix(counts), sp.csc_matrix(counts)):
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            data = anndata.AnnData(matrix)
+            data.var_names = [f"gene{i}" for i in range(5)]
+            data.var["highly_variable"] = [True, True, False, True, True]
+            data.obs["kind"] = ["a", "b"] * 15
+            data.layers["other"] = matrix * 2
+            data.write_h5ad(Path(folder) / "x.h5ad")
+            found.append((Path(folder) / "x.h5ad").read_bytes())
+    return found
+
+
+def moments() -> list[bytes]:
+    sparse = sp.random(30, 5, 0.3, format="csr", random_state=0)
+    found = []
+    for data, form in ((_rows(), "scatter"), (_rows(3), "auto"), (sparse, "auto")):
+        with tempfile.TemporaryDirectory() as folder:
+            Moments(form=form).update(data).save(Path(folder) / "m.npz")
+            found.append((Path(folder) / "m.npz").read_bytes())
+    return found
+
+
+def models() -> list[bytes]:
+    from cpcapp.tables.model import TableModel
+
+    shipped = files("cpcapp.splicing.models")
+    found = [(shipped / f"{name}.safetensors").read_bytes() for name in ("filters", "paper")]
+    with tempfile.TemporaryDirectory() as folder:
+        axis, one = np.eye(5)[:2], np.ones(5)
+        table = TableModel(list("abcde"), axis, axis, one[:2], 0 * one, one, one)
+        table.save(Path(folder) / "model")
+        found.append((Path(folder) / "model").read_bytes())
+    return found
+
+
+def networks() -> list[bytes]:
+    """The model with a network: large, so only a few files are made of it."""
+    return [(files("cpcapp.splicing.models") / "default.safetensors").read_bytes()]
+
+
+def forests() -> list[bytes]:
+    from cpcapp.splicing.traces.edges import Forest
+    from cpcapp.splicing.traces.edges.features import EdgeOptions
+
+    options = EdgeOptions(numberOfTrees=2, numberOfTreesToEvaluate=2)
+    childs = np.array([[2, 0, 0, 0, 0], [2, 4, 0, 0, 0]], dtype=np.int32)
+    ids = np.array([[7, 0, 0, 0, 0], [4000, 100, 0, 0, 0]], dtype=np.int32)
+    thresholds = np.random.default_rng(0).normal(size=(2, 5)).astype(np.float32)
+    bins, bounds = np.arange(40, dtype=np.int32), np.linspace(0, 40, 11).astype(np.int32)
+    forest = Forest(options, childs, ids, thresholds, bounds, bins)
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("f.yml", "f.yml.gz", "f.safetensors", "f.safetensors.gz"):
+            forest.save(Path(folder) / name)
+            found.append((Path(folder) / name).read_bytes())
+    return found
+
+
+_MAKERS: dict[str, Callable[[], list[bytes]]] = {
+    "images": images,
+    "jpeg_coefficients": jpegs,
+    "h5ad": h5ads,
+    "arrays": arrays,
+    "csv": csvs,
+    "parquet": parquets,
+    "models": models,
+    "networks": networks,
+    "forest": forests,
+    "moments": moments,
+}
+
+
+@cache
+def seeds_of(target: str) -> tuple[bytes, ...]:
+    """Return the seeds of a target."""
+    return tuple(_MAKERS[target]())
