@@ -20,12 +20,7 @@ REGRESSIONS = Path(__file__).parent / "regressions"
 # So many take a few seconds.
 N_FILES = {"networks": 6}
 # Findings that are known and not mended yet: a pattern of what is said of them, for each target.
-KNOWN: dict[str, str] = {
-    "arrays": "TokenError|zlib|Error -3|crash",
-    "csv": "error: Error -3|EOFError|BadGzipFile|IndexError",
-    "h5ad": "crash|hang|KeyError|RuntimeError",
-    "moments": "TokenError|Error -3|memory|RecursionError|LinAlgError",
-}
+KNOWN: dict[str, str] = {}
 
 
 def assert_nothing_new(found, name):

@@ -25,7 +25,7 @@ from cpcapp.splicing.verdicts.calibration import Calibration
 DEFAULT_MODEL = "default"
 
 _FORMAT = "cpcapp-splice-localizer"
-_FORMAT_VERSION = 5
+_FORMAT_VERSION = 6
 _NETWORK_FORMAT = "cpcapp-trace-network"
 _NETWORK_VERSION = 1
 # No model of this package comes near; a hostile file can't fill the memory.

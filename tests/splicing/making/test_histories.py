@@ -78,13 +78,17 @@ def test_blur_keeps_what_is_flat_and_its_variance_is_that_of_a_gaussian():
 
 
 STEPS = [
-    Step("noise", {"read": 2.0, "shot": 0.03}),
+    Step("noise", {"read": 2.0, "shot": 0.03, "grain": 0.0}),
+    Step("noise", {"read": 2.0, "shot": 0.03, "grain": 0.8}),
     Step("mosaic", {"phase": (0, 1), "demosaicer": "bilinear"}),
-    Step("sharpen", {"amount": 0.8, "sigma": 1.0}),
+    Step("denoise", {"sigma": 1.0, "threshold": 6.0}),
+    Step("sharpen", {"amount": 0.8, "sigma": 1.0, "threshold": 0.0}),
+    Step("sharpen", {"amount": 2.0, "sigma": 1.0, "threshold": 3.0}),
     Step("blur", {"sigma": 0.7}),
-    Step("tone", {"gamma": 0.8, "gain": 1.05}),
+    Step("tone", {"gamma": 0.8, "balance": [1.05, 0.95, 1.0]}),
     Step("turn", {"angle": torch.tensor([0.2]), "zoom": torch.tensor([1.1])}),
     Step("resize", {"scale": 0.7, "kernel": "bicubic", "antialias": True}),
+    Step("resize", {"scale": 0.7, "kernel": "area", "antialias": False}),
 ]
 
 
@@ -96,3 +100,28 @@ def test_steps_give_whole_levels_and_change_the_photo(step):
     assert 0.0 <= found.min() <= found.max() <= 255.0
     assert found.shape[2] == round(step.scale * x.shape[2])
     assert found.shape != x.shape or (found - x).abs().mean() > 0.1
+
+
+def test_grain_has_the_spread_of_noise_without_it():
+    flat = torch.full((1, 3, 200, 200), 120.0)
+    plain, grainy = (
+        Step("noise", {"read": 3.0, "shot": 0.0, "grain": grain}).apply(
+            flat, torch.Generator().manual_seed(1)
+        )
+        for grain in (0.0, 0.8)
+    )
+    assert grainy.std().item() == pytest.approx(plain.std().item(), rel=0.05)
+    neighbours = torch.corrcoef(
+        torch.stack([grainy[0, 0, :, 1:].flatten(), grainy[0, 0, :, :-1].flatten()])
+    )
+    assert neighbours[0, 1] > 0.3
+
+
+def test_noise_goes_and_edges_stay_when_a_camera_denoises():
+    noisy = torch.full((1, 3, 80, 80), 60.0)
+    noisy[..., 40:] = 180.0
+    noisy += torch.randn(noisy.shape, generator=torch.Generator().manual_seed(2)) * 2.0
+    found = Step("denoise", {"sigma": 1.5, "threshold": 8.0}).apply(noisy, torch.Generator())
+    assert found[..., :30].std() < 0.5 * noisy[..., :30].std()
+    step = found[..., 40].mean() - found[..., 39].mean()
+    assert step == pytest.approx(120.0, rel=0.05)

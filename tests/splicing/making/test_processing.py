@@ -67,14 +67,19 @@ def test_a_mask_follows_the_photo():
 def test_they_vary_and_are_the_same_for_the_same_seed():
     found = [Processing.random(np.random.default_rng(seed)) for seed in range(200)]
     assert found == [Processing.random(np.random.default_rng(seed)) for seed in range(200)]
-    sizes = np.array([one.size for one in found])
+    crisp = [one for one in found if one.sharpening > 1.0]
+    assert len(crisp) / len(found) == pytest.approx(0.2, abs=0.1)
+    assert all(0.45 <= one.size <= 0.8 and one.sharpening <= 2.5 for one in crisp)
+    others = [one for one in found if one not in crisp]
+    sizes = np.array([one.size for one in others])
     assert sizes.min() >= 0.8
     assert sizes.max() <= 2.3
     assert np.mean(sizes == 1.0) == pytest.approx(0.2, abs=0.1)
-    assert np.mean([one.sharpening > 0.0 for one in found]) == pytest.approx(0.35, abs=0.1)
+    assert np.mean([one.sharpening > 0.0 for one in others]) == pytest.approx(0.35, abs=0.1)
     assert {one.interpolation for one in found} == set(INTERPOLATION)
     smaller = [Processing.random(np.random.default_rng(seed), (0.5, 0.9)) for seed in range(50)]
-    assert all(0.5 <= one.size <= 0.9 or one.size == 1.0 for one in smaller)
+    plain = [one for one in smaller if one.sharpening <= 1.0]
+    assert all(0.5 <= one.size <= 0.9 or one.size == 1.0 for one in plain)
 
 
 @pytest.mark.parametrize(

@@ -77,3 +77,33 @@ def test_bad_sources_are_refused(photos):
         SpliceStream(photos[0][:1], [None])
     with pytest.raises(ValueError, match="size=100 must be a multiple of 8"):
         make(photos, size=100)
+
+
+def test_a_collage_is_no_splice(photos):
+    """It changes what is shown, and never what counts as pasted."""
+    plain, collage = (
+        make(photos, seed=4, authentic_share=1.0, collage_share=share, group=8).draw(16)
+        for share in (0.0, 1.0)
+    )
+    assert not collage.mask.any()
+    assert not torch.equal(plain.image, collage.image)
+
+
+def test_a_part_that_was_changed_in_place_differs_from_its_photo_there_only(photos):
+    shares = {"same_photo_share": 1.0, "feather_share": 0.0, "retouched_share": 0.0}
+    stream = make(photos, seed=2, colour_match_share=0.0, **shares)
+    host = stream._draw_photos([], 96, aligned=True, large=False)
+    donor = stream._draw_donor(host, [], 96, aligned=True, large=False)
+    assert donor[0].shape == host[0].shape
+    assert torch.equal(donor[1], host[1])
+    # The same content: what differs is noise, sharpness or compression.
+    assert 0.0 < (donor[0] - host[0]).abs().mean() < 20.0
+
+
+def test_what_is_out_of_focus_is_smoother(photos):
+    stream = make(photos, seed=1)
+    sharp, labels = stream._draw_photos([], 96, aligned=True, large=False)
+    soft = stream._defocus(sharp, labels)
+    detail = [(x[..., 1:] - x[..., :-1]).abs().mean().item() for x in (sharp, soft)]
+    assert detail[1] < 0.95 * detail[0]
+    assert soft.mean().item() == pytest.approx(sharp.mean().item(), abs=1.0)

@@ -19,6 +19,7 @@ from cpcapp.splicing.networks.training import (  # noqa: E402
     Photos,
     TrainingPlan,
     TrainingRun,
+    _worker_kind,
     train_network,
     validate,
 )
@@ -53,6 +54,7 @@ def test_a_perfect_measure_costs_nothing():
     assert perfect.region < 1e-3
     assert perfect.pasted < 1e-3
     assert perfect.traces < 0.35  # -log σ(1) for blocks of one side
+    assert perfect.photo < 0.7  # log 2: the seam runs between blocks and fills half of each
     blind = NetworkOutput(*(torch.zeros_like(part) for part in output_of(mask)))
     wrong = measure_losses(blind, mask)
     assert all(bad > good + 0.2 for bad, good in zip(wrong, perfect, strict=True))
@@ -64,8 +66,32 @@ def test_the_other_sign_of_a_region_costs_little_but_an_alarm_much():
     assert other.region == pytest.approx(0.05, abs=0.01)
     assert other.pasted > 1.0
     nothing = torch.zeros_like(mask)
-    alarm = measure_losses(output_of(mask, sign=1.0), nothing).region
-    assert alarm > 1.0
+    alarm = measure_losses(output_of(mask, sign=1.0), nothing)
+    assert alarm.region > 1.0
+    assert alarm.photo > 5.0
+
+
+def test_one_false_seam_is_an_alarm_however_small():
+    """Of 64 blocks one: what a verdict rests on, though the mean over pixels hardly notices."""
+    nothing = torch.zeros(2, 1, 64, 64)
+    quiet = NetworkOutput(*(part - 8.0 for part in output_of(nothing)))
+    seam = quiet.seam.clone()
+    seam[:, :, 8:16, 8:16] = 6.0
+    costs = [measure_losses(quiet._replace(seam=s), nothing) for s in (quiet.seam, seam)]
+    assert costs[1].seam - costs[0].seam < 0.2
+    assert costs[1].photo - costs[0].photo > 5.0
+
+
+def test_some_processes_make_larger_splices_of_as_many_pixels():
+    plan = TrainingPlan(batch=64, workers=6, large_size=512)
+    kinds = [_worker_kind(StreamOptions(group=16), plan, number) for number in range(6)]
+    assert [options.size for options, _ in kinds] == [256, 256, 512] * 2
+    assert all(batch * options.size**2 == 64 * 256**2 for options, batch in kinds)
+    assert all(batch % options.group == 0 for options, batch in kinds)
+    tiny = _worker_kind(StreamOptions(group=16), TrainingPlan(batch=16, large_size=1024), 2)
+    assert (tiny[0].group, tiny[1]) == (1, 1)
+    none = TrainingPlan(batch=64, large_size=None)
+    assert _worker_kind(StreamOptions(), none, 2) == (StreamOptions(), 64)
 
 
 def test_the_band_is_that_of_the_protocol():

@@ -120,13 +120,34 @@ def test_with_a_network_the_peak_is_its_own(rng):
     seam = rng.normal(size=(70, 80)).astype(np.float32)
     region, pasted = rng.normal(size=(2, 9, 10)).astype(np.float32)
     traces = LearnedTraces(seam, region, pasted, np.zeros((9, 10, 2), np.float32))
-    options = replace(OPTIONS, peak_quantile=0.9)
+    options = replace(OPTIONS, peak_quantile=0.95)
     without, _ = PhotoFeatures.measure(BLACK, boundary, NO_MOSAIC, options)
     found, strengths = PhotoFeatures.measure(BLACK, boundary, NO_MOSAIC, options, traces)
-    np.testing.assert_array_equal(strengths, seam_strengths(seam, options.patch_size))
-    assert found.peak == pytest.approx(np.quantile(strengths, 0.9))
+    plain = seam_strengths(seam, options.patch_size)
+    np.testing.assert_allclose(strengths, plain - np.quantile(plain, 0.9), rtol=0, atol=1e-6)
+    assert found.peak == pytest.approx(np.quantile(strengths, 0.95))
     assert found[1:5] == without[1:5]
     blurred = cv2.blur(pasted, (3, 3))  # a single block may be an accident
-    assert found.learned == pytest.approx((np.quantile(blurred, 0.9), without.peak))
+    above = np.quantile(blurred, 0.95) - np.median(blurred)
+    assert found.learned == pytest.approx((above, without.peak))
     assert found.score_features.tolist() == [*found[:4], *found.learned]
     assert found.similarity_features.tolist() == without.similarity_features.tolist()
+
+
+def test_evidence_that_rises_everywhere_counts_for_nothing(rng):
+    """As sharpening does that no photo of the training had: all edges look like seams."""
+    boundary = BoundaryMap(rng.random((70, 80), dtype=np.float32), 3.0)
+    seam = rng.normal(size=(70, 80)).astype(np.float32)
+    region, pasted = rng.normal(size=(2, 9, 10)).astype(np.float32)
+    vectors = np.zeros((9, 10, 2), np.float32)
+    one, other = (
+        PhotoFeatures.measure(
+            BLACK,
+            boundary,
+            NO_MOSAIC,
+            OPTIONS,
+            LearnedTraces(seam + more, region, pasted + more, vectors),
+        )[0]
+        for more in (np.float32(0.0), np.float32(5.0))
+    )
+    np.testing.assert_allclose(one.score_features, other.score_features, rtol=0, atol=1e-5)

@@ -28,7 +28,8 @@ class PhotoFeatures(NamedTuple):
     ----------
     peak : float
         The quantile of the strengths of squares that one in a thousand exceeds: those of
-        `seam_strengths` if there is a network, else of `patch_strengths`.
+        `seam_strengths` above the photo's own level if there is a network, else of
+        `patch_strengths`.
     mean : float
         Logarithm of the mean value of the boundary map, before it was divided by its maximum.
         Photos with much fine detail have more of both: what counts is the peak for such a mean.
@@ -41,7 +42,8 @@ class PhotoFeatures(NamedTuple):
         How clearly the photo shows JPEG's grid; see `cpcapp.splicing.traces.jpeg_grid`. It is no
         evidence by itself, but photos are compared with similar ones.
     learned : tuple of float
-        If there is a network: the highest evidence for a pasted part, and the peak of the filters.
+        If there is a network: the highest evidence for a pasted part, above its median, and the
+        peak of the filters.
     """
 
     peak: float
@@ -93,8 +95,10 @@ class PhotoFeatures(NamedTuple):
         if traces is not None:
             pasted = cv2.blur(traces.pasted, (_PASTED_BLOCKS, _PASTED_BLOCKS))
             filters_peak = float(np.quantile(strengths, options.peak_quantile))
-            learned = float(np.quantile(pasted, options.peak_quantile)), filters_peak
+            above = np.quantile(pasted, options.peak_quantile) - np.median(pasted)
+            learned = float(above), filters_peak
             strengths = seam_strengths(traces.seam, options.patch_size)
+            strengths -= np.quantile(strengths, options.background_quantile).astype(np.float32)
         features = cls(
             float(np.quantile(strengths, options.peak_quantile)),
             math.log(scale * max(float(boundary.map.mean()), _TINY)),

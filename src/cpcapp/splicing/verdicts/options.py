@@ -18,6 +18,10 @@ class VerdictOptions:
     peak_quantile : float
         The peak of a photo is this quantile of its squares: a maximum would rise with the photo's
         size.
+    background_quantile : float
+        With a network, the strengths of squares are counted from this quantile of them, and the
+        evidence for a pasted part from its median: processing that nobody has foreseen raises the
+        evidence at all edges of a photo, a seam only that at some.
     min_mosaic_level : float
         Added to the mosaic's level before its logarithm is taken; below, it is noise.
     mean_width, mosaic_width, compression_width : float
@@ -33,6 +37,7 @@ class VerdictOptions:
 
     patch_size: int = 8
     peak_quantile: float = 0.999
+    background_quantile: float = 0.9
     min_mosaic_level: float = 0.02
     mean_width: float = 1.0
     mosaic_width: float = 0.7
@@ -44,6 +49,7 @@ class VerdictOptions:
         for name, low, high in (
             ("patch_size", 2, 256),
             ("peak_quantile", 0.0, 1.0),
+            ("background_quantile", 0.0, 1.0),
             ("min_mosaic_level", 1e-6, 10.0),
             ("mean_width", 1e-3, 1e3),
             ("mosaic_width", 1e-3, 1e3),
