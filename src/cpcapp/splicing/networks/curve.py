@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-_LOSSES = ("loss_seam", "loss_region", "loss_pasted", "loss_traces")
+_LOSSES = ("loss_seam", "loss_region", "loss_pasted", "loss_traces", "loss_photo")
 _SCORES = ("seam_f1", "region_f1", "pasted_f1", "verdict_auc")
 
 
