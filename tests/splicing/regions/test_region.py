@@ -412,19 +412,19 @@ def test_the_side_is_told_by_means_over_pixels():
 
 
 def test_the_seam_is_the_networks_probability_raised_along_the_cut(rng):
-    """``odds - 3.5 + 2 (2 exp(-d²/2σ²) - 1)`` as a probability, with σ of 5 pixels."""
+    """``odds - 0.3 + 2 (2 exp(-d²/2σ²) - 1)`` as a probability, with σ of 5 pixels."""
     side = np.zeros((60, 70), dtype=bool)
     side[20:40, 25:50] = True
     odds = rng.normal(scale=3.0, size=side.shape).astype(np.float32)
     near = np.exp(-(border_distance(side) ** 2) / (2 * 5.0**2))
-    raised = odds - 3.5 + 2.0 * (2.0 * near - 1.0)
+    raised = odds - 0.3 + 2.0 * (2.0 * near - 1.0)
     found = emphasise_odds(odds, side)
     assert found.dtype == np.float32
     # OpenCV's distances are exact to a few hundredths of a pixel.
     np.testing.assert_allclose(found, 1.0 / (1.0 + np.exp(-raised)), atol=0.02)
     # What is not cut is neither raised nor lowered.
     for whole in (np.zeros_like(side), np.ones_like(side)):
-        expected = 1.0 / (1.0 + np.exp(3.5 - odds))
+        expected = 1.0 / (1.0 + np.exp(0.3 - odds))
         np.testing.assert_allclose(emphasise_odds(odds, whole), expected, rtol=1e-5)
 
 
@@ -442,7 +442,7 @@ def test_what_the_options_of_the_odds_do():
     assert wide[20, 30] > emphasise_odds(odds, side)[20, 30]
     small = emphasise_odds(np.zeros((80, 180), np.float32), side)
     assert small.shape == (80, 180)
-    assert small[40, 90] > 10 * small[40, 4]
+    assert small[40, 90] > 5 * small[40, 4]
 
 
 @pytest.mark.parametrize("factor", [0.25, 1.0, 9.0])
@@ -481,7 +481,7 @@ def test_without_a_region_the_maps_are_what_the_network_saw(pasted):
     assert found.side_rule is None
     assert found.map.max() <= 0.5
     np.testing.assert_allclose(found.map, 0.5 * learned.pasted_map(mask.shape), atol=1e-6)
-    np.testing.assert_allclose(found.boundary, 1 / (1 + np.exp(3.5 - learned.seam)), rtol=1e-5)
+    np.testing.assert_allclose(found.boundary, 1 / (1 + np.exp(0.3 - learned.seam)), rtol=1e-5)
 
 
 def test_the_network_has_a_share_in_how_certain_the_region_is():

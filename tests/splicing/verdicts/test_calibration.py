@@ -160,7 +160,9 @@ def test_most_authentic_maps_have_no_hot_spot(rng):
     known = np.array([[*features.similarity_features, features.peak] for features, _ in measured])
     calibration = Calibration(EVIDENCE, np.array([1.0, 0.0, 0.0, 0.0]), known)
     squares = [
-        calibration.z_score(features, strengths, calibration.similar_photos(features)).ravel()
+        calibration.square_z_scores(
+            features, strengths, calibration.similar_photos(features)
+        ).ravel()
         for features, strengths in measured
     ]
     calibration = replace(calibration, patch_tail=PatchTail.learn(squares))
@@ -188,7 +190,7 @@ def test_squares_are_judged_as_photos_are(calibration):
     strengths = patch_strengths(BoundaryMap(seam, 1.0), 8)
     assert strengths.shape == (5, 7)
     assert strengths[0, 6] == 0.0 == strengths.max()
-    z_score = calibration.z_score(features, strengths, calibration.similar_photos(features))
+    z_score = calibration.square_z_scores(features, strengths, calibration.similar_photos(features))
     judged = calibration.judge(features, strengths)
     assert student_tail(z_score[0, 6]) == pytest.approx(judged.p_value, rel=0.01)
     p = judged.patch_p_values
@@ -233,9 +235,24 @@ def test_z_scores_of_other_peaks(calibration):
     features = with_score(2.0)
     similar = calibration.similar_photos(features)
     peaks = np.array([[features.peak, features.peak + 1.0]])
-    found = calibration.z_score(features, peaks, similar)
+    found = calibration.square_z_scores(features, peaks, similar)
     spread = similar.deviation * (1 + 1 / similar.effective_count) ** 0.5
     np.testing.assert_allclose(found, [[(2 - similar.mean) / spread, (4 - similar.mean) / spread]])
+
+
+def test_with_a_network_squares_are_judged_by_their_own_evidence(calibration):
+    """What else speaks for a splice in the photo says nothing of where it is."""
+    known = replace(calibration, square_offset=0.25)
+    strengths = np.array([[0.5, 3.0]])
+    similar = known.similar_photos(with_score(2.0))
+    quiet, loud = (
+        known.square_z_scores(with_score(score), strengths, similar) for score in (2.0, 40.0)
+    )
+    np.testing.assert_array_equal(quiet, loud)
+    expected = similar.z_scores(known.weights[0] * strengths + 0.25)
+    np.testing.assert_allclose(quiet, expected)
+    again = Calibration.from_dict(known.to_dict(), known.options)
+    assert again.square_offset == 0.25
 
 
 def test_a_model_without_a_tail_shows_no_squares(calibration):

@@ -84,7 +84,7 @@ class RegionOptions:
     odds_sigma: float = 5.0
     odds_emphasis: float = 2.0
     odds_share: float = 0.5
-    odds_offset: float = 3.5
+    odds_offset: float = 0.3
 
     def __post_init__(self) -> None:
         for name, low, high in (

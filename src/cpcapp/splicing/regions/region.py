@@ -289,7 +289,7 @@ def emphasise_odds(
     >>> import numpy as np
     >>> side = np.arange(40)[None] < np.full((8, 1), 20)
     >>> emphasise_odds(np.zeros((8, 40), np.float32), side)[4, [0, 20]].round(2)
-    array([0.  , 0.18], dtype=float32)
+    array([0.09, 0.85], dtype=float32)
     """
     options = options or RegionOptions()
     near = None

@@ -38,6 +38,12 @@ class SimilarPhotos(NamedTuple):
     deviation: float
     effective_count: float
 
+    def z_scores(self, scores: NDArray[Any]) -> FloatArray:
+        """Return how far scores lie above the mean, in standard deviations."""
+        # The mean of n photos is itself uncertain by a variance of 1/n.
+        deviation = self.deviation * (1.0 + 1.0 / self.effective_count) ** 0.5
+        return np.asarray((scores - self.mean) / max(deviation, 1e-9))
+
 
 class PhotoJudgement(NamedTuple):
     """Score and p-values of a photo.
@@ -80,6 +86,10 @@ class Calibration:
         Photos it was learned from.
     sides : SideContrast or None
         Which directions of learned traces tell two sides apart. None without a network.
+    square_offset : float or None
+        With a network: the mean over genuine photos of what the score has besides the peak. Squares
+        are judged with it, and not with the other evidence of their photo, which says nothing of
+        where it is. None without a network.
     """
 
     evidence: SeamEvidence
@@ -90,6 +100,7 @@ class Calibration:
     n_spliced: int = 0
     n_authentic: int = 0
     sides: SideContrast | None = field(default=None, repr=False)
+    square_offset: float | None = None
 
     def __post_init__(self) -> None:
         n_weights = 4 if len(self.evidence.tables) == 1 else 6
@@ -135,8 +146,7 @@ class Calibration:
             return PhotoJudgement(score, None, np.ones(strengths.shape) if unknown else None)
         patches = None
         if self.patch_tail is not None:
-            # Each square is judged as if it were the photo's peak.
-            patches = self.patch_tail.p_value(self.z_score(features, strengths, similar))
+            patches = self.patch_tail.p_value(self.square_z_scores(features, strengths, similar))
         return PhotoJudgement(score, self.p_value(features, similar), patches)
 
     def score(self, features: PhotoFeatures) -> float | None:
@@ -151,32 +161,32 @@ class Calibration:
         freedom. What was learned from n photos says nothing of rarer ones than one in n + 1.
         """
         assert self.authentic is not None
-        z_score = float(self.z_score(features, np.array(features.peak), similar))
+        score = self.score(features)
+        assert score is not None
+        z_score = float(similar.z_scores(np.array(score)))
         return max(student_tail(z_score), 1.0 / (len(self.authentic) + 1))
 
-    def z_score(
-        self, features: PhotoFeatures, peak: NDArray[Any], similar: SimilarPhotos
+    def square_z_scores(
+        self, features: PhotoFeatures, strengths: NDArray[Any], similar: SimilarPhotos
     ) -> FloatArray:
-        """Return the z-scores that the photo would have with other peaks.
+        """Return the z-scores of squares, each judged as if it were the photo's peak.
 
         Parameters
         ----------
         features : PhotoFeatures
-        peak : ndarray
-            To take the place of that in ``features``.
+        strengths : ndarray
         similar : SimilarPhotos
 
         Returns
         -------
         ndarray
-            Of the shape of ``peak``.
+            Of the shape of ``strengths``.
         """
         assert self.weights is not None
-        rest = float(self.weights @ features.score_features)
-        rest -= float(self.weights[0]) * features.peak
-        # The mean of n photos is itself uncertain by a variance of 1/n.
-        deviation = similar.deviation * (1.0 + 1.0 / similar.effective_count) ** 0.5
-        return np.asarray((self.weights[0] * peak + rest - similar.mean) / max(deviation, 1e-9))
+        rest = self.square_offset
+        if rest is None:
+            rest = float(self.weights[1:] @ features.score_features[1:])
+        return similar.z_scores(self.weights[0] * strengths + rest)
 
     def similar_photos(self, features: PhotoFeatures) -> SimilarPhotos | None:
         """Compare a photo with the authentic ones, by a Gaussian weight of their distance.
@@ -214,13 +224,14 @@ class Calibration:
             "patch_tail": None if tail is None else tail.to_dict(),
             "photos": {"spliced": self.n_spliced, "authentic": self.n_authentic},
             "sides": None if self.sides is None else self.sides.to_dict(),
+            "square_offset": None if self.square_offset is None else round(self.square_offset, 5),
         }
 
     @classmethod
     def from_dict(cls, content: dict[str, Any], options: VerdictOptions) -> Calibration:
         """Return what `to_dict` wrote."""
         weights, known, tail = (content[n] for n in ("weights", "authentic", "patch_tail"))
-        sides = content["sides"]
+        sides, offset = content["sides"], content["square_offset"]
         return cls(
             SeamEvidence.from_dict(content["evidence"]),
             None if weights is None else np.asarray(weights, dtype=np.float64),
@@ -230,6 +241,7 @@ class Calibration:
             int(content["photos"]["spliced"]),
             int(content["photos"]["authentic"]),
             None if sides is None else SideContrast.from_dict(sides),
+            None if offset is None else float(offset),
         )
 
 
