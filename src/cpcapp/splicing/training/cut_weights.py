@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,8 +18,8 @@ from cpcapp.splicing.regions.region import ExtractedBorders
 from cpcapp.splicing.regions.side_contrast import SideContrast, across_and_within
 from cpcapp.splicing.regions.side_statistics import SideStatistics
 
-# Photos that weights are tried on: a few seconds for each weight.
-_MAX_TRIALS = 80
+# Photos that weights are tried on: some seconds for each weight.
+_MAX_TRIALS = 150
 _ROUNDS = 2
 # What is tried for each weight; far enough that the best is not at an end.
 _TRIED = {
@@ -126,7 +126,7 @@ def learn_cut_weights(
 
     One weight after the other is moved as far as the score rises, twice. In the end the learned
     traces get the least weight, and a seam the lowest prior, that is not worse by more than a
-    standard error.
+    standard error; with less weight of the traces a lower prior and more trimming are tried too.
 
     Parameters
     ----------
@@ -184,15 +184,32 @@ def learn_cut_weights(
             break
     # Real photos differ within themselves more than made ones do, and their seams are fainter: of
     # values that can't be told apart, by one standard error, those that trust the traces least and
-    # ask least of a seam.
+    # ask least of a seam. Who trusts the traces less must ask less of a seam, or trim the cut more.
     best = scores(at(places))
+
+    def as_good(candidate: dict[str, int]) -> bool:
+        lost = best - scores(at(candidate))
+        if report is not None:
+            report("less, lost", _TRIED["trace_weight"][candidate["trace_weight"]], lost.mean())
+        return bool(lost.mean() <= lost.std() / len(lost) ** 0.5)
+
     for name in ("trace_weight", "prior"):
         while places[name]:
-            candidate = places | {name: places[name] - 1}
-            lost = best - scores(at(candidate))
-            if report is not None:
-                report(f"less {name}", _TRIED[name][candidate[name]], -float(lost.mean()))
-            if lost.mean() > lost.std() / len(lost) ** 0.5:
+            less = places | {name: places[name] - 1}
+            found_less = next(filter(as_good, _with_compensation(less, name)), None)
+            if found_less is None:
                 break
-            places = candidate
+            places = found_less
     return at(places)
+
+
+def _with_compensation(places: dict[str, int], weakened: str) -> Iterator[dict[str, int]]:
+    """Yield weights, and if the traces were weakened what may make up for it."""
+    yield places
+    if weakened != "trace_weight":
+        return
+    lower = places | {"prior": max(0, places["prior"] - 1)}
+    for trim in range(places["trim_per_pixel"], len(_TRIED["trim_per_pixel"])):
+        candidate = lower | {"trim_per_pixel": trim}
+        if candidate != places:
+            yield candidate
