@@ -15,7 +15,12 @@ from cpcapp.splicing.regions.side_contrast import SideContrast
 from cpcapp.splicing.traces.learned import LearnedTraces
 from cpcapp.splicing.traces.mosaic import MosaicTrace
 from cpcapp.splicing.training import cut_weights
-from cpcapp.splicing.training.cut_weights import CutTrial, learn_cut_weights, learn_sides
+from cpcapp.splicing.training.cut_weights import (
+    CutTrial,
+    _with_compensation,
+    learn_cut_weights,
+    learn_sides,
+)
 
 TABLE = LikelihoodTable(np.array([-3.0, 3.0]), np.array([-3.0, 3.0]))
 EVIDENCE = SeamEvidence((TABLE, TABLE), (0.5, 1.0))
@@ -186,3 +191,14 @@ def test_sides_are_learned_from_superpixels_that_lie_on_one_of_them(rng):
     assert learn_sides([], 2) is None
     alike = trials[0]._replace(pasted=np.zeros_like(trials[0].pasted))
     assert learn_sides([alike], 2) is None
+
+
+def test_less_weight_of_the_traces_may_ask_less_of_a_seam():
+    """The prior may fall by one, and more of the cut be trimmed; else nothing is changed."""
+    places = {"trace_weight": 3, "prior": 1, "mosaic_weight": 2, "trim_per_pixel": 3}
+    found = list(_with_compensation(places, "trace_weight"))
+    assert found[0] == places
+    assert [(one["prior"], one["trim_per_pixel"]) for one in found[1:]] == [(0, 3), (0, 4)]
+    assert list(_with_compensation(places, "prior")) == [places]
+    lowest = places | {"prior": 0, "trim_per_pixel": 4}
+    assert list(_with_compensation(lowest, "trace_weight")) == [lowest]

@@ -187,19 +187,19 @@ def learn_cut_weights(
     # ask least of a seam. Who trusts the traces less must ask less of a seam, or trim the cut more.
     best = scores(at(places))
 
-    def as_good(candidate: dict[str, int]) -> bool:
+    def as_good(name: str, candidate: dict[str, int]) -> bool:
         lost = best - scores(at(candidate))
         if report is not None:
-            report("less, lost", _TRIED["trace_weight"][candidate["trace_weight"]], lost.mean())
+            report(f"less {name}", _TRIED[name][candidate[name]], -float(lost.mean()))
         return bool(lost.mean() <= lost.std() / len(lost) ** 0.5)
 
     for name in ("trace_weight", "prior"):
         while places[name]:
             less = places | {name: places[name] - 1}
-            found_less = next(filter(as_good, _with_compensation(less, name)), None)
-            if found_less is None:
+            accepted = next((c for c in _with_compensation(less, name) if as_good(name, c)), None)
+            if accepted is None:
                 break
-            places = found_less
+            places = accepted
     return at(places)
 
 
