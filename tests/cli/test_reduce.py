@@ -288,7 +288,7 @@ def test_interrupting_leaves_no_half_of_a_file(reduce, tables):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 128 + signal.SIGINT
     assert done.stderr == "cpcapp reduce: stopped\n"
-    assert list((tables / "out").iterdir()) == []
+    assert not (tables / "out").exists()
 
 
 def test_a_missing_extra_is_named(tables):

@@ -9,7 +9,15 @@ import cpcapp.tables
 
 ORDER = [
     *("messages", "reading.table", "reading.records", "reading.csv", "reading.arrays"),
-    *("reading.opening", "reading", "columns", "cleaning", "label_columns", "model"),
+    *(
+        "reading.h5ad",
+        "reading.opening",
+        "reading",
+        "columns",
+        "cleaning",
+        "label_columns",
+        "model",
+    ),
     *("sample_sets", "significance", "reduce", "results.files", "results.scores"),
     *("results.summary", "results.plot", "results.writing", "results", "apply"),
 ]

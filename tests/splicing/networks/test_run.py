@@ -78,7 +78,7 @@ def test_the_curve_is_a_picture(trained):
 
 
 def test_a_curve_of_several_scores(tmp_path):
-    names = ("seam", "region", "pasted", "traces")
+    names = ("seam", "region", "pasted", "traces", "photo")
     curve = [
         {
             "seconds": 10.0 * step,
