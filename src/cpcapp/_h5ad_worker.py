@@ -1,6 +1,5 @@
 """The process that reads an AnnData file, so that a damaged one can do no harm to another.
 
-HDF5 may loop for ever, crash or take any amount of memory on damaged bytes. So
 `cpcapp.tables.reading.h5ad` asks this process for the rows, and ends it if it takes too long.
 """
 
@@ -8,33 +7,29 @@ from __future__ import annotations
 
 import json
 import warnings
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp._genes import select_genes
+from cpcapp._hdf5_files import check_contents
 from cpcapp._sparse import check_indices, check_pointers, check_sparse
-from cpcapp._worker import Arrays, limit_memory, open_streams, receive, send
+from cpcapp._worker import Arrays, open_streams, receive, send
 
-# What is read into memory may take the first number of bytes, or the second number times the size
-# of the file. Strings of any length count as so many bytes each, as Python keeps them.
-_MAX_SMALL = 256 << 20
-_MAX_RATIO = 64
-_STRING_BYTES = 128
-_MAX_OBJECTS = 100_000
-# Besides what is read, which passes through several copies.
-_SPARE_MEMORY = 512 << 20
-_COPIES = 3
+# Read row by row.
+_STREAMED = ("/X", "/raw/X", "/X/data", "/X/indices", "/raw/X/data", "/raw/X/indices")
+
+
+def prepare() -> None:
+    """Import what takes longest."""
+    import anndata  # noqa: F401
 
 
 def main() -> None:
     """Open the file that the first message names, then send the rows that others ask for."""
     source, target = open_streams()
-    import anndata  # noqa: F401  before the first message: its time does not count as reading
-
+    prepare()  # before the first message: its time does not count as reading
     send(target, {"ready": True})
     matrix: Any = None
     while (received := receive(source)) is not None:
@@ -70,9 +65,7 @@ def _open(
 ) -> tuple[Any, dict[str, Any], list[NDArray[Any]]]:
     import anndata
 
-    max_bytes = max(_MAX_SMALL, _MAX_RATIO * Path(path).stat().st_size)
-    limit_memory(_SPARE_MEMORY + _COPIES * max_bytes)
-    _check_contents(path, max_bytes)
+    check_contents(path, _STREAMED)
     with warnings.catch_warnings():
         # Files of older versions can be read.
         warnings.simplefilter("ignore")
@@ -163,47 +156,3 @@ class _CsrOnDisk:
             raise ValueError(f"rows {rows.start + 1} to {rows.stop}: {error}") from error
         parts = self.data[first:last], indices, pointers - first
         return sp.csr_array(parts, shape=(rows.stop - rows.start, self.shape[1]))
-
-
-def _check_contents(path: str, max_bytes: int) -> None:
-    """Raise unless a file keeps all it has itself, and what is read into memory is bounded."""
-    h5py: Any = import_module("h5py")
-    with h5py.File(path, "r") as file:
-        total, count, waiting = 0, 0, ["/"]
-        seen = set()
-        while waiting:
-            place = waiting.pop()
-            group = file[place]
-            address = h5py.h5o.get_info(group.id).addr
-            if address in seen:
-                continue
-            seen.add(address)
-            for name in group:
-                count += 1
-                if count > _MAX_OBJECTS:
-                    raise ValueError(f"it has more than {_MAX_OBJECTS} parts")
-                inner = f"{place.rstrip('/')}/{name}"
-                link = group.get(name, getlink=True)
-                if isinstance(link, h5py.ExternalLink):
-                    raise ValueError(f"its {inner} lies in another file")
-                if isinstance(link, h5py.SoftLink):
-                    continue
-                found = group[name]
-                if isinstance(found, h5py.Group):
-                    waiting.append(inner)
-                elif isinstance(found, h5py.Dataset):
-                    total += _memory_of(found, inner)
-        if total > max_bytes:
-            raise ValueError(
-                f"its parts besides X take {total >> 20} MB in memory, more than {max_bytes >> 20}"
-            )
-
-
-def _memory_of(dataset: Any, name: str) -> int:
-    """Return how many bytes a part takes that is read completely."""
-    if dataset.is_virtual or dataset.external:
-        raise ValueError(f"its {name} lies in another file")
-    if name in ("/X", "/raw/X", "/X/data", "/X/indices", "/raw/X/data", "/raw/X/indices"):
-        return 0
-    dtype = dataset.dtype
-    return int(dataset.size or 0) * (_STRING_BYTES if dtype.hasobject else dtype.itemsize)

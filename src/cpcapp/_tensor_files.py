@@ -61,15 +61,27 @@ def read_tensors(
     ValueError
         With the reason, in one line, why it is no such file.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
+    return parse_tensors(read_tensor_file(path, max_bytes=max_bytes), kind, version)
 
+
+def read_tensor_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
+    """Return the content of a file; see `read_tensors`."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no model file {path}")
-    if path.stat().st_size > max_bytes:
-        raise ValueError(f"it is larger than {max_bytes >> 20} MB")
-    data = path.read_bytes()
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size <= max_bytes:
+            data = file.read(max_bytes + 1)  # it may grow meanwhile
+            if len(data) <= max_bytes:
+                return data
+    raise ValueError(f"it is larger than {max_bytes >> 20} MB")
+
+
+def parse_tensors(data: bytes, kind: str, version: int) -> tuple[dict[str, Any], Tensors]:
+    """Return header and arrays of the content of a file; see `read_tensors`."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
     header = _header(data, kind, version)
     try:
         return header, load(data)

@@ -14,11 +14,14 @@ import threading
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cpcapp._fork_server import CAN_FORK, ForkedProcess, ForkServer
 
 Arrays = Sequence[NDArray[Any]]
 Answer = tuple[dict[str, Any], list[NDArray[Any]]]
@@ -71,35 +74,41 @@ class Worker:
     ----------
     module : str
         Its function ``main`` sends one message once it is ready, and then an answer to each.
+    forked : bool, default=False
+        Copy a process that has called ``prepare`` of the module, where the system can do that:
+        the second worker of a module then starts at once.
     """
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, *, forked: bool = False) -> None:
         self._lock = threading.Lock()
-        # The same packages as here, wherever they were found.
-        code = (
-            "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-            f"from {module} import main; main()"
-        )
-        places = [place or str(Path.cwd()) for place in sys.path]
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", code, json.dumps(places)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-        )
-        weakref.finalize(self, _end, self._process)
-        self.is_ready = self._wait(_START_SECONDS) is not None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None
+        if forked and CAN_FORK:
+            self._process = _fork_server(module).start(_START_SECONDS)
+        else:
+            self._process = subprocess.Popen(
+                _command(f"from {module} import main; main()"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=_environment(),
+            )
+        self.is_ready = False
+        if self._process is not None:
+            weakref.finalize(self, _end, self._process)
+            self.is_ready = self._wait(_START_SECONDS) is not None
 
     def ask(self, request: dict[str, Any], seconds: float, arrays: Arrays = ()) -> Answer | None:
         """Return the answer; None if the process crashed, or was ended after so many seconds."""
         with self._lock, suppress(BrokenPipeError):
+            if self._process is None:
+                return None
             assert self._process.stdin is not None
             send(self._process.stdin, request, arrays)
             return self._wait(seconds)
         return None
 
     def _wait(self, seconds: float) -> Answer | None:
+        assert self._process is not None
         timer = threading.Timer(seconds, self._process.kill)
         timer.daemon = True
         timer.start()
@@ -110,7 +119,24 @@ class Worker:
             timer.cancel()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _command(code: str) -> list[str]:
+    """Return a command that finds the same packages as here, wherever they were found."""
+    places = json.dumps([place or str(Path.cwd()) for place in sys.path])
+    start = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    return [sys.executable, "-c", start + code, places]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+@cache
+def _fork_server(module: str) -> ForkServer:
+    code = f"from cpcapp._fork_server import serve; serve({module!r})"
+    return ForkServer(_command(code), _environment())
+
+
+def _end(process: subprocess.Popen[bytes] | ForkedProcess) -> None:
     process.kill()
     process.wait()
     for stream in (process.stdin, process.stdout):

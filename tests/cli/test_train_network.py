@@ -41,12 +41,12 @@ def small(monkeypatch):
 
 
 def test_it_trains_in_pieces(photos, tmp_path, small, capsys):
-    (photos / "phone.heic").write_bytes(b"not read")
+    (photos / "phone.cr2").write_bytes(b"not read")
     arguments = ["train-network", str(photos), "-o", str(tmp_path / "run"), "--workers", "0"]
     assert main([*arguments, "--seconds", "30", "--piece", "1"]) == 1
     out, err = capsys.readouterr()
     assert "steps in" in out
-    assert "left out phone.heic" in err
+    assert "left out phone.cr2" in err
     first = json.loads((tmp_path / "run" / "run.json").read_text())
     main([*arguments, "--seconds", "30", "--piece", "1"])
     second = json.loads((tmp_path / "run" / "run.json").read_text())

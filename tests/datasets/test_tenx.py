@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cpcapp.datasets import DataNotFoundError, read_10x
+from cpcapp.datasets import DataNotFoundError, read_10x, tenx
 
 GENES = [("ENSG00000243485", "MIR1302-10"), ("ENSG00000237613", "FAM138A"), ("ENSG2", "TP53")]
 CELLS = ["AAACATACAACCAC-1", "AAACATTGAGCTAC-1"]
@@ -197,7 +197,11 @@ def test_folders_that_are_none(tmp_path, spoil, message):
 
 
 @pytest.mark.parametrize("name", ["a.h5", "a.h5ad", "a.tar.gz", "a.tar"])
-@pytest.mark.parametrize("content", [b"", b"not what it says", gzip.compress(b"x" * 900)[:-9]])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"not what it says", gzip.compress(b"x" * 900, mtime=0)[:-9]],
+    ids=["empty", "text", "gzip cut off"],
+)
 def test_files_that_are_none(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=f"{name} can't be read"):
@@ -220,12 +224,61 @@ def test_hdf5_of_something_else(tmp_path):
             read_10x(tmp_path / name)
 
 
-def test_numbers_of_genes_out_of_range(tmp_path):
+@pytest.mark.parametrize("index", [-1, 3, 7, 1000, 100_000, 10**7])
+def test_numbers_of_genes_out_of_range(tmp_path, index):
     path = write_h5(tmp_path / "a.h5")
     with h5py.File(path, "a") as file:
-        file["hg19/indices"][0] = 99
-    with pytest.raises(ValueError, match="can't be read"):
+        file["hg19/indices"][0] = index
+    with pytest.raises(ValueError, match=rf"a\.h5 can't be read: its indices hold {index}, not"):
         read_10x(path)
+
+
+@pytest.mark.parametrize(("place", "value"), [(0, 1), (1, 100), (1, -1), (-1, 10**7)])
+def test_pointers_out_of_range(tmp_path, place, value):
+    path = write_h5(tmp_path / "a.h5")
+    with h5py.File(path, "a") as file:
+        file["hg19/indptr"][place] = value
+    with pytest.raises(ValueError, match=r"a\.h5 can't be read: its indptr does not rise"):
+        read_10x(path)
+
+
+def test_a_part_that_claims_gigabytes_is_not_read(tmp_path):
+    path = write_h5(tmp_path / "a.h5")
+    with h5py.File(path, "a") as file:
+        del file["hg19/data"]
+        file.create_dataset("hg19/data", shape=(10**11,), dtype="f8", chunks=(1000,))
+    with pytest.raises(ValueError, match=r"can't be read: its parts take 762939 MB in memory"):
+        read_10x(path)
+
+
+def test_a_part_in_another_file_is_not_read(tmp_path):
+    path, other = write_h5(tmp_path / "a.h5"), write_h5(tmp_path / "b.h5")
+    with h5py.File(path, "a") as file:
+        del file["hg19/data"]
+        file["hg19/data"] = h5py.ExternalLink(other, "/hg19/data")
+    with pytest.raises(ValueError, match="its /hg19/data lies in another file"):
+        read_10x(path)
+
+
+def test_reading_that_does_not_end_is_ended(tmp_path, monkeypatch):
+    """HDF5 1.14 loops for ever on this file."""
+    hanging = Path(__file__).parents[1] / "tables" / "reading" / "hanging.h5ad.gz"
+    (tmp_path / "a.h5ad").write_bytes(gzip.decompress(hanging.read_bytes()))
+    monkeypatch.setattr(tenx, "reading_seconds", lambda path: 2.0)
+    with pytest.raises(ValueError, match=r"a\.h5ad can't be read: it"):
+        read_10x(tmp_path / "a.h5ad")
+
+
+def test_a_gene_without_an_id(tmp_path, anndata):
+    import pandas as pd
+
+    ids = pd.Categorical([GENES[0][0], None, GENES[2][0]])
+    var = pd.DataFrame({"gene_ids": ids}, index=[name for _, name in GENES])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        data = anndata.AnnData(sp.csr_matrix(COUNTS), obs=pd.DataFrame(index=CELLS), var=var)
+        data.write_h5ad(tmp_path / "cells.h5ad")
+    assert read_10x(tmp_path / "cells.h5ad").gene_ids == [GENES[0][0], "", GENES[2][0]]
 
 
 def test_other_names(tmp_path):

@@ -12,7 +12,7 @@ from safetensors.numpy import load, save
 
 from cpcapp.splicing import ModelError
 from cpcapp.splicing import load_model as load_localizer
-from cpcapp.tables import TableError, TableModel, load_model
+from cpcapp.tables import TableError, TableModel, load_model, reduce_tables
 
 
 @pytest.fixture
@@ -68,8 +68,15 @@ def test_cut_off(path, share):
         ({"features": ["a", "b"]}, r"its components are float64 of shape \(2, 3\), not"),
         ({"features": "abc"}, "not a list of names"),
         ({"missing": "guess"}, "missing='guess' must be one of"),
-        ({"scale": np.zeros(3)}, "its scale must be above 0"),
+        ({"scale": np.zeros(3)}, "its scale must be at least 1e-160"),
+        ({"scale": np.full(3, 1e-308)}, "its scale must be at least 1e-160"),
         ({"mean": np.full(3, np.nan)}, "its mean must be finite"),
+        ({"fill": np.full(3, -1e308)}, r"its fill must lie within ±1e\+160"),
+        ({"mean": np.full(3, 1e150), "scale": np.full(3, 1e-159)}, "its numbers are so large"),
+        ({"components": np.full((2, 3), 1e308)}, r"its components must lie within ±1e\+160"),
+        ({"eigenvalues": np.ones(3)}, r"its components are float64 of shape \(2, 3\), not"),
+        ({"atoms": np.ones((3, 2))}, r"its atoms are float64 of shape \(3, 2\), not"),
+        ({"eigenvalues": np.float64(1.0)}, "is not a model"),
         ({"mean": np.zeros(3, dtype=np.float32)}, "its mean are float32"),
         ({"info": 3}, "not a JSON object"),
     ],
@@ -78,6 +85,16 @@ def test_models_that_can_not_be(model, path, change, message):
     replace(model, **change).save(path)
     with pytest.raises(TableError, match=message):
         load_model(path)
+
+
+@pytest.mark.parametrize("unit", [1e-149, 1e149])
+def test_models_of_very_small_and_very_large_units(unit, tmp_path, rng):
+    X = rng.normal(size=(60, 3)) * [1, 2, 3] * unit
+    np.save(tmp_path / "t.npy", X)
+    reduced = reduce_tables(tmp_path / "t.npy", None, 2, method="pca")
+    reduced.model.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.transform(X), reduced.model.transform(X))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,6 +16,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from cpcapp._hdf5_files import check_contents, reading_seconds
+from cpcapp._sparse import check_indices, check_pointers
+from cpcapp._worker import Worker
 from cpcapp.datasets._errors import DataNotFoundError
 from cpcapp.datasets._fetch import PathLike, import_extra
 
@@ -57,7 +61,8 @@ def read_10x(
       later).
     - ``.h5ad`` of AnnData, current and old: its ``X``.
 
-    The last two need h5py: ``pip install 'cpcapp[datasets]'``.
+    The last two need h5py: ``pip install 'cpcapp[datasets]'``. They are read by a process of its
+    own, with limits on time and memory, because HDF5 may crash or never end on a damaged file.
 
     Parameters
     ----------
@@ -109,10 +114,9 @@ def read_10x(
             with tarfile.open(path) as archive:
                 names = [member.name for member in archive if member.isfile()]
                 return _from_mex(names, lambda name: _member(archive, name), genome, feature_type)
-        if path.suffix == ".h5ad":
-            return _from_h5ad(path)
-        if path.suffix in (".h5", ".hdf5"):
-            return _from_h5(path, genome, feature_type)
+        if path.suffix in (".h5ad", ".h5", ".hdf5"):
+            import_extra("h5py", f"reading {path.suffix}")
+            return _ask_for_hdf5(path, genome, feature_type)
     except ImportError:
         raise
     except (*_BROKEN, tarfile.TarError) as error:
@@ -230,14 +234,48 @@ def _texts(dataset: Any) -> list[str]:
 
 def _sparse_matrix(group: Any, shape: Any, by_columns: bool = False) -> Any:
     make = sp.csc_array if by_columns else sp.csr_array
-    parts = tuple(group[name][:] for name in ("data", "indices", "indptr"))
-    matrix = make(parts, shape=tuple(int(size) for size in shape))
-    matrix.check_format(full_check=True)
-    return sp.csr_array(matrix)
+    n_rows, n_columns = (int(size) for size in shape)
+    data, indices, indptr = (group[name][:] for name in ("data", "indices", "indptr"))
+    if data.ndim != 1 or data.dtype.kind not in "biuf":
+        raise ValueError(f"its data is {data.dtype} of shape {data.shape}")
+    check_pointers(indptr, n_columns if by_columns else n_rows, len(data))
+    check_indices(indices, len(data), n_rows if by_columns else n_columns)
+    return sp.csr_array(make((data, indices, indptr), shape=(n_rows, n_columns)))
+
+
+def _ask_for_hdf5(path: Path, genome: str | None, feature_type: str | None) -> CellCounts:
+    """Let another process read a file; see `cpcapp.datasets._tenx_worker`."""
+    worker = Worker("cpcapp.datasets._tenx_worker", forked=True)
+    if not worker.is_ready:
+        raise ValueError("the process that reads it did not start")
+    request = {"path": str(path.absolute()), "genome": genome, "feature_type": feature_type}
+    seconds = reading_seconds(path)
+    answer = worker.ask(request, seconds)
+    if answer is None:
+        raise ValueError(
+            "it is damaged: reading it was stopped, because it crashed or took more than "
+            f"{seconds:.0f} seconds"
+        )
+    message, arrays = answer
+    if "error" in message:
+        raise ValueError(message["error"])
+    counts = sp.csr_array(tuple(arrays), shape=tuple(message["shape"]))
+    return CellCounts(counts, message["barcodes"], message["gene_ids"], message["gene_names"])
+
+
+def read_hdf5(path: Path, genome: str | None, feature_type: str | None) -> CellCounts:
+    """Read a file in this process, which may crash; see `read_10x`."""
+    try:
+        check_contents(str(path))
+        if path.suffix == ".h5ad":
+            return _from_h5ad(path)
+        return _from_h5(path, genome, feature_type)
+    except Exception as error:  # h5py raises all kinds of errors on damaged files
+        raise ValueError(" ".join(_said(error).split())[:300]) from error
 
 
 def _from_h5(path: Path, genome: str | None, feature_type: str | None) -> CellCounts:
-    h5py = import_extra("h5py", "reading .h5")
+    h5py: Any = import_module("h5py")
     with h5py.File(path, "r") as file:
         if "matrix" in file:
             group = file["matrix"]
@@ -263,7 +301,7 @@ def _from_h5(path: Path, genome: str | None, feature_type: str | None) -> CellCo
 
 
 def _from_h5ad(path: Path) -> CellCounts:
-    h5py = import_extra("h5py", "reading .h5ad")
+    h5py: Any = import_module("h5py")
     with h5py.File(path, "r") as file:
         matrix = file["X"]
         if isinstance(matrix, h5py.Dataset):
@@ -299,4 +337,5 @@ def _column(table: Any, name: str) -> list[str] | None:
     if "values" in column:  # nullable strings
         return _texts(column["values"])
     categories = _texts(column["categories"])
-    return [categories[code] for code in column["codes"][:]]
+    # A code below 0 stands for no name.
+    return [categories[code] if code >= 0 else "" for code in column["codes"][:]]

@@ -17,6 +17,8 @@ from cpcapp.tables.messages import TableError, require_package
 _FORMAT = "cpcapp-table-model"
 _FORMAT_VERSION = 1
 _MAX_BYTES = 2 << 30
+# Features may have standard deviations from 1e-150 to 1e150. Eigenvalues can be their squares.
+_MAX_NUMBER = 1e160
 
 FloatArray = NDArray[np.float64]
 
@@ -198,5 +200,12 @@ def _check(model: TableModel) -> None:
             )
         if not np.isfinite(tensor).all():
             raise ValueError(f"its {name} must be finite")
-    if not (model.scale > 0.0).all():
-        raise ValueError("its scale must be above 0")
+        if name != "eigenvalues" and not (np.abs(tensor) <= _MAX_NUMBER).all():
+            raise ValueError(f"its {name} must lie within ±{_MAX_NUMBER:g}")
+    if not (model.scale >= 1.0 / _MAX_NUMBER).all():
+        raise ValueError(f"its scale must be at least {1.0 / _MAX_NUMBER:g}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        filters = np.abs(model.components) / model.scale
+        sums = [filters @ np.abs(model.mean), filters @ np.abs(model.fill)]
+    if not np.isfinite([filters.sum(), *(part.sum() for part in sums)]).all():
+        raise ValueError("its numbers are so large that the scores of its own mean are not finite")

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 
 import pytest
 
@@ -179,3 +181,41 @@ def test_held_out_photos_are_not_trained_on(photos):
     assert len(held.images) == 3
     assert len(train.images) + len(held.images) == len(photos.images)
     assert not any(one is other for one in train.images for other in held.images)
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_the_last_state_stays_if_the_next_can_not_be_written(tmp_path, monkeypatch, call):
+    """A full disk between two of the files must not leave weights of one step with another's."""
+    folder = tmp_path / "run"
+    run = TrainingRun.begin(TINY, PLAN, "cpu")
+    run.save(folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with torch.no_grad():
+        for weight in run.network.parameters():
+            weight.add_(1.0)
+    run.step = 7
+    whole = getattr(os, call)
+    failed = 0
+    while True:
+        left = failed
+
+        def fail(*arguments, **options):
+            nonlocal left
+            left -= 1
+            if left == -1:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return whole(*arguments, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, fail)
+            try:
+                run.save(folder)
+                break
+            except OSError:
+                failed += 1
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert failed > 5
+    later = TrainingRun.resume(folder, PLAN, "cpu")
+    assert later.step == 7
+    for name, weight in run.network.state_dict().items():
+        assert torch.equal(weight, later.network.state_dict()[name])

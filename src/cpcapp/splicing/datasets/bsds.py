@@ -107,6 +107,7 @@ def bsds_sources(folder: str | Path, splits: Sequence[str] = ("train", "val")) -
             f"{photo.image_path.parent.name}/{photo.name}",
             partial(read_pixels, photo.image_path),
             partial(BSDSPhoto.segmentations, photo),
+            photo.image_path,
         )
         for photo in bsds_photos(folder, splits)
     ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from cpcapp._files import atomic_write
+
 _LOSSES = ("loss_seam", "loss_region", "loss_pasted", "loss_traces", "loss_photo")
 _SCORES = ("seam_f1", "region_f1", "pasted_f1", "verdict_auc")
 
@@ -38,4 +40,5 @@ def draw_curve(curve: Sequence[dict[str, float]], path: str | os.PathLike[str]) 
         panel.legend()
         panel.grid(alpha=0.3)
     panels[0].set_yscale("log")
-    figure.savefig(path, dpi=110)
+    with atomic_write(path) as file:
+        figure.savefig(file, format="png", dpi=110)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 
+from cpcapp._leftovers import remove_leftovers
 from cpcapp.splicing.datasets.sources import open_sources
 from cpcapp.splicing.making.stream import StreamOptions
 from cpcapp.splicing.model_file import save_network
@@ -95,6 +96,7 @@ def train_in_folder(
         seconds=seconds, seed=seed, workers=workers, batch=batch, n_validation=n_validation
     )
     folder = Path(folder)
+    remove_leftovers(folder)
     if (folder / "run.json").is_file():
         run = TrainingRun.resume(folder, plan, device)
     else:

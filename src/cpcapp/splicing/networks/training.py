@@ -12,9 +12,11 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
+from cpcapp._files import atomic_write
+from cpcapp._staging import stage_results
 from cpcapp.splicing.making.stream import SpliceBatch, SpliceStream, StreamOptions
 from cpcapp.splicing.networks.losses import Losses, measure_losses, seam_band
 from cpcapp.splicing.networks.trace_network import NetworkOptions, TraceNetwork
@@ -25,6 +27,8 @@ _WARM_UP_STEPS = 300
 _AVERAGING = 0.999
 # Batches that a process makes ahead.
 _AHEAD = 4
+# The last of the files of a run that is written.
+_STATE = "run.json"
 
 
 @dataclass(frozen=True)
@@ -132,8 +136,10 @@ class TrainingRun:
         return cls(network, average.requires_grad_(False).eval(), optimizer, curve=[])
 
     def save(self, folder: Path) -> None:
-        """Write everything that a later piece needs, in files of at most 16 MiB."""
-        folder.mkdir(parents=True, exist_ok=True)
+        """Write everything that a later piece needs, in files of at most 16 MiB.
+
+        All of them take the place of the last ones together, or none.
+        """
         states = self.optimizer.state_dict()["state"]
         moments: dict[str, dict[str, Tensor]] = {"exp_avg": {}, "exp_avg_sq": {}}
         for number, state in states.items():
@@ -146,8 +152,6 @@ class TrainingRun:
             "first": {k: v.bfloat16() for k, v in moments["exp_avg"].items()},
             "second": {k: v.bfloat16() for k, v in moments["exp_avg_sq"].items()},
         }
-        for name, tensors in parts.items():
-            save_file(tensors, str(folder / f"{name}.safetensors"))
         content = {
             "options": self.network.options.to_dict(),
             "step": self.step,
@@ -155,12 +159,18 @@ class TrainingRun:
             "piece": self.piece,
             "curve": self.curve,
         }
-        (folder / "run.json").write_text(json.dumps(content, indent=1))
+        files = {f"{name}.safetensors": save(tensors) for name, tensors in parts.items()}
+        files[_STATE] = json.dumps(content, indent=1).encode()
+        with stage_results(folder) as staged:
+            for name, data in files.items():
+                with atomic_write(staged.new / name) as file:
+                    file.write(data)
+            staged.commit(marker=_STATE)
 
     @classmethod
     def resume(cls, folder: Path, plan: TrainingPlan, device: str) -> TrainingRun:
         """Read what `save` wrote."""
-        content = json.loads((folder / "run.json").read_text())
+        content = json.loads((folder / _STATE).read_text())
         run = cls.begin(NetworkOptions.from_dict(content["options"]), plan, device)
         run.network.load_state_dict(_read(folder / "weights.safetensors", device))
         run.average.load_state_dict(_read(folder / "average.safetensors", device))
@@ -221,7 +231,9 @@ def train_network(
     try:
         for batch in batches:
             run.seconds = before + time.monotonic() - start
-            if run.seconds >= plan.seconds or run.seconds - before >= piece_seconds:
+            is_over = run.seconds >= plan.seconds or run.seconds - before >= piece_seconds
+            # On a slow computer the first batch may take longer than that.
+            if is_over and run.step:
                 break
             losses = _step(run, batch, plan)
             sums.append(torch.stack([part.detach() for part in losses]))

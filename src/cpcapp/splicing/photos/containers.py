@@ -14,8 +14,10 @@ import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageFile
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.JpegImagePlugin import JpegImageFile
@@ -23,14 +25,32 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
+from cpcapp.splicing.photos.heif import (
+    INSTALL,
+    HeifError,
+    can_read,
+    decode_pixels,
+    is_heif,
+    read_container,
+)
 from cpcapp.splicing.photos.library_output import jpeg_warning
 
 # More than any real file has. They limit the work that a hostile file can cause.
 _MAX_SEGMENTS = 1_000_000
 _MAX_SCANS = 100
+# Usual files have 10. Each scan passes over the whole picture, which takes 0.7 s for 100
+# megapixels: if there are more scans, so many pixels in all.
+_USUAL_SCANS = 12
+_MAX_SCANNED = 600_000_000
 _MAX_TAGS = 4096
 _MAX_VALUES = 1 << 18
 _MAX_TILE = 1 << 24
+# Tiles reach beyond the picture: unpacked they may have so many pixels, or twice those of it.
+_MAX_TILED = 1 << 27
+# Of JPEGs in a TIFF, each of which begins with the tables that all share: one table of each kind
+# and number has 3 kB.
+_MAX_JPEGS = 1 << 15
+_MAX_JPEG_TABLES = 1 << 14
 
 Tags = dict[int, tuple[int, ...]]
 
@@ -53,7 +73,7 @@ class Contents:
     size : tuple of int
         Width and height, as stored.
     open : callable
-        Returns the image for Pillow to decode.
+        Returns the image for Pillow to decode; raises for formats that have ``decode``.
     notes : tuple of str
     orientation : int
         As EXIF counts it, 1 for upright.
@@ -65,6 +85,9 @@ class Contents:
         Whether 0 is white.
     memory : int
         Bytes that decoding takes, beside those of the pixels: the file and buffers.
+    decode : callable, optional
+        Returns the pixels, upright, (height, width, channels), of a format that Pillow does not
+        decode in this process.
     find_defect : callable
         Returns, once the image is decoded, what is wrong with its data: `CUT_OFF`, a note, or
         nothing.
@@ -79,6 +102,7 @@ class Contents:
     wide: bool = False
     inverted: bool = False
     memory: int = 0
+    decode: Callable[[], NDArray[Any]] | None = None
     find_defect: Callable[[], str] = lambda: ""
 
 
@@ -104,7 +128,54 @@ def inspect_container(data: bytes) -> Contents:
                 return reader(data)
             except (struct.error, LookupError) as error:
                 raise UnreadableError(DAMAGED) from error
-    raise UnreadableError("is not a JPEG, PNG, plain TIFF, WebP or BMP; convert it to one of them")
+    if is_heif(data):
+        return _heif(data)
+    raise UnreadableError(
+        "is not a JPEG, PNG, plain TIFF, WebP, BMP, HEIC or AVIF; convert it to one of them"
+    )
+
+
+def _heif(data: bytes) -> Contents:
+    try:
+        found = read_container(data)
+    except HeifError as error:
+        raise UnreadableError(str(error)) from error.__cause__
+    if not can_read(found.format):
+        raise UnreadableError(
+            f"is {found.format}, which needs another package: run {INSTALL}, or save it as PNG"
+        )
+    notes = []
+    if found.n_images > 1:
+        notes.append(f"main one of {found.n_images} images")
+    if found.animated:
+        notes.append("one frame of an animation")
+    if found.bits > 8:
+        # Pillow gives 8 bits of AVIF.
+        reduced = " reduced to 8" if found.format == "AVIF" else ""
+        notes.append(f"{found.bits} bits{reduced}")
+    if found.turns:
+        notes.append("turned by the stored orientation")
+    wide = found.bits > 8 and found.format == "HEIC"
+
+    def decode() -> NDArray[Any]:
+        try:
+            return decode_pixels(data, found)
+        except HeifError as error:
+            raise UnreadableError(str(error)) from error.__cause__
+
+    def open_file() -> ImageFile.ImageFile:
+        raise UnreadableError(DAMAGED)
+
+    # Of the other process, measured: planes of light and colour, and the pixels once or more.
+    bytes_per_pixel = 17 if found.format == "AVIF" else 16 if wide else 6
+    memory = 3 * len(data) + bytes_per_pixel * found.size[0] * found.size[1]
+    memory += (2 if wide else 1) * 2 * found.tile_pixels
+    return Contents(
+        *(found.format, found.size, open_file, tuple(notes)),
+        wide=wide,
+        memory=memory,
+        decode=decode,
+    )
 
 
 def _bmp(data: bytes) -> Contents:
@@ -255,16 +326,23 @@ def _jpeg(data: bytes) -> Contents:
     head, scans, exif = _jpeg_parts(data)
     file = head + scans
     # A scan of a few bytes can update the whole picture.
-    if file.count(_SCAN, len(head)) > _MAX_SCANS:
+    headers = _scan_headers(file, len(head))
+    if len(headers) > _MAX_SCANS:
         raise UnreadableError(f"has more than {_MAX_SCANS} scans; save it anew")
     image = JpegImageFile(io.BytesIO(file))
+    width, height = image.size
+    if len(headers) > _USUAL_SCANS and len(headers) * width * height > _MAX_SCANNED:
+        raise UnreadableError(
+            f"has {len(headers)} scans of {width} × {height} pixels, which would take long to "
+            "read; save it anew"
+        )
     orientation, notes = _orientation(exif)
-    headers, progressive = _scan_headers(file, len(head)), "progressive" in image.info
+    progressive = "progressive" in image.info
     # If there are several scans, all coefficients are kept, 2 bytes each.
     layers = getattr(image, "layer", [])
     most = max((across * down for _, across, down, _ in layers), default=1)
     samples = sum(across * down for _, across, down, _ in layers) / max(most, 1)
-    buffers = 2 * samples * image.size[0] * image.size[1] if len(headers) > 1 else 0
+    buffers = 2 * samples * width * height if len(headers) > 1 else 0
 
     def find_defect() -> str:
         if not _scans_are_complete(headers, [layer[0] for layer in layers], progressive):
@@ -281,17 +359,22 @@ def _jpeg(data: bytes) -> Contents:
     )
 
 
-_NEXT_MARKER = re.compile(rb"\xff+([\x01-\xcf\xd8-\xfe])")
+# Followed by a segment, for libjpeg too: were a length read after another marker, scans could hide
+# behind it.
+_NEXT_MARKER = re.compile(rb"\xff+([\x02-\xcf\xd8-\xfe])")
 
 
 def _scan_headers(file: bytes, at: int) -> list[bytes]:
     """Return what stands at the beginning of each scan, up to the end of the picture."""
-    headers = []
+    headers: list[bytes] = []
+    # What follows the picture may be anything, such as a film.
     while (found := _NEXT_MARKER.search(file, at)) and found[1] != b"\xd9":
         start = found.end()
         at = start + max(int.from_bytes(file[start : start + 2], "big"), 2)
         if found[1] == b"\xda":
             headers.append(file[start + 2 : at])
+            if len(headers) > _MAX_SCANS:
+                break
     return headers
 
 
@@ -344,21 +427,26 @@ def _tiff_order(data: bytes) -> str:
     return "<" if data[:2] == b"II" else ">"
 
 
-def _tiff_tags(data: bytes, wanted: Container[int]) -> Tags:
-    """Return the values of the wanted tags in the first directory."""
+def _tiff_tags(data: bytes, wanted: Container[int], *, strict: bool = False) -> Tags:
+    """Return the values of the wanted tags in the first directory.
+
+    With ``strict``, no tag may be there twice, whether wanted or not.
+    """
     order = _tiff_order(data)
     (at,) = struct.unpack_from(order + "I", data, 4)
     (n_entries,) = struct.unpack_from(order + "H", data, at)
     if n_entries > _MAX_TAGS:
         raise UnreadableError(f"has {n_entries} TIFF tags, more than {_MAX_TAGS}; save it anew")
-    tags = {}
+    tags: Tags = {}
+    seen: set[int] = set()
     for entry in range(at + 2, at + 2 + 12 * n_entries, 12):
         tag, kind, count = struct.unpack_from(order + "HHI", data, entry)
+        if tag in seen and (strict or tag in wanted):
+            raise UnreadableError(f"has the TIFF tag {tag} twice; use an undamaged copy")
+        seen.add(tag)
         if tag not in wanted:
             continue
-        if tag in tags:
-            raise UnreadableError(f"has the TIFF tag {tag} twice; use an undamaged copy")
-        most = 1 if tag in _TIFF_SINGLE else _MAX_VALUES
+        most = 1 if tag in _TIFF_SINGLE else _MAX_JPEG_TABLES if tag == 347 else _MAX_VALUES
         if kind not in _TIFF_TYPES or not 1 <= count <= most:
             raise UnreadableError(f"has a senseless TIFF tag {tag}; use an undamaged copy")
         numbers = f"{order}{count}{_TIFF_TYPES[kind]}"
@@ -410,6 +498,10 @@ def _check_tiff_blocks(data: bytes, tags: Tags) -> None:
         raise UnreadableError(DAMAGED)
     planes = samples if tags.get(284) == (2,) else 1
     n_blocks = math.ceil(width / across) * math.ceil(height / down) * planes
+    if tiled and n_blocks * across * down > max(_MAX_TILED, 2 * planes * width * height):
+        raise UnreadableError("has tiles that are far larger than the picture; save it anew")
+    if tags.get(259) == (7,) and n_blocks > _MAX_JPEGS:
+        raise UnreadableError(f"has {n_blocks} JPEGs in it, more than {_MAX_JPEGS}; save it anew")
     if len(offsets) == n_blocks and tags.get(259, (1,)) == (1,):
         # Some writers give wrong byte counts; without compression they follow from the size.
         rows = [down] * n_blocks
@@ -459,7 +551,7 @@ def _tiff_jpegs(file: bytes, tags: Tags) -> Iterator[bytes]:
 
 
 def _tiff(data: bytes) -> Contents:
-    tags = _tiff_tags(data, _TIFF_TAGS | {254, 274})
+    tags = _tiff_tags(data, _TIFF_TAGS | {254, 274}, strict=True)
     _check_tiff(tags)
     bits, colours = tags.get(258, (1,))[0], tags[262][0]
     changed: Tags = {}

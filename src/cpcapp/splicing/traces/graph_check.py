@@ -7,6 +7,7 @@ here are looked at, so that no other package is needed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -190,7 +191,7 @@ def try_network(stages: Mapping[str, bytes], facts: Mapping[str, Any]) -> int:
     ImportError
         If ONNX Runtime is not installed.
     """
-    worker = Worker("cpcapp.splicing.traces.graph_check")
+    worker = Worker("cpcapp.splicing.traces.graph_check", forked=True)
     request = {"names": list(stages), "facts": dict(facts)}
     arrays = [np.frombuffer(graph, np.uint8) for graph in stages.values()]
     answer = worker.ask(request, _TRIAL_SECONDS, arrays)
@@ -204,6 +205,14 @@ def try_network(stages: Mapping[str, bytes], facts: Mapping[str, Any]) -> int:
     if "error" in message:
         raise ValueError(f"its network can't measure a photo: {message['error']}")
     return int(message["n_traces"])
+
+
+def prepare() -> None:
+    """Import what takes longest; no session is opened before `main`."""
+    import cpcapp.splicing.traces.learned  # noqa: F401
+
+    with suppress(ImportError):  # said when it is needed
+        import onnxruntime  # noqa: F401
 
 
 def main() -> None:

@@ -134,19 +134,29 @@ class ArrayTable(Table):
         for part in row_slices(n_rows, self.matrix.shape[1]):
             block = self.matrix[part]
             if sp.issparse(block):
-                block = sp.csr_array(block).astype(np.float64)
-            else:
-                block = np.asarray(block, dtype=np.float64)
+                block = sp.csr_array(block)
             columns = {
-                name: pa.array(self.annotations[name][part])
-                if name in self.annotations
-                else pa.array(np.asarray(self.matrix[part][:, [self._matrix_index[name]]]).ravel())
+                name: pa.array(
+                    self.annotations[name][part]
+                    if name in self.annotations
+                    else _column(block, self._matrix_index[name])
+                )
                 for name in kept
             }
+            if sp.issparse(block):
+                block = block.astype(np.float64)
+            else:
+                block = np.asarray(block, dtype=np.float64)
             rows = number_rows(part)
             yield Chunk(rows, rows, block if whole else block[:, chosen], columns)
             if progress is not None:
                 progress(part.stop / n_rows)
+
+
+def _column(block: Any, index: int) -> Any:
+    """Return a column as a vector, of the type that it has in the file."""
+    column = block[:, [index]]
+    return np.asarray(column.toarray() if hasattr(column, "toarray") else column).ravel()
 
 
 def npy_table(path: Path, name: str) -> ArrayTable:

@@ -7,7 +7,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import IO, Any, ClassVar
 import numpy as np
 
 from cpcapp.tables.messages import TableError
+from cpcapp.tables.reading.gzip_damage import locate_gzip_damage
 from cpcapp.tables.reading.records import Block, read_blocks
 from cpcapp.tables.reading.table import Chunk, Progress, Table, require_unique
 
@@ -47,7 +48,7 @@ class CsvTable(Table):
         self.source, self.name = source, name
         self.rereadable = isinstance(source, Path) and source.is_file()
         self._pushed_back: tuple[IO[bytes], bytes] | None = None
-        with _naming_damage(name), self._open(keep=not self.rereadable) as (stream, _):
+        with self._naming_damage(), self._open(keep=not self.rereadable) as (stream, _):
             start = _read_head(stream)
             if not self.rereadable:
                 self._pushed_back = stream, start
@@ -57,7 +58,7 @@ class CsvTable(Table):
         require_unique(self.columns, name)
         if self.columns and self.columns[0] == "":
             # R and pandas leave the column of row names without a name.
-            self.row_names = self.columns[0] = _unused_name("row_name", self.columns)
+            self.row_names = self.columns[0] = unused_name("row_name", self.columns)
         if "" in self.columns:
             number = self.columns.index("") + 1
             raise TableError(f"{name}: column {number} has no name in the first line; give it one")
@@ -87,7 +88,7 @@ class CsvTable(Table):
             values = [record[index].strip() for record in complete]
             values = [value for value in values if value not in MISSING]
             # What looks like a number is one, even if `_to_number` refuses its spelling.
-            if values and all(_guess_number(value, self.decimal) is None for value in values):
+            if values and all(guess_number(value, self.decimal) is None for value in values):
                 found.append(name)
         return found
 
@@ -95,8 +96,8 @@ class CsvTable(Table):
         self, features: Sequence[str], kept: Sequence[str], progress: Progress | None = None
     ) -> Iterator[Chunk]:
         """Yield all rows; see `Table.chunks`."""
-        done, last, header = 0, 1, True
-        with _naming_damage(self.name, lambda: last), self._open() as (stream, position):
+        done, header = 0, True
+        with self._naming_damage(), self._open() as (stream, position):
             for block in read_blocks(stream, self.delimiter, self.name):
                 if header:
                     header, block = False, self._drop_header(block)
@@ -106,7 +107,7 @@ class CsvTable(Table):
                 chunk = self._parse_fast(block, features, kept, done)
                 if chunk is None:
                     chunk = self._parse_exact(block, features, kept, done)
-                done, last = done + len(block.lines), int(block.lines[-1])
+                done += len(block.lines)
                 yield chunk
                 if progress is not None:
                     progress(position())
@@ -208,14 +209,14 @@ class CsvTable(Table):
         # stand for thousands.
         if not text.isascii() or (self.decimal != "." and "." in text):
             return None
-        return _guess_number(text, self.decimal)
+        return guess_number(text, self.decimal)
 
     def _describe_non_number(self, column: str, text: str) -> str:
         shown = text if len(text) <= 30 else text[:27] + "..."
         plain, hint = text.strip(), ""
-        if not plain.isascii() and _guess_number(plain, self.decimal) is not None:
+        if not plain.isascii() and guess_number(plain, self.decimal) is not None:
             hint = " (digits of another script? write 0 to 9)"
-        elif self.decimal == "," and _guess_number(plain.replace(".", ""), ",") is not None:
+        elif self.decimal == "," and guess_number(plain.replace(".", ""), ",") is not None:
             hint = " (a point, where other numbers have decimal commas? write 1234 or 1,234)"
         elif re.fullmatch(_DECIMAL_COMMA, plain):
             hint = " (a decimal comma? write 1.5)"
@@ -254,6 +255,19 @@ class CsvTable(Table):
             if not keep:
                 file.close()
 
+    @contextmanager
+    def _naming_damage(self) -> Iterator[None]:
+        """Turn what a damaged file raises into an error that says up to where it was good."""
+        try:
+            yield
+        except csv.Error as error:
+            raise TableError(f"{self.name} is damaged: {error}") from error
+        # Only files are unpacked, no streams.
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            assert isinstance(self.source, Path)
+            where = locate_gzip_damage(self.source)
+            raise TableError(f"{self.name} is damaged {where}; use an undamaged copy") from error
+
 
 def _copy_to_arrow(data: bytes) -> Any:
     """Return a copy in Arrow's own memory.
@@ -287,15 +301,6 @@ def _read_head(stream: IO[bytes]) -> bytes:
         start += more
         if not more or start.count(b"\n") > 2 or len(start) > 64 << 20:
             return start.removeprefix(_UTF8_MARK)
-
-
-@contextmanager
-def _naming_damage(name: str, line: Callable[[], int] = lambda: 0) -> Iterator[None]:
-    """Turn what a damaged file raises into an error that says up to where it was good."""
-    try:
-        yield
-    except (EOFError, gzip.BadGzipFile, zlib.error, csv.Error) as error:
-        raise TableError(f"{name} is damaged after line {line()}: {error}") from error
 
 
 def _refuse_stray_return(data: bytes, name: str, line: int) -> None:
@@ -353,7 +358,7 @@ def _find_decimal_mark(sample: Sequence[Sequence[str]], delimiter: str) -> str:
     return "," if commas > points else "."
 
 
-def _guess_number(text: str, decimal: str) -> float | None:
+def guess_number(text: str, decimal: str) -> float | None:
     """Return what may be meant by a text that looks like a number; None for other text."""
     try:
         return None if "_" in text else float(text.replace(decimal, "."))
@@ -361,7 +366,8 @@ def _guess_number(text: str, decimal: str) -> float | None:
         return None
 
 
-def _unused_name(name: str, taken: Sequence[str]) -> str:
+def unused_name(name: str, taken: Sequence[str]) -> str:
+    """Return a name for a column that no other has."""
     while name in taken:
         name += "_"
     return name

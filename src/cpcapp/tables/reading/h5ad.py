@@ -9,14 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from cpcapp._hdf5_files import reading_seconds
 from cpcapp._worker import Worker
 from cpcapp.tables.messages import TableError, quote_names, require_package
 from cpcapp.tables.reading.arrays import ArrayTable
-
-# Set by hand: a damaged file is given up within ten seconds, and the slowest disk of today reads
-# two megabytes in a second.
-_SECONDS = 8.0
-_BYTES_PER_SECOND = 2e6
 
 
 def h5ad_table(
@@ -85,8 +81,8 @@ class _Reader:
 
     def __init__(self, path: Path, name: str) -> None:
         self.name = name
-        self.limit = _SECONDS + path.stat().st_size / _BYTES_PER_SECOND
-        self.worker = Worker("cpcapp._h5ad_worker")
+        self.limit = reading_seconds(path)
+        self.worker = Worker("cpcapp._h5ad_worker", forked=True)
         if not self.worker.is_ready:
             raise TableError(f"{name} can't be read: the process for it did not start")
 
