@@ -38,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("network", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--photos", type=int, default=480)
+    parser.add_argument("--photos", type=int, default=600)
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
     data = Path(os.environ["CPCAPP_DATA"])
@@ -50,7 +50,7 @@ def main() -> None:
     print(f"{len(sources)} photos that the network has not seen", flush=True)
     preset = PRESETS["default"]
     bare = SpliceLocalizer(preset, filters.banks, network=network)
-    photos = calibration_photos(sources, arguments.photos, seed=SEED)
+    photos = calibration_photos(sources, arguments.photos, seed=SEED, as_they_are=len(sources))
     calibration = calibrate(bare, photos, jobs=arguments.jobs)
     assert calibration is not None
     print(calibration.evidence.to_dict() | {"tables": "..."}, flush=True)

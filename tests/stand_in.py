@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
-from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from cpcapp.splicing.photos.images import ReadImage, read_image
 class StandIn:
     threshold = 0.5
     version = "7"
+    file_sha256 = "0" * 64
 
     def __init__(self, name="stand-in"):
         self.name = name
@@ -35,9 +36,11 @@ class StandIn:
 
 
 def load_model(path=None):
-    if path is None:
-        return StandIn()
-    return StandIn(Path(path).read_text().strip())
+    with model_file.find_model_file(path) as file:
+        data = file.read_bytes()
+    model = StandIn() if path is None else StandIn(data.decode().strip())
+    model.file_sha256 = hashlib.sha256(data).hexdigest()
+    return model
 
 
 def install():

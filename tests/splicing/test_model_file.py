@@ -118,7 +118,7 @@ def test_the_header_can_be_read_without_this_package(localizer, path):
     outer, rest = parts(path)
     header = json.loads(outer["__metadata__"]["cpcapp"])
     assert header["format"] == "cpcapp-splice-localizer"
-    assert header["format_version"] == 6
+    assert header["format_version"] == 7
     assert header["preset"]["banks"][1]["channels"] == "error-level"
     assert header["training"]["data"] == ["Fotos für später"]
     assert header["threshold"] == 0.37

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cpcapp._tensor_files import read_tensors, write_tensors
+from cpcapp._tensor_files import parse_tensors, read_tensor_file, read_tensors, write_tensors
 from cpcapp._text import printable
 from cpcapp.splicing.boundary import FilterBank
 from cpcapp.splicing.localizer import SpliceLocalizer
@@ -25,7 +26,7 @@ from cpcapp.splicing.verdicts.calibration import Calibration
 DEFAULT_MODEL = "default"
 
 _FORMAT = "cpcapp-splice-localizer"
-_FORMAT_VERSION = 6
+_FORMAT_VERSION = 7
 _NETWORK_FORMAT = "cpcapp-trace-network"
 _NETWORK_VERSION = 1
 # No model of this package comes near; a hostile file can't fill the memory.
@@ -193,7 +194,8 @@ def find_model_file(model: str | os.PathLike[str] | None = None) -> Iterator[Pat
 def _read_model(path: str | os.PathLike[str], *, trusted: bool) -> SpliceLocalizer:
     """Read what `save_model` wrote, checking all of it."""
     try:
-        header, tensors = read_tensors(path, _FORMAT, _FORMAT_VERSION, max_bytes=_MAX_BYTES)
+        data = read_tensor_file(path, max_bytes=_MAX_BYTES)
+        header, tensors = parse_tensors(data, _FORMAT, _FORMAT_VERSION)
         preset = Preset.from_dict(header["preset"])
         banks = [
             FilterBank(
@@ -213,7 +215,9 @@ def _read_model(path: str | os.PathLike[str], *, trusted: bool) -> SpliceLocaliz
             n_traces = try_network(network.stages, network.facts)
             _check_sides(calibration, n_traces + N_JPEG_TRACES + 2)
         threshold = float(header["threshold"])
-        return SpliceLocalizer(preset, banks, threshold, calibration, facts, network)
+        localizer = SpliceLocalizer(preset, banks, threshold, calibration, facts, network)
+        localizer.file_sha256 = hashlib.sha256(data).hexdigest()
+        return localizer
     except KeyError as error:
         raise ModelError(f"{path} is no model that can be used: it has no {error}") from error
     except (ValueError, TypeError, IndexError, OverflowError) as error:

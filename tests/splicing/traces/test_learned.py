@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -296,3 +298,16 @@ def test_odds_of_blocks_become_probabilities_of_pixels(offset):
     at = (np.arange(width) + left - 3.5) / 8 - 3.0
     expected = 1.0 / (1.0 + np.exp(-np.clip(at, slope[0], slope[-1])))
     np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), atol=1e-5)
+
+
+def test_onnx_runtime_reports_to_nobody(tmp_path):
+    """ONNX Runtime tells its maker about each process, and keeps a file, unless told not to."""
+    pytest.importorskip("onnxruntime")
+    code = (
+        "import numpy; from cpcapp.splicing import load_model\n"
+        "load_model().localize(numpy.zeros((70, 80, 3), dtype='uint8'))\n"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
+    environment.pop("ORT_DISABLE_TELEMETRY", None)
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    assert list(tmp_path.iterdir()) == []

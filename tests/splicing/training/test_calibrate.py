@@ -7,8 +7,9 @@ import pytest
 
 from cpcapp.splicing import SpliceLocalizer, load_model
 from cpcapp.splicing.making.calibration_photos import calibration_photos
+from cpcapp.splicing.photos.jpeg import encode_jpeg
 from cpcapp.splicing.photos.samples import Sample
-from cpcapp.splicing.photos.sources import SourcePhoto
+from cpcapp.splicing.photos.sources import SourcePhoto, photos_from
 from cpcapp.splicing.presets import PRESETS
 from cpcapp.splicing.regions.evidence import log_strength
 from cpcapp.splicing.training.calibrate import (
@@ -45,6 +46,23 @@ def sources():
 def localizer_with(calibration):
     shipped = load_model("filters")
     return SpliceLocalizer(shipped.preset, shipped.banks, calibration=calibration)
+
+
+def test_sources_can_follow_as_they_are(tmp_path):
+    """With what their files say, which no simulated history has."""
+    rng = np.random.default_rng(0)
+    for number in range(5):
+        pixels = rng.integers(60, 190, (80, 96, 3), dtype=np.uint8)
+        (tmp_path / f"{number}.jpg").write_bytes(encode_jpeg(pixels, 70 + number))
+    photos = photos_from([tmp_path])
+    found = calibration_photos(photos, 4, as_they_are=2)
+    assert [sample.name for sample in found][4:] == ["source 0.jpg", "source 2.jpg"]
+    for sample, quality in zip(list(found)[4:], (70, 72), strict=True):
+        assert sample.authentic
+        assert sample.photo.jpeg_quality == quality
+        np.testing.assert_array_equal(sample.photo.pixels, photos[quality - 70].read())
+    with pytest.raises(ValueError, match="as_they_are=6 must be from 0 to 5"):
+        calibration_photos(photos, 4, as_they_are=6)
 
 
 def test_photos_come_in_pairs_of_spliced_and_authentic(sources):

@@ -43,9 +43,12 @@ def pairs(tmp_path):
 
 def test_splices_are_made_of_all_plain_photos(plain):
     samples, known = open_training_set(plain, n_splices=12, seed=3)
-    assert (len(samples), len(known)) == (12, 24)
+    assert (len(samples), len(known)) == (12, 28)
+    unchanged = list(known)[24:]  # each of the four photos as it is
+    assert all(sample.authentic for sample in unchanged)
+    assert len({sample.name for sample in unchanged}) == 4
     assert not any(sample.authentic for sample in samples)
-    assert sum(sample.authentic for sample in known) == 12
+    assert sum(sample.authentic for sample in known) == 12 + 4
     other, _ = open_training_set(plain, n_splices=12, seed=4)
     assert not np.array_equal(samples[0].image, other[0].image)
 
@@ -91,6 +94,6 @@ def test_mistakes(pairs, plain, tmp_path):
 
 
 def test_images_of_kinds_that_are_not_read_are_named(plain):
-    (plain[1] / "phone.heic").write_bytes(b"not read")
+    (plain[1] / "phone.cr2").write_bytes(b"not read")
     (problem,) = open_training_set(plain, n_splices=2).samples.problems
-    assert problem.name == "phone.heic"
+    assert problem.name == "phone.cr2"

@@ -32,3 +32,12 @@ def test_the_shipped_model_was_made_with_the_defaults():
     model = load_model("filters")
     assert model.preset.verdict == VerdictOptions() == PRESETS["filters"].verdict
     assert model.calibration.options == model.preset.verdict
+
+
+def test_the_level_of_a_photo_leaves_out_what_its_edges_cross():
+    """Edges as long as 12 sides of a photo of 80 x 80 squares cross 960 of 6,400."""
+    options = VerdictOptions()
+    assert options.background_quantile(6400) == pytest.approx(1.0 - 12 * 80 / 6400)
+    assert options.background_quantile(187_500) == pytest.approx(0.9723, abs=1e-4)
+    assert options.background_quantile(90) == 0.5  # a small photo consists of edges
+    assert VerdictOptions(outline_length=0.0).background_quantile(1) == 1.0

@@ -21,7 +21,9 @@ from cpcapp.splicing.photos.samples import Sample, SampleSet
 from cpcapp.splicing.photos.sources import SourcePhoto
 
 
-def calibration_photos(sources: Sequence[SourcePhoto], n: int, *, seed: int = 0) -> SampleSet:
+def calibration_photos(
+    sources: Sequence[SourcePhoto], n: int, *, seed: int = 0, as_they_are: int = 0
+) -> SampleSet:
     """Return spliced and authentic photos of all kinds, in equal numbers, made from plain photos.
 
     The photos that people ask about have other histories than the sources. So most of these are
@@ -36,10 +38,14 @@ def calibration_photos(sources: Sequence[SourcePhoto], n: int, *, seed: int = 0)
     sources : sequence of SourcePhoto
     n : int
     seed : int, default=0
+    as_they_are : int, default=0
+        So many of the sources follow unchanged, spread evenly over them: the history that a file
+        has in the world is none of the simulated ones.
 
     Returns
     -------
     SampleSet
+        Of ``n + as_they_are`` photos.
 
     Examples
     --------
@@ -50,7 +56,17 @@ def calibration_photos(sources: Sequence[SourcePhoto], n: int, *, seed: int = 0)
     >>> [sample.authentic for sample in calibration_photos([dark, light], 4)]
     [False, True, False, True]
     """
-    return SampleSet("calibration", tuple(_photos(sources, n, seed)))
+    if not 0 <= as_they_are <= len(sources):
+        raise ValueError(
+            f"as_they_are={as_they_are} must be from 0 to {len(sources)}, the number of sources"
+        )
+    chosen = [sources[i * len(sources) // as_they_are] for i in range(as_they_are)]
+    unchanged = (Sample.of_photo(f"source {s.name}", partial(_read_source, s)) for s in chosen)
+    return SampleSet("calibration", (*_photos(sources, n, seed), *unchanged))
+
+
+def _read_source(source: SourcePhoto) -> ReadImage:
+    return source.as_it_is()
 
 
 class _History(NamedTuple):

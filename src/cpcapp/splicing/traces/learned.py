@@ -411,10 +411,19 @@ def _n_cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def _release_memory() -> Any:
+def _import_onnxruntime() -> Any:
+    """Import ONNX Runtime so that it sends nothing to anybody.
+
+    From version 1.29 on it reports to its maker, unless this variable is set before the import.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
-    options = onnxruntime.RunOptions()
+    return onnxruntime
+
+
+def _release_memory() -> Any:
+    options = _import_onnxruntime().RunOptions()
     options.log_severity_level = 3
     options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
     return options
@@ -422,7 +431,7 @@ def _release_memory() -> Any:
 
 def _open(graph: bytes, at_once: int) -> Any:
     try:
-        import onnxruntime
+        onnxruntime = _import_onnxruntime()
     except ImportError as error:
         raise ImportError(
             "this model measures learned traces with ONNX Runtime, which is not installed: "

@@ -98,7 +98,8 @@ class PhotoFeatures(NamedTuple):
             above = np.quantile(pasted, options.peak_quantile) - np.median(pasted)
             learned = float(above), filters_peak
             strengths = seam_strengths(traces.seam, options.patch_size)
-            strengths -= np.quantile(strengths, options.background_quantile).astype(np.float32)
+            level = np.quantile(strengths, options.background_quantile(strengths.size))
+            strengths -= level.astype(np.float32)
         features = cls(
             float(np.quantile(strengths, options.peak_quantile)),
             math.log(scale * max(float(boundary.map.mean()), _TINY)),
