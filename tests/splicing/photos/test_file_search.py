@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cpcapp.splicing.photos import file_search
 from cpcapp.splicing.photos.file_search import (
+    OPTIONAL_SUFFIXES,
     SUFFIXES,
     UNREAD_SUFFIXES,
     explain_unread,
@@ -75,7 +77,7 @@ class TestFindImages:
 
     @pytest.fixture
     def folder(self, tmp_path):
-        for name in ("b.jpg", "10.HEIC", "9.gif", "c.dng", "notes.txt", ".d.heic", "sub/e.avif"):
+        for name in ("b.jpg", "10.CR2", "9.gif", "c.dng", "notes.txt", ".d.gif", "sub/e.jxl"):
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).touch()
         return tmp_path
@@ -83,8 +85,8 @@ class TestFindImages:
     def test_a_folder_with_both_kinds(self, folder):
         found = find_images(folder)
         assert [path.name for path in found.readable] == ["b.jpg"]
-        assert [path.name for path in found.unreadable] == ["9.gif", "10.HEIC", "c.dng"]
-        assert find_images(folder, recursive=True).unreadable[-1].name == "e.avif"
+        assert [path.name for path in found.unreadable] == ["9.gif", "10.CR2", "c.dng"]
+        assert find_images(folder, recursive=True).unreadable[-1].name == "e.jxl"
         assert image_files(folder) == [folder / "b.jpg"]
 
     def test_a_pattern(self, folder):
@@ -95,12 +97,12 @@ class TestFindImages:
         )
 
     def test_a_file_that_is_named_is_decided_by_its_content(self, folder):
-        assert find_images(folder / "10.HEIC").readable == [folder / "10.HEIC"]
+        assert find_images(folder / "10.CR2").readable == [folder / "10.CR2"]
 
     def test_only_kinds_that_are_not_read(self, folder):
         (folder / "b.jpg").unlink()
         with pytest.raises(
-            FileNotFoundError, match=r"can be read: 9.gif, 10.HEIC and c.dng are of kinds"
+            FileNotFoundError, match=r"can be read: 9.gif, 10.CR2 and c.dng are of kinds"
         ):
             image_files(folder)
 
@@ -110,10 +112,22 @@ class TestFindImages:
             find_images(tmp_path)
 
     def test_many_are_named_in_one_line(self):
-        line = explain_unread([Path(f"{i}.heic") for i in range(40)])
-        assert line.startswith("0.heic, 1.heic, 2.heic, 3.heic and 36 more are of kinds")
-        assert "\n" not in explain_unread([Path("two\nlines.heic")])
+        line = explain_unread([Path(f"{i}.gif") for i in range(40)])
+        assert line.startswith("0.gif, 1.gif, 2.gif, 3.gif and 36 more are of kinds")
+        assert "\n" not in explain_unread([Path("two\nlines.gif")])
+
+    def test_photos_of_phones_are_read_if_their_decoder_is_there(self, tmp_path, monkeypatch):
+        for name in ("a.HEIC", "b.heif", "c.avif", "d.jpg"):
+            (tmp_path / name).touch()
+        assert len(find_images(tmp_path).readable) == 4
+        monkeypatch.setattr(file_search, "can_read", lambda form: form == "AVIF")
+        found = find_images(tmp_path)
+        assert [path.name for path in found.readable] == ["c.avif", "d.jpg"]
+        assert explain_unread(found.unreadable) == (
+            "a.HEIC and b.heif are of kinds that are not read; run pip install "
+            '"cpcapp[heif]", or save them as JPEG or PNG'
+        )
 
     def test_no_suffix_is_of_both_kinds(self):
-        assert not set(SUFFIXES) & set(UNREAD_SUFFIXES)
+        assert not {*SUFFIXES, *OPTIONAL_SUFFIXES} & set(UNREAD_SUFFIXES)
         assert all(suffix == suffix.lower() for suffix in UNREAD_SUFFIXES)

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cpcapp._text import natural_order, printable
+from cpcapp.splicing.photos.heif import INSTALL, can_read
 
 SUFFIXES = (".bmp", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+#: Those of formats that are read if their decoder is installed.
+OPTIONAL_SUFFIXES = {".avif": "AVIF", ".heic": "HEIC", ".heif": "HEIC", ".hif": "HEIC"}
 
 #: Other kinds of images, which are not read: files of phones and cameras, and common exchange
 #: formats. They are reported as a problem, so that no photo of a folder is skipped silently.
 UNREAD_SUFFIXES = (
-    *(".avif", ".gif", ".heic", ".heics", ".heif", ".hif", ".j2k", ".jp2", ".jxl", ".jxr"),
+    *(".gif", ".heics", ".j2k", ".jp2", ".jxl", ".jxr"),
     *(".psd", ".psb", ".svg", ".tga", ".xcf", ".exr", ".hdr", ".ico", ".ppm", ".pgm", ".pnm"),
     *(".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".iiq", ".kdc", ".mef"),
     *(".mos", ".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2"),
@@ -31,11 +34,23 @@ class FoundImages:
     readable : list of Path
         Files given by name, and files in folders with the suffix of an image that is read.
     unreadable : list of Path
-        Files in folders with the suffix of an image that is not read, such as ``.heic``.
+        Files in folders with the suffix of an image that is not read, such as ``.gif``, or not
+        without an extra, such as ``.heic``.
     """
 
     readable: list[Path]
     unreadable: list[Path]
+
+
+def read_suffixes() -> tuple[str, ...]:
+    """Return the suffixes of images that are read, with the decoders that are installed.
+
+    Examples
+    --------
+    >>> ".jpg" in read_suffixes(), ".gif" in read_suffixes()
+    (True, False)
+    """
+    return (*SUFFIXES, *(name for name, form in OPTIONAL_SUFFIXES.items() if can_read(form)))
 
 
 def find_images(
@@ -62,11 +77,11 @@ def find_images(
     --------
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> for name in ("a.jpg", "b.heic", "notes.txt"):
+    >>> for name in ("a.jpg", "b.gif", "notes.txt"):
     ...     (folder / name).touch()
     >>> found = find_images(folder)
     >>> [path.name for path in found.readable], [path.name for path in found.unreadable]
-    (['a.jpg'], ['b.heic'])
+    (['a.jpg'], ['b.gif'])
     """
     readable: list[Path] = []
     unreadable: list[Path] = []
@@ -137,16 +152,18 @@ def _expand(path: Path, recursive: bool) -> FoundImages:
         raise FileNotFoundError(f"{path} does not exist; give a file, a folder or a pattern")
     # Names with a leading dot are not photos but files of the operating system.
     files = [file for file in candidates if file.name[0] != "." and file.is_file()]
+    known = read_suffixes()
+    unread = {*UNREAD_SUFFIXES, *OPTIONAL_SUFFIXES}.difference(known)
     return FoundImages(
-        [file for file in files if file.suffix.lower() in SUFFIXES],
-        [file for file in files if file.suffix.lower() in UNREAD_SUFFIXES],
+        [file for file in files if file.suffix.lower() in known],
+        [file for file in files if file.suffix.lower() in unread],
     )
 
 
 def _explain_no_image(path: Path, found: FoundImages) -> str:
     problem = f"folder {path} holds no image" if path.is_dir() else f"no image matches {path}"
     if not found.unreadable:
-        return f"{problem} ({', '.join(SUFFIXES)})"
+        return f"{problem} ({', '.join(read_suffixes())})"
     return f"{problem} that can be read: {explain_unread(_sort_unique(found.unreadable))}"
 
 
@@ -155,19 +172,32 @@ def explain_unread(files: Sequence[Path]) -> str:
 
     Examples
     --------
-    >>> explain_unread([Path("in/a.heic"), Path("in/b.gif")])
-    'a.heic and b.gif are of kinds that are not read; save them as JPEG or PNG'
+    >>> explain_unread([Path("in/a.cr2"), Path("in/b.gif")])
+    'a.cr2 and b.gif are of kinds that are not read; save them as JPEG or PNG'
     """
     names = [printable(file.name) for file in files]
     # More would fill the screen.
     if len(names) > 5:
         names = [*names[:4], f"{len(names) - 4} more"]
     *others, last = names
+    advice = advise_unread(files)
     if not others:
-        return f"{last} is of a kind that is not read; save it as JPEG or PNG"
-    return (
-        f"{', '.join(others)} and {last} are of kinds that are not read; save them as JPEG or PNG"
-    )
+        return f"{last} is of a kind that is not read; {advice.format(them='it')}"
+    known = f"{', '.join(others)} and {last}"
+    return f"{known} are of kinds that are not read; {advice.format(them='them')}"
+
+
+def advise_unread(files: Iterable[Path]) -> str:
+    """Return what to do about images that are not read, with ``{them}`` for what they are called.
+
+    Examples
+    --------
+    >>> advise_unread([Path("a.gif")])
+    'save {them} as JPEG or PNG'
+    """
+    if any(file.suffix.lower() in OPTIONAL_SUFFIXES for file in files):
+        return f"run {INSTALL}, or save {{them}} as JPEG or PNG"
+    return "save {them} as JPEG or PNG"
 
 
 def _sort_unique(files: Iterable[Path]) -> list[Path]:

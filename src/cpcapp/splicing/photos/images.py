@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFile
 
+from cpcapp._messages import MessageError
 from cpcapp.splicing.photos.containers import (
     CUT_OFF,
     DAMAGED,
@@ -45,7 +46,7 @@ _STRIP_PIXELS = 1 << 18
 _TOO_LONG = f"has more than {MAX_BYTES >> 20} MiB; save it smaller"
 
 
-class ImageError(ValueError):
+class ImageError(MessageError):
     """An image can't be used. The message is one line that names it and says what to do."""
 
 
@@ -58,8 +59,9 @@ class ReadImage:
     pixels : ndarray of shape (height, width, 3), uint8 or uint16
         Red, green, blue; uint16 if the source has more than 8 bits.
     format : str
-        ``"JPEG"``, ``"PNG"``, ``"TIFF"``, ``"WebP"`` or ``"BMP"``, decided by the content;
-        ``"array"`` for an array; for a PIL image the format it carries, else ``"image"``.
+        ``"JPEG"``, ``"PNG"``, ``"TIFF"``, ``"WebP"``, ``"BMP"``, ``"HEIC"`` or ``"AVIF"``, decided
+        by the content; ``"array"`` for an array; for a PIL image the format it carries, else
+        ``"image"``.
     name : str
         The name of the file, without its folder; empty if there is none.
     notes : tuple of str
@@ -85,19 +87,22 @@ class ReadImage:
         return None if table is None else file_quality(table.ravel().astype(int).tolist())
 
 
-def read_image(source: Any, *, max_pixels: int = MAX_PIXELS) -> ReadImage:
+def read_image(source: Any, *, max_pixels: float = MAX_PIXELS) -> ReadImage:
     """Read an image, or raise an error that says in one line why it can't be used.
 
     Parameters
     ----------
     source : path, bytes, binary file, PIL image or array
-        A file may be JPEG, PNG, TIFF, WebP or BMP, with any suffix. It is turned upright by its
-        EXIF orientation; of several pages the first is read. PIL images and arrays are not turned.
+        A file may be JPEG, PNG, TIFF, WebP, BMP, AVIF, or with the extra ``heif`` HEIC, with any
+        suffix. It is turned upright by its orientation; of several pages the first is read. PIL
+        images and arrays are not turned.
         An array has the shape (height, width) or (height, width, 1 to 4) and holds uint8, uint16,
         bool, or floats in [0, 1], which are rounded to uint16. It is copied only if necessary.
         Transparency is dropped, not blended.
     max_pixels : int, default=120_000_000
-        Larger images are refused, a file by its header alone.
+        Larger images are refused, a file by its header alone. So are files of any size that would
+        take more than 12 bytes of memory for each of so many pixels: WebP, which takes 19 bytes a
+        pixel, and 16-bit TIFF without compression, which takes 16.
 
     Returns
     -------
@@ -121,8 +126,7 @@ def read_image(source: Any, *, max_pixels: int = MAX_PIXELS) -> ReadImage:
     Traceback (most recent call last):
     cpcapp.splicing.photos.images.ImageError: the image: is cut off; use a complete copy
     """
-    if isinstance(max_pixels, bool) or not isinstance(max_pixels, Real) or not max_pixels >= 1:
-        raise ValueError(f"max_pixels={max_pixels!r} must be a number of at least 1")
+    check_max_pixels(max_pixels)
     path = path_of(source)
     notes: list[str] = []
     table, offset = None, (0, 0)
@@ -137,6 +141,12 @@ def read_image(source: Any, *, max_pixels: int = MAX_PIXELS) -> ReadImage:
     # Some functions do not accept read-only arrays.
     pixels = np.require(pixels, requirements=["C", "W"])
     return ReadImage(pixels, form, Path(path).name, tuple(dict.fromkeys(notes)), table, offset)
+
+
+def check_max_pixels(max_pixels: float) -> None:
+    """Raise ValueError unless a limit makes sense."""
+    if isinstance(max_pixels, bool) or not isinstance(max_pixels, Real) or not max_pixels >= 1:
+        raise ValueError(f"max_pixels={max_pixels!r} must be a number of at least 1")
 
 
 def is_file_like(source: Any) -> bool:
@@ -176,7 +186,11 @@ def naming_errors(path: str) -> Iterator[None]:
     """Turn whatever decoding raises into an `ImageError` that names the file."""
     try:
         yield
-    except (ImageError, UnreadableError) as error:
+    except ImageError as error:
+        parts = error.message
+        problem = f"{_printable_path(path)}: {parts.problem}"
+        raise ImageError(problem, parts.advice, **parts.values) from error.__cause__
+    except UnreadableError as error:
         raise ImageError(f"{_printable_path(path)}: {error}") from error.__cause__
     except MemoryError as error:
         raise ImageError(
@@ -222,7 +236,7 @@ def _file_content(path: str) -> bytes:
 
 
 def _from_bytes(
-    data: bytes, notes: list[str], max_pixels: int
+    data: bytes, notes: list[str], max_pixels: float
 ) -> tuple[NDArray[Any], str, NDArray[np.float32] | None, tuple[int, int]]:
     contents = inspect_container(data)
     del data  # so that the file is in memory once
@@ -235,6 +249,16 @@ def _from_bytes(
         if image.size != contents.size:
             raise ImageError(DAMAGED)
         return image
+
+    if contents.decode is not None:
+        pixels = contents.decode()
+        if pixels.shape[0] * pixels.shape[1] > contents.size[0] * contents.size[1]:
+            raise ImageError(DAMAGED)
+        # Its own bits are noted already.
+        others: list[str] = []
+        pixels = _three_channels(pixels, others)
+        notes.extend(note for note in others if note != "16 bits")
+        return pixels, contents.format, None, (0, 0)
 
     with strict_pillow(), _quiet_tiff(contents.format):
         image = open_file()
@@ -269,7 +293,7 @@ def _table(image: Image.Image) -> NDArray[np.float32] | None:
     return np.asarray(table, np.float32).reshape(8, 8)
 
 
-def _from_array(array: NDArray[Any], notes: list[str], max_pixels: int) -> NDArray[Any]:
+def _from_array(array: NDArray[Any], notes: list[str], max_pixels: float) -> NDArray[Any]:
     pixels = array[:, :, None] if array.ndim == 2 else array
     if pixels.ndim != 3 or not 1 <= pixels.shape[2] <= 4 or pixels.size == 0:
         raise ImageError(
@@ -306,7 +330,7 @@ def _three_channels(pixels: NDArray[Any], notes: list[str]) -> NDArray[Any]:
     return pixels[:, :, :3]
 
 
-def _from_pil(image: Image.Image, notes: list[str], max_pixels: int) -> NDArray[Any]:
+def _from_pil(image: Image.Image, notes: list[str], max_pixels: float) -> NDArray[Any]:
     check_size(*image.size, max_pixels)
     with strict_pillow():
         image.load()
@@ -361,28 +385,30 @@ def _quiet_tiff(form: str) -> Iterator[None]:
         raise ImageError(CUT_OFF)
 
 
-def check_memory(contents: Contents, max_pixels: int) -> None:
-    """Raise `ImageError` for a file that needs too much memory to be read.
-
-    Pillow has up to 4 bytes a pixel, and the result 3 or 6.
-    """
+def needed_memory(contents: Contents) -> int:
+    """Return about how many bytes reading takes: Pillow up to 4 a pixel, and the result 3 or 6."""
     width, height = contents.size
-    needed = contents.memory + width * height * (4 + (6 if contents.wide else 3))
+    return contents.memory + width * height * (4 + (6 if contents.wide else 3))
+
+
+def check_memory(contents: Contents, max_pixels: float) -> None:
+    """Raise `ImageError` for a file that needs too much memory to be read."""
+    needed = needed_memory(contents)
     most = max(_SMALL_BYTES, int(BYTES_PER_PIXEL * max_pixels))
     if needed > most:
         raise ImageError(
             f"needs about {needed >> 20} MB of memory to be read, more than {most >> 20} MB "
-            f"({BYTES_PER_PIXEL} bytes for each of max_pixels={max_pixels}); make it smaller, save "
-            "it with 8 bits, or raise max_pixels"
+            f"({BYTES_PER_PIXEL} bytes for each of {max_pixels / 1e6:g} megapixels)",
+            "make it smaller, save it as PNG with 8 bits, or raise {max_pixels}",
         )
 
 
-def check_size(width: int, height: int, max_pixels: int) -> None:
+def check_size(width: int, height: int, max_pixels: float) -> None:
     """Raise `ImageError` for an image of more than ``max_pixels``."""
     if width * height > max_pixels:
         raise ImageError(
-            f"has {width} × {height} pixels, more than max_pixels={max_pixels}; make it smaller "
-            "or raise max_pixels"
+            f"has {width} × {height} pixels, more than {max_pixels / 1e6:g} megapixels",
+            "make it smaller or raise {max_pixels}",
         )
 
 

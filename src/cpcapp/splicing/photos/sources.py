@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.splicing.photos.file_search import explain_unread, find_images
-from cpcapp.splicing.photos.images import image_files, read_image
+from cpcapp.splicing.photos.images import ReadImage, image_files, read_image
 from cpcapp.splicing.photos.samples import Problem
 
 
@@ -30,11 +30,18 @@ class SourcePhoto:
         `functools.partial` of one, so that it can be sent to other processes.
     segments : callable, optional
         Returns a list of segmentations, each (height, width), int.
+    file : Path, optional
+        Which the pixels are read from. It also says how they were compressed.
     """
 
     name: str
     read: Callable[[], NDArray[np.uint8] | NDArray[np.uint16]] = field(repr=False)
     segments: Callable[[], Sequence[NDArray[np.integer]]] | None = field(default=None, repr=False)
+    file: Path | None = field(default=None, repr=False)
+
+    def as_it_is(self) -> ReadImage:
+        """Return the photo with what its file says of it."""
+        return read_image(self.read() if self.file is None else self.file)
 
 
 def photos_from(paths: Sequence[str | Path]) -> list[SourcePhoto]:
@@ -64,7 +71,9 @@ def photos_from(paths: Sequence[str | Path]) -> list[SourcePhoto]:
     known = Counter(file.name for file in files)
     return [
         SourcePhoto(
-            file.name if known[file.name] == 1 else file.as_posix(), partial(read_pixels, file)
+            file.name if known[file.name] == 1 else file.as_posix(),
+            partial(read_pixels, file),
+            file=file,
         )
         for file in files
     ]
@@ -95,9 +104,9 @@ def find_unread(
     --------
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
-    >>> (folder / "holiday.heic").touch()
+    >>> (folder / "holiday.gif").touch()
     >>> print(find_unread([folder])[0])
-    holiday.heic: is of a kind that is not read; save it as JPEG or PNG
+    holiday.gif: is of a kind that is not read; save it as JPEG or PNG
     """
     unread: list[Path] = []
     for path in paths:
