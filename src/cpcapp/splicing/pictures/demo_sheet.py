@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from cpcapp.splicing.localizer import Localization
 from cpcapp.splicing.photos.samples import Sample
 from cpcapp.splicing.pictures.overlays import (
     FADING,
+    Finding,
     draw_boundary,
     draw_localization,
     draw_part,
@@ -52,7 +52,7 @@ def draw_demo_sheet(rows: Sequence[Picture]) -> Picture:
     return np.vstack([header, *rows])
 
 
-def draw_demo_row(photo: Sample, found: Localization, threshold: float) -> Picture:
+def draw_demo_row(photo: Sample, found: Finding, threshold: float) -> Picture:
     """Return photo, truth, edges, boundary map and region beside each other, on white.
 
     The verdict is written below the last two. If it says nothing of signs, the last one is the

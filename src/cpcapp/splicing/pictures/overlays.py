@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cpcapp.splicing.localizer import Localization
 from cpcapp.splicing.photos.pixels import as_unit_float
-from cpcapp.splicing.verdicts.wording import ALARM_LEVEL
+from cpcapp.splicing.verdicts.wording import ALARM_LEVEL, Judged
 
 # Blue of Okabe and Ito: no common kind of colour vision takes it for a colour of the ramp.
 LINE_COLOUR = (86, 180, 233)
@@ -54,6 +53,21 @@ _LIGHTEST_SHARE = 0.003
 
 # Pixels handled at once: little enough for a cache, whatever the size of the photo.
 _STRIP = 1 << 18
+
+
+class Finding(Judged, Protocol):
+    """What can be drawn: a `cpcapp.splicing.Localization`, which draws itself by this room."""
+
+    @property
+    def boundary(self) -> NDArray[np.float32]: ...  # noqa: D102
+    @property
+    def edges(self) -> NDArray[np.float32]: ...  # noqa: D102
+    @property
+    def mask(self) -> NDArray[np.bool_] | None: ...  # noqa: D102
+    @property
+    def hot_spots(self) -> NDArray[np.bool_] | None: ...  # noqa: D102
+    @property
+    def calibrated(self) -> bool: ...  # noqa: D102
 
 
 def draw_overlay(
@@ -117,7 +131,7 @@ def draw_overlay(
         raise ValueError(f"threshold={threshold!r} must be from 0 to 1, or None for no line")
     if not 0.0 <= opacity <= 1.0:
         raise ValueError(f"opacity={opacity!r} must be from 0 to 1")
-    ramp, cover = _build_ramp(colours), _build_cover()
+    ramp, cover = build_ramp(colours), _build_cover()
     saturation, brightness = (_SATURATION, _BRIGHTNESS) if colours else (0.0, _GREY_BRIGHTNESS)
     # A wide photo is shown at a smaller size, where a line of one pixel would vanish.
     reach = max(1, round(max(values.shape) / 2000))
@@ -170,7 +184,7 @@ def evidence_opacity(p_value: float) -> float:
 
 
 def draw_localization(
-    image: ArrayLike, found: Localization, threshold: float, *, line: bool = True
+    image: ArrayLike, found: Finding, threshold: float, *, line: bool = True
 ) -> NDArray[np.uint8]:
     """Lay what was found over its photo, as strongly as the verdict speaks.
 
@@ -196,6 +210,7 @@ def draw_localization(
     Examples
     --------
     >>> import numpy as np
+    >>> from cpcapp.splicing import Localization
     >>> photo = np.full((80, 90, 3), 200, dtype=np.uint8)
     >>> boundary = np.eye(80, 90, dtype=np.float32)
     >>> found = Localization(boundary, boundary, p_value=0.5, calibrated=True)
@@ -212,6 +227,32 @@ def draw_localization(
         opacity=evidence_opacity(found.p_value) if judged and found.p_value is not None else 1.0,
         colours=judged or not found.calibrated,
     )
+
+
+def draw_pictures(
+    image: ArrayLike, found: Finding, threshold: float
+) -> Iterator[tuple[str, NDArray[np.uint8] | None]]:
+    """Draw all that is written for a photo, one picture after the other.
+
+    Parameters
+    ----------
+    image : array-like of shape (height, width, 3), uint8 or uint16
+    found : Localization
+        Of this image.
+    threshold : float
+        Of the model.
+
+    Yields
+    ------
+    kind : {"overlay", "boundary", "region", "hot_spots"}
+    picture : ndarray of shape (height, width) or (height, width, 3), uint8, or None
+        None where the model gives none.
+    """
+    yield "overlay", draw_localization(image, found, threshold)
+    white = choose_boundary_white(found.boundary, threshold)
+    yield "boundary", draw_boundary(found.boundary, white=white)
+    for kind, mask in (("region", found.mask), ("hot_spots", found.hot_spots)):
+        yield kind, None if mask is None else np.where(mask, np.uint8(255), np.uint8(0))
 
 
 def draw_boundary(boundary: ArrayLike, *, white: float = 1.0) -> NDArray[np.uint8]:
@@ -368,8 +409,23 @@ def _check_map(boundary: ArrayLike) -> NDArray[np.float32]:
 
 
 @lru_cache(maxsize=2)
-def _build_ramp(colours: bool) -> NDArray[np.float32]:
-    """Return the colour of each of the values 0, 1/255, ..., 1."""
+def build_ramp(colours: bool = True) -> NDArray[np.float32]:
+    """Return the colour of each of the values 0, 1/255, ..., 1.
+
+    Parameters
+    ----------
+    colours : bool, default=True
+        Without them all are white.
+
+    Returns
+    -------
+    ndarray of shape (256, 3), float32 from 0 to 255
+
+    Examples
+    --------
+    >>> build_ramp()[255].tolist()
+    [250.0, 250.0, 140.0]
+    """
     if not colours:
         return np.full((256, 3), 255, dtype=np.float32)
     at = np.array([value for value, _ in _RAMP])
