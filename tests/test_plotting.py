@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from cpcapp import plotting
+from cpcapp import CPCAPlusPlus, plotting
 from cpcapp.plotting import PALETTE, contrast_figure
 
 
@@ -74,3 +76,53 @@ def test_a_contrast_of_one_component(rng):
     figure = contrast_figure(rng.normal(size=(9, 1)), weights=rng.normal(size=(1, 4)))
     assert [ax.get_title() for ax in figure.axes] == ["", "component 1"]
     assert figure.axes[0].get_legend() is None
+
+
+@pytest.fixture
+def fitted(rng):
+    X = pd.DataFrame(rng.normal(size=(60, 5)) * [3, 2, 1, 1, 1], columns=list("abcde"))
+    return CPCAPlusPlus().fit(X, background=X * 0 + rng.normal(size=(60, 5))), X
+
+
+def test_plot_draws_what_the_estimator_gives(ax, fitted):
+    est, X = fitted
+    labels = np.repeat(["sick", "well"], 30)
+    assert plotting.plot(est, X, labels, ax=ax) is ax
+    drawn = np.concatenate([points.get_offsets() for points in ax.collections])
+    np.testing.assert_allclose(drawn, est.transform(X))
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["sick", "well"]
+    assert f"{est.eigenvalues_[0]:.3g}" in ax.get_xlabel()
+
+
+def test_plot_has_the_background_behind_the_target(ax, fitted):
+    est, X = fitted
+    plotting.plot(est, X, background=X[:7], ax=ax)
+    behind, front = ax.collections
+    assert len(behind.get_offsets()) == 7
+    assert behind.get_zorder() < front.get_zorder()
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["background", "target"]
+
+
+def test_plot_shows_many_numbers_as_a_range_of_colours(ax, fitted):
+    est, X = fitted
+    ages = np.linspace(20.0, 80.0, 60)
+    plotting.plot(est, X, ages, ax=ax)
+    assert len(ax.collections) == 1
+    np.testing.assert_array_equal(ax.collections[0].get_array(), ages)
+    assert len(ax.get_figure().axes) == 2  # with the bar of colours
+
+
+def test_plot_makes_its_own_figure(fitted):
+    est, X = fitted
+    own = plotting.plot(est, X)
+    assert len(own.collections[0].get_offsets()) == 60
+    assert own.get_legend() is None
+    plt.close(own.get_figure())
+
+
+def test_plot_of_one_component_and_bad_labels(ax, rng):
+    X = rng.normal(size=(9, 3))
+    est = CPCAPlusPlus(1).fit(X)
+    assert plotting.plot(est, X, background=X, ax=ax).get_ylabel() == ""
+    with pytest.raises(ValueError, match="labels has shape"):
+        plotting.plot(est, X, ["a", "b"], ax=ax)

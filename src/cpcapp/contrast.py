@@ -7,7 +7,7 @@ background, ``F`` the filters, ``W`` the dictionary atoms, ``K`` the number of c
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any
 
@@ -50,6 +50,8 @@ class Contrast:
         set.
     solver : {"dense", "iterative", "dual"}
         The solver that gave the result.
+    target_variance : ndarray of shape (n_features,)
+        Of each feature. Filters times its root are weights that do not depend on units.
     """
 
     filters: FloatArray
@@ -58,6 +60,7 @@ class Contrast:
     loading: Loading | None
     output_covariance: FloatArray | None
     solver: str
+    target_variance: FloatArray = field(default_factory=lambda: np.empty(0))
 
 
 class SingularBackgroundError(ValueError):
@@ -168,7 +171,7 @@ def solve_contrast(
     else:
         fall_back = solver == "auto"
         solution = _solve_primal(f, b, k, loading, chosen, fall_back, overwrite)
-    return _finish(solution, scaling)
+    return replace(_finish(solution, scaling), target_variance=f.spread.variance)
 
 
 def subspace_overlap(target: Moments, background: Moments, k: int) -> float:

@@ -10,12 +10,90 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["contrast_figure", "loadings", "scatter", "scatter_grid", "spectrum"]
+__all__ = ["contrast_figure", "loadings", "plot", "scatter", "scatter_grid", "spectrum"]
 
 # Okabe and Ito's colours, told apart by people with any common kind of colour vision; the
 # marker says the same once more.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 MARKERS = "osD^vPX*"
+_BACKGROUND = "#9A9A9A"
+# Numbers as colours: from dark to light in equal steps, also for people with colour blindness.
+_RAMP = "viridis"
+
+
+def plot(
+    est: Any,
+    X: Any,
+    labels: ArrayLike | None = None,
+    *,
+    background: Any = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw samples by the first two components of a fitted estimator.
+
+    Parameters
+    ----------
+    est : fitted estimator
+        ``CPCAPlusPlus``, ``CPCA``, or another with ``transform``.
+    X : array-like or sparse matrix of shape (n_samples, n_features)
+    labels : array-like of shape (n_samples,), optional
+        Text, or up to eight numbers: classes, shown by colour and marker; beyond eight, the
+        rarest become "other". More than eight different numbers: a range of colours.
+    background : array-like of shape (n_background, n_features), optional
+        Drawn in grey behind the samples.
+    ax : matplotlib Axes, optional
+        By default one of a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from cpcapp import CPCAPlusPlus
+    >>> from cpcapp.datasets import synthetic
+    >>> data = synthetic(random_state=0)
+    >>> est = CPCAPlusPlus().fit(data.target, background=data.background)
+    >>> ax = plot(est, data.target, data.labels, ax=Figure().add_subplot())
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['0', '1', '2', '3']
+    """
+    scores = np.asarray(est.transform(X), dtype=np.float64)
+    if not scores.shape[1]:
+        raise ValueError(f"{type(est).__name__} has no component to draw; fit it with n_components")
+    behind = None if background is None else np.asarray(est.transform(background))
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        _, ax = plt.subplots(layout="constrained")
+    if behind is not None:
+        y = behind[:, 1] if behind.shape[1] > 1 else np.zeros(len(behind))
+        style: dict[str, Any] = {"color": _BACKGROUND, "label": "background", "linewidths": 0}
+        ax.scatter(behind[:, 0], y, s=7, alpha=0.5, zorder=0, **style)
+    shown = None if labels is None else np.asarray(labels)
+    eigenvalues = getattr(est, "eigenvalues_", None)
+    if shown is not None and _is_ramp(shown):
+        scatter(ax, scores, eigenvalues=eigenvalues)
+        points = ax.collections[-1]
+        points.set_array(_check_labels(shown, len(scores)).astype(np.float64))
+        points.set_cmap(_RAMP)
+        points.set_label("target")
+        figure: Any = ax.get_figure()
+        figure.colorbar(points, ax=ax)
+    else:
+        classes = None if shown is None else _few_classes(shown)
+        scatter(ax, scores, classes, eigenvalues=eigenvalues)
+        if classes is None:
+            ax.collections[-1].set_label("target")
+    if shown is not None or behind is not None:
+        legend: Any = ax.legend(fontsize=8, markerscale=1.8)
+        for handle in legend.legend_handles:
+            handle.set_alpha(1.0)
+    if scores.shape[1] == 1:
+        ax.set_yticks([])
+        ax.set_ylabel("")
+    return ax
 
 
 def scatter(
@@ -50,8 +128,7 @@ def scatter(
         raise ValueError(f"scores has shape {points.shape}; it must be (n_samples, n_components)")
     x, y = points[:, 0], points[:, 1] if points.shape[1] > 1 else np.zeros(len(points))
     classes = np.zeros(len(points), dtype=int) if labels is None else np.asarray(labels)
-    if classes.shape != (len(points),):
-        raise ValueError(f"labels has shape {classes.shape}; it must be ({len(points)},)")
+    _check_labels(classes, len(points))
     for i, name in enumerate(np.unique(classes)):
         chosen = classes == name
         ax.scatter(
@@ -211,6 +288,17 @@ def contrast_figure(
         ax.set_title(f"component {i + 1}", fontsize=10)
         ax.set_xlabel("weight", fontsize=8)
     return figure
+
+
+def _check_labels(labels: NDArray[Any], n_samples: int) -> NDArray[Any]:
+    if labels.shape != (n_samples,):
+        raise ValueError(f"labels has shape {labels.shape}; it must be ({n_samples},)")
+    return labels
+
+
+def _is_ramp(labels: NDArray[Any]) -> bool:
+    """Return whether labels are numbers, and too many to be classes."""
+    return labels.dtype.kind in "iuf" and len(np.unique(labels)) > len(PALETTE)
 
 
 def _few_classes(labels: NDArray[Any]) -> NDArray[Any]:

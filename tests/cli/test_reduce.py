@@ -8,9 +8,12 @@ import signal
 import subprocess
 import sys
 
+import anndata
+import h5py
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from matplotlib.image import imread
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
@@ -461,6 +464,26 @@ def test_damaged_tables_cost_one_line(reduce, tables, rng):
     damaged[100:140] = bytes(40)
     (tables / "bad.npz").write_bytes(damaged)
     assert "its member 'x.npy' is damaged" in reduce("bad.npz", "bad.npz", status=2)
+    np.savez_compressed(tables / "bad.npz", x=matrix)
+    locked = bytearray((tables / "bad.npz").read_bytes())
+    for place in (6, locked.index(b"PK\x01\x02") + 8):
+        locked[place] |= 1
+    (tables / "bad.npz").write_bytes(locked)
+    assert "its member 'x.npy' is encrypted" in reduce("bad.npz", "bad.npz", status=2)
+    (tables / "bad.csv").write_text("a,b\n1,2\n\uff11\uff12,4\n5,6\n", "utf-8")
+    said = reduce("bad.csv", "bad.csv", status=2)
+    assert "line 3: column 'a' is '\uff11\uff12', not a number (digits of another script?" in said
+
+
+@pytest.mark.parametrize("index", [7, 1000, 100_000, 10**7])
+def test_a_changed_index_of_five_genes_costs_one_line(reduce, tables, rng, index):
+    """It corrupted the memory, and once gave results."""
+    cells = anndata.AnnData(sp.csr_matrix(rng.poisson(0.8, size=(60, 5)).astype(np.float32)))
+    cells.write_h5ad(tables / "a.h5ad")
+    with h5py.File(tables / "a.h5ad", "r+") as file:
+        file["X/indices"][5] = index
+    said = reduce("a.h5ad", "a.h5ad", status=2)
+    assert f"a.h5ad is not a readable AnnData file: rows 1 to 60: its indices hold {index}" in said
 
 
 def test_a_result_that_can_not_be_replaced_stays_as_it_was(tables, monkeypatch, capsys):

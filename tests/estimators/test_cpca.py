@@ -47,6 +47,7 @@ class TestSweep:
         for i in (0, 7, 40):
             single = CPCA(alpha=est.alphas_[i]).fit(data.target, background=data.background)
             np.testing.assert_allclose(est.subspaces_[i], single.components_, atol=1e-8)
+            np.testing.assert_allclose(est.subspace_eigenvalues_[i], single.eigenvalues_)
             np.testing.assert_allclose(
                 est.transform_at(data.target, est.alphas_[i]),
                 single.transform(data.target),

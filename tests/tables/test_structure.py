@@ -8,8 +8,16 @@ from pathlib import Path
 import cpcapp.tables
 
 ORDER = [
-    *("messages", "reading.table", "reading.records", "reading.csv", "reading.arrays"),
     *(
+        "messages",
+        "reading.table",
+        "reading.records",
+        "reading.gzip_damage",
+        "reading.csv",
+        "reading.arrays",
+    ),
+    *(
+        "reading.excel",
         "reading.h5ad",
         "reading.opening",
         "reading",
@@ -20,6 +28,7 @@ ORDER = [
     ),
     *("sample_sets", "significance", "reduce", "results.files", "results.scores"),
     *("results.summary", "results.plot", "results.writing", "results", "apply"),
+    *("describe", "compare"),
 ]
 ROOT = Path(cpcapp.tables.__file__).parent
 
@@ -54,6 +63,8 @@ def test_public_names():
         "TableError",
         "TableModel",
         "apply_model",
+        "compare_methods",
+        "describe_tables",
         "load_model",
         "open_table",
         "reduce_tables",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import _get_feature_names, check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_feature_names_in,
+    _get_feature_names,
+    check_array,
+    check_is_fitted,
+    validate_data,
+)
 
 from cpcapp._rows import (
     MaskedValuesError,
@@ -21,6 +28,7 @@ from cpcapp._rows import (
     refuse_masked,
     refuse_text,
 )
+from cpcapp._top_features import rank_features
 from cpcapp.estimators._callers import refuse_misrouted_background
 from cpcapp.moments import FeatureRangeError, FloatArray, Moments, NonFiniteError
 
@@ -36,6 +44,8 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     atoms_: FloatArray
     mean_: FloatArray
     background_mean_: FloatArray | None
+    # Standard deviation of each feature in the target.
+    _deviation: FloatArray
 
     def _read_both(
         self, X: Any, y: Any, background: Any, is_background: Any
@@ -213,6 +223,42 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         X = self._check_new(X)
         denoised = self._project(X, self.mean_) @ self.atoms_ + self.mean_
         return denoised.astype(np.float32) if X.dtype == np.float32 else denoised
+
+    def top_features(self, n: int = 10) -> list[list[tuple[str, float]]]:
+        """Return for each component the features of largest weight, with their weights.
+
+        A weight is the filter times the standard deviation of the feature in the target. It says
+        how much the score changes when the feature changes by one standard deviation, whatever its
+        unit. ``cpcapp reduce`` ranks features by the same weights.
+
+        Parameters
+        ----------
+        n : int, default=10
+            Features of each component.
+
+        Returns
+        -------
+        list of list of (str, float)
+            For each component the names and signed weights, largest first. Without
+            ``feature_names_in_`` the features are called ``x0``, ``x1`` and so on.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from cpcapp import CPCAPlusPlus
+        >>> rng = np.random.default_rng(0)
+        >>> X, B = rng.normal(size=(900, 4)) * [1, 1, 3, 1], rng.normal(size=(900, 4))
+        >>> est = CPCAPlusPlus(n_components=1).fit(X, background=B)
+        >>> [name for name, weight in est.top_features(1)[0]]
+        ['x2']
+        """
+        check_is_fitted(self)
+        if isinstance(n, bool) or not isinstance(n, Integral):
+            raise TypeError(f"n={n!r} must be a whole number")
+        if n < 1:
+            raise ValueError(f"n={n} must be at least 1")
+        names = _check_feature_names_in(self)
+        return rank_features(self.components_ * self._deviation, names, int(n))
 
     @property
     def _n_features_out(self) -> int:

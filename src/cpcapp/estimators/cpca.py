@@ -47,6 +47,8 @@ class CPCA(ContrastiveTransformer):
         All values that were tried, ascending.
     subspaces_ : ndarray of shape (n_alphas, n_components, n_features)
         The filters at each of them.
+    subspace_eigenvalues_ : ndarray of shape (n_alphas, n_components)
+        Of ``R_f - α R_b`` at each of them, descending.
     labels_ : ndarray of shape (n_alphas,)
         Cluster of each.
     selected_alphas_ : ndarray
@@ -143,10 +145,12 @@ class CPCA(ContrastiveTransformer):
         check_n_components(self.n_components, target, name="n_components")
         if back is None:
             alphas, back = np.zeros(1), target
+        self._deviation = np.sqrt(target.variance())
         with self._naming_features():
             values, filters = solve_difference(target, back, self.n_components, alphas)
         self.alphas_ = alphas
         self.subspaces_ = filters.transpose(0, 2, 1)
+        self.subspace_eigenvalues_ = values
         self.labels_ = _cluster(self.subspaces_, self.n_clusters, self.random_state)
         medoids = _medoids(self.subspaces_, self.labels_)
         self.selected_alphas_ = alphas[np.sort(medoids)]

@@ -391,6 +391,10 @@ class CPCAPlusPlus(ContrastiveTransformer):
         return self._get_contrast().solver
 
     @property
+    def _deviation(self) -> FloatArray:  # type: ignore[override]
+        return np.asarray(np.sqrt(self._get_contrast().target_variance))
+
+    @property
     def n_samples_seen_(self) -> tuple[int, int]:
         """Samples of target and background."""
         self._get_contrast()
@@ -449,6 +453,7 @@ def _first(contrast: Contrast, k: int) -> Contrast:
         loading=contrast.loading,
         output_covariance=None if output is None else output[:k, :k],
         solver=contrast.solver,
+        target_variance=contrast.target_variance,
     )
 
 

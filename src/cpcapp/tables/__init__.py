@@ -1,8 +1,8 @@
-"""Contrast tables in files: CSV, Parquet, NumPy arrays and AnnData. Needs the extra ``tables``.
+"""Contrast tables in files: CSV, Parquet, Excel, arrays and AnnData. Needs the extra ``tables``.
 
 A table goes through these modules in order: `reading`, `columns`, `cleaning`, `reduce` and
-`results`. `apply` computes the components of new rows. ``cpcapp reduce`` and ``cpcapp apply`` call
-the functions here.
+`results`. `apply` computes the components of new rows, and `compare` those of three methods.
+``cpcapp reduce`` and ``cpcapp apply`` call the functions here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from cpcapp.tables.model import TableModel, load_model
 from cpcapp.tables.reading import Chunk, Table, open_table
 
 if TYPE_CHECKING:
+    from cpcapp.tables.compare import compare_methods
+    from cpcapp.tables.describe import describe_tables
     from cpcapp.tables.reduce import Reduction, reduce_tables
     from cpcapp.tables.results.writing import Results, write_results
 
@@ -28,6 +30,8 @@ __all__ = [
     "TableError",
     "TableModel",
     "apply_model",
+    "compare_methods",
+    "describe_tables",
     "load_model",
     "open_table",
     "reduce_tables",
@@ -39,6 +43,8 @@ __all__ = [
 _ON_FIRST_USE = {
     "Reduction": "cpcapp.tables.reduce",
     "Results": "cpcapp.tables.results.writing",
+    "compare_methods": "cpcapp.tables.compare",
+    "describe_tables": "cpcapp.tables.describe",
     "reduce_tables": "cpcapp.tables.reduce",
     "write_results": "cpcapp.tables.results.writing",
 }

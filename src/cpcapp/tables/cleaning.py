@@ -176,6 +176,17 @@ def describe_skipped(counts: RowCounts, table: Table) -> str:
     return f"{table.name}: {count_of(counts.n_bad, 'bad row')} left out: {bad}"
 
 
+def describe_incomplete(counts: RowCounts, table: Table) -> str:
+    """Return in one line which rows with missing values were left out, or how many were filled."""
+    if not counts.n_incomplete:
+        return ""
+    rows = f"{count_of(counts.n_incomplete, 'row')} with missing values"
+    if counts.n_filled:
+        return f"{table.name}: {count_of(counts.n_filled, 'missing value')} filled in, in {rows}"
+    where = _list_problems(counts.incomplete, table.unit, counts.n_incomplete)
+    return f"{table.name}: {rows} left out: {where}"
+
+
 def _list_problems(found: Sequence[tuple[int, str]], unit: str, total: int) -> str:
     more = f"; and {total - len(found):,} more" if total > len(found) else ""
     return "; ".join(f"{unit} {position}: {reason}" for position, reason in found) + more

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from cpcapp import __version__
+from cpcapp._top_features import rank_features
 from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.tables.cleaning import MISSING_RULES
 from cpcapp.tables.columns import Columns, as_names, choose_columns, choose_sets, match_columns
@@ -61,8 +62,7 @@ class Reduction:
         The change of a score when a feature changes by one standard deviation, whatever its
         unit. Features are ranked by it. Shape (n_components, n_features).
         """
-        deviation = np.sqrt(self.target.moments.variance()) / self.target.scale
-        return self.model.components * deviation
+        return self.model.components * self.target.deviation
 
     def top_features(self, count: int) -> list[list[tuple[str, float]]]:
         """Return for each component the features of largest weight, with their weights.
@@ -72,11 +72,7 @@ class Reduction:
         count : int
             Features of each component.
         """
-        found = []
-        for weights in self.weights:
-            order = np.argsort(-np.abs(weights), kind="stable")[:count]
-            found.append([(self.model.features[i], float(weights[i])) for i in order])
-        return found
+        return rank_features(self.weights, self.model.features, count)
 
     @property
     def constant_in_background(self) -> list[str]:
@@ -110,11 +106,15 @@ class Reduction:
             Columns that each chunk keeps.
         progress : callable of a float, optional
         """
-        model = self.model
-        # With a scale of its own each set also has its own mean.
-        mean = sample_set.mean if model.standardize == "each" else model.mean
+        model, mean = self.model, choose_mean(self.model, sample_set)
         for chunk in sample_set.clean_rows(kept, progress):
             yield chunk, compute_scores(chunk.values, model.components, mean, sample_set.scale)
+
+
+def choose_mean(model: TableModel, sample_set: SampleSet) -> FloatArray:
+    """Return what is subtracted from the rows of a set before they become scores."""
+    # With a scale of its own each set also has its own mean.
+    return sample_set.mean if model.standardize == "each" else model.mean
 
 
 def reduce_tables(
@@ -209,9 +209,9 @@ def reduce_tables(
     ('x2', 1)
     """
     _check_options(n_components, method, alpha, standardize, missing)
-    table = _open(target, mask_var)
+    table = open_rereadable(target, mask_var)
     # Its features are found by the names of the target's, whatever genes it marks itself.
-    other = None if background is None else _open(background, None)
+    other = None if background is None else open_rereadable(background, None)
     own_rows, other_rows = choose_sets(
         table,
         other,
@@ -248,11 +248,13 @@ def reduce_tables(
         own, rest, method=method, asked=n_components, permutation_test=permutation_test
     )
     k = choose_n_components(n_components, significance)
-    model = _fit(own, rest, k, method=method, alpha=alpha, standardize=standardize)
+    estimator: Any = CPCA(k, alpha=alpha) if method == "cpca" else CPCAPlusPlus(k)
+    model = fit_model(estimator, own, rest, method=method, standardize=standardize)
     return Reduction(model, roles, own, rest, significance)
 
 
-def _open(table: AnyTable, mask_var: str | None) -> Table:
+def open_rereadable(table: AnyTable, mask_var: str | None) -> Table:
+    """Open a table, if it is not open; raise `TableError` if it can be read once only."""
     found = table if isinstance(table, Table) else open_table(table, mask_var=mask_var)
     if not found.rereadable:
         raise TableError(f"{found.name} is a pipe, but tables are read twice; give a file")
@@ -281,23 +283,32 @@ def _check_options(
         raise TableError("PCA has no background", "choose another {standardize}")
 
 
-def _fit(
+def fit_model(
+    estimator: Any,
     target: SampleSet,
     background: SampleSet | None,
-    k: int,
     *,
     method: str,
-    alpha: str | float,
     standardize: str,
 ) -> TableModel:
-    most = min(len(target.features), target.moments.n_samples - 1)
+    """Fit an estimator to the moments of two sets, and return what new rows need of it.
+
+    Parameters
+    ----------
+    estimator : CPCAPlusPlus or CPCA
+        With ``n_components`` a number. It is fitted.
+    target, background : SampleSet
+        The background is None for PCA.
+    method, standardize : str
+        For the model.
+    """
+    k, most = estimator.n_components, min(len(target.features), target.moments.n_samples - 1)
     if k > most:
         raise TableError(
             f"{target.selection.table.name}: there can't be {k} components of "
             f"{len(target.features)} features and {target.moments.n_samples} rows",
             f"{{n_components}} must be at most {most}",
         )
-    estimator: Any = CPCA(k, alpha=alpha) if method == "cpca" else CPCAPlusPlus(k)
     own = target.standardized_moments()
     estimator.fit_moments(own, None if background is None else background.standardized_moments())
     info: dict[str, Any] = {

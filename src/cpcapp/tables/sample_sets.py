@@ -54,6 +54,11 @@ class SampleSet:
         assert self.moments.mean is not None
         return self.moments.mean
 
+    @property
+    def deviation(self) -> FloatArray:
+        """Standard deviation of each feature, in units of its scale."""
+        return np.asarray(np.sqrt(self.moments.variance()) / self.scale)
+
     def standardized_moments(self) -> Moments:
         """Return the moments of the features divided by their scale."""
         return self.moments if (self.scale == 1.0).all() else self.moments.rescaled(self.scale)

@@ -45,12 +45,16 @@ def test_rows_come_back_exactly_and_by_name(tmp_path, frame, name):
         ("t.csv", b"PK\x03\x04\0\0\0", "is not text"),
         ("t.csv", b"a,b\r1,2\r", "old Mac line ends"),
         ("t.csv", b"a,b\xe4\n1,2\n", "line 1 is not UTF-8"),
-        ("t.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 99)[:-9], "is damaged"),
+        ("t.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 99, mtime=0)[:-9], "is damaged"),
         ("t.parquet", b"PAR1 no more", "is not a Parquet file"),
         ("t.npy", b"no array", "not a .npy file"),
         ("t.npz", b"no archive", "not a .npz archive"),
         ("t.h5ad", b"no HDF5", "not a readable AnnData file"),
-        ("t.xlsx", b"PK", "unknown ending"),
+        ("t.xlsx", b"PK", "is not an Excel workbook"),
+        ("t.xlsx", b"", "is not an Excel workbook"),
+        ("t.xlsx", b"\xd0\xcf\x11\xe0", "old Excel file"),
+        ("t.xls", b"\xd0\xcf\x11\xe0", "save it as .xlsx"),
+        ("t.docx", b"PK", "unknown ending"),
     ],
 )
 def test_files_that_can_not_be_read(tmp_path, name, data, message):

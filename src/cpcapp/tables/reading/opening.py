@@ -9,11 +9,13 @@ from pathlib import Path
 from cpcapp.tables.messages import TableError, require_package
 from cpcapp.tables.reading.arrays import ParquetTable, npy_table, npz_table
 from cpcapp.tables.reading.csv import CsvTable
+from cpcapp.tables.reading.excel import ExcelTable
 from cpcapp.tables.reading.h5ad import h5ad_table
 from cpcapp.tables.reading.table import Table
 
 _TEXT = (".csv", ".tsv", ".tab", ".txt", ".csv.gz", ".tsv.gz", ".tab.gz", ".txt.gz")
 _PARQUET = (".parquet", ".pq")
+_EXCEL = (".xlsx", ".xlsm")
 
 
 def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -> Table:
@@ -22,10 +24,10 @@ def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -
     Parameters
     ----------
     path : str or path-like
-        ``.csv``, ``.tsv`` (also with ``.gz``), ``.parquet``, ``.npy``, ``.npz`` or ``.h5ad``.
-        ``FILE.npz::NAME`` is one array of an archive, ``FILE.h5ad::NAME`` a layer. ``-`` is a
-        CSV on standard input. A name with another ending that is not a plain file (a pipe) is
-        read as CSV.
+        ``.csv``, ``.tsv`` (also with ``.gz``), ``.parquet``, ``.xlsx``, ``.npy``, ``.npz`` or
+        ``.h5ad``. ``FILE.npz::NAME`` is one array of an archive, ``FILE.h5ad::NAME`` a layer,
+        ``FILE.xlsx::NAME`` a sheet. ``-`` is a CSV on standard input. A name with another ending
+        that is not a plain file (a pipe) is read as CSV.
     mask_var : str or None, default="auto"
         For ``.h5ad``: the column of ``var`` that marks the genes to use; None for all.
         ``"auto"`` uses ``highly_variable`` if there is such a column, as scanpy and
@@ -64,13 +66,17 @@ def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -
         raise TableError(f"{path} is a folder; give a file")
     if not file.exists():
         raise TableError(f"there is no file {plain}")
-    if part and not ending.endswith((".npz", ".h5ad")):
-        raise TableError(f"{path}: '::' chooses an array of .npz or a layer of .h5ad files only")
+    if part and not ending.endswith((".npz", ".h5ad", *_EXCEL)):
+        raise TableError(
+            f"{path}: '::' chooses an array of .npz, a layer of .h5ad or a sheet of .xlsx only"
+        )
     if mask_var not in (None, "auto") and not ending.endswith(".h5ad"):
         raise TableError(f"{path} has no genes to choose", "{mask_var} is for .h5ad files only")
     try:
         if ending.endswith(_PARQUET):
             return ParquetTable(file, path)
+        if ending.endswith(_EXCEL):
+            return ExcelTable(file, path, part or None)
         if ending.endswith(".npy"):
             return npy_table(file, path)
         if ending.endswith(".npz"):
@@ -81,6 +87,11 @@ def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -
             return CsvTable(file, path)
     except OSError as error:
         raise TableError(f"can't read {path}: {error.strerror or error}") from error
+    if ending.endswith((".xls", ".ods", ".xlsb")):
+        raise TableError(
+            f"{path}: spreadsheets of this kind are not read; save it as .xlsx or .csv"
+        )
     raise TableError(
-        f"{path}: unknown ending; tables are .csv, .tsv (.gz too), .parquet, .npy, .npz, .h5ad"
+        f"{path}: unknown ending; tables are .csv, .tsv (.gz too), .parquet, .xlsx, .npy, .npz, "
+        ".h5ad"
     )

@@ -17,7 +17,7 @@ from cpcapp.tables.results.files import is_parquet
 
 
 def name_score_columns(
-    kept: Sequence[str], n_components: int, *, with_set: bool = False
+    kept: Sequence[str], n_components: int | Sequence[str], *, with_set: bool = False
 ) -> list[str]:
     """Return the names of the columns of a table of scores.
 
@@ -25,10 +25,12 @@ def name_score_columns(
 
     Examples
     --------
-    >>> name_score_columns([], 2), name_score_columns(["mouse"], 1, with_set=True)
-    (['row', 'component_1', 'component_2'], ['mouse', 'set', 'component_1'])
+    >>> name_score_columns([], 2), name_score_columns(["mouse"], ["pca_1"], with_set=True)
+    (['row', 'component_1', 'component_2'], ['mouse', 'set', 'pca_1'])
     """
-    components = [f"component_{i + 1}" for i in range(n_components)]
+    components = n_components
+    if isinstance(components, int):
+        components = [f"component_{i + 1}" for i in range(components)]
     names = [*(kept or ["row"]), *(["set"] if with_set else []), *components]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
