@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 import sys
@@ -15,7 +16,8 @@ import stand_in
 from cpcapp.cli import main
 from cpcapp.splicing import model_file
 from cpcapp.splicing.evaluation.truth import boundary_band
-from cpcapp.splicing.examples import example_photos
+from cpcapp.splicing.examples import example_photos, read_example
+from pages import Page, pdf_text
 
 NAMES = [photo.name.partition(".")[0] for photo in example_photos()]
 
@@ -51,9 +53,15 @@ def test_pictures_of_every_photo_and_one_of_all(run, tmp_path):
     folder = tmp_path / "new" / "folder"
     result = run(Oracle(), "-o", folder)
     assert (result.returncode, result.stderr) == (0, "")
-    wanted = {f"{name}.{kind}.png" for name in NAMES for kind in ("overlay", "boundary")}
-    assert {path.name for path in folder.iterdir()} == wanted | {"demo.png"}
+    kinds = ("overlay.png", "boundary.png", "thumbnail.jpg", "json", "report.html", "report.pdf")
+    wanted = {f"{name}.{kind}" for name in NAMES for kind in kinds}
+    overviews = {"demo.png", "index.html", "summary.csv"}
+    assert {path.name for path in folder.iterdir()} == wanted | overviews
     assert f"pictures in {folder}:" in result.stdout
+    end = "".join(result.stdout.splitlines()[-3:])
+    assert f"Open {folder}/index.html in a browser" in end
+    assert "cpcapp serve" in end
+    assert "'cpcapp[web]'" in end
     for photo in example_photos():
         picture = imread(folder / f"{photo.name.partition('.')[0]}.boundary.png")
         assert picture.shape == photo.mask.shape
@@ -107,7 +115,44 @@ def test_words_tell_how_good_it_is(run, tmp_path):
     assert all(line.endswith("nothing is marked") for line in told(Oracle(blind=True)))
 
 
-def test_a_second_demo_replaces_the_first(run, tmp_path):
+def test_reports_and_the_page_of_all(run, tmp_path):
+    run(Oracle(), "-o", tmp_path)
+    page = Page((tmp_path / "index.html").read_text())
+    page.check_policy()
+    assert {f"{name}.report.html" for name in NAMES} < set(page.links)
+    for photo in example_photos():
+        name = photo.name.partition(".")[0]
+        report = Page((tmp_path / f"{name}.report.html").read_text())
+        sha256 = hashlib.sha256(read_example(photo.name)).hexdigest()
+        assert sha256 in report.text
+        assert sha256 in pdf_text((tmp_path / f"{name}.report.pdf").read_bytes())
+
+
+def test_without_reportlab_there_is_the_rest(run, tmp_path, monkeypatch):
+    run(Oracle(), "-o", tmp_path)
+    monkeypatch.setitem(sys.modules, "reportlab", None)
+    result = run(Oracle(), "-o", tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "no PDF without reportlab: pip install 'cpcapp[report]'" in result.stdout
+    assert len(list(tmp_path.glob("*.report.html"))) == 4
+    # Those of the first demo would be of another result.
+    assert not list(tmp_path.glob("*.pdf"))
+
+
+@pytest.mark.parametrize("name", ["index.html", "summary.csv"])
+def test_a_page_of_somebody_else_is_kept(run, tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    result = run(Oracle(), "-o", tmp_path)
+    assert result.returncode == 2
+    assert re.fullmatch(
+        rf"cpcapp demo: {tmp_path}/{name} is not a (page|table) of results; choose another -o\n",
+        result.stderr,
+    )
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_second_demo_replaces_the_first(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     run(Oracle(), "-o", tmp_path)
     first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     run(Oracle(wrong=True), "-o", tmp_path)
@@ -115,7 +160,7 @@ def test_a_second_demo_replaces_the_first(run, tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
 
 
-@pytest.mark.parametrize("module", ["cv2", "PIL"])
+@pytest.mark.parametrize("module", ["cv2", "PIL", "jinja2"])
 def test_a_missing_extra_is_named_with_the_command_that_installs_it(
     run, tmp_path, monkeypatch, module
 ):

@@ -22,6 +22,7 @@ from cpcapp import __version__
 from cpcapp.cli import main
 from cpcapp.splicing import load_model, model_file
 from cpcapp.splicing.making.cameras import Camera
+from cpcapp.splicing.model_file import save_model
 from cpcapp.splicing.photos.images import read_image
 from cpcapp.splicing.pictures.overlays import (
     choose_overlay_white,
@@ -29,6 +30,7 @@ from cpcapp.splicing.pictures.overlays import (
     draw_overlay,
 )
 from cpcapp.splicing.pictures.png import write_png
+from pages import Page, pdf_text
 
 # Of the small photos here.
 VERDICT = ": can't tell (too small)"
@@ -120,7 +122,10 @@ class TestResults:
         result = run(photos / "1.png", "-o", out)
         assert result.returncode == 0, result.stderr
         assert result.stderr == ""  # no progress bar in a pipe
-        assert set(content(out)) == {"1.overlay.png", "1.boundary.png", "1.json", "summary.csv"}
+        assert set(content(out)) == {
+            *("1.overlay.png", "1.boundary.png", "1.thumbnail.jpg", "1.json"),
+            *("summary.csv", "index.html"),
+        }
         found = stand_in.StandIn().localize(picture(1))
         np.testing.assert_array_equal(
             pixels(out / "1.overlay.png"),
@@ -203,7 +208,7 @@ class TestResults:
             f"{photos}/{name}.png -> {out}/{name}.overlay.png{VERDICT}" for name in (1, 2, 10)
         ]
         assert lines[3].startswith("3 of 3 photos in ")
-        assert lines[3].endswith(f"-> {out}/summary.csv")
+        assert lines[3].endswith(f"-> {out}/index.html")
         assert [row["overlay"] for row in summary(out)] == [
             f"{name}.overlay.png" for name in (1, 2, 10)
         ]
@@ -223,6 +228,7 @@ class TestResults:
             **entry(out / "1.json"),
             "overlay": str(out / "1.overlay.png"),
             "boundary": str(out / "1.boundary.png"),
+            "thumbnail": str(out / "1.thumbnail.jpg"),
         }
         assert set(told[2]) == {"file", "error"}
         assert json.loads(run(photos / "1.png", "-o", out, "--force", "--json").stdout)
@@ -322,7 +328,7 @@ class TestNames:
         Image.fromarray(picture()).save(tmp_path / f"{name}.png")
         result = run(tmp_path, "-o", out)
         assert result.returncode == 0, result.stderr
-        assert len(content(out)) == 4
+        assert len(content(out)) == 6
         assert entry(next(out.glob("*.json")))["file"] == str(tmp_path / f"{name}.png")
 
     @pytest.mark.skipif(sys.platform != "linux", reason="names must be text elsewhere")
@@ -366,7 +372,7 @@ class TestEarlierResults:
         assert result.returncode == 2
         assert result.stdout == ""
         assert result.stderr == (
-            f"cpcapp localize: {out}/1.overlay.png is there already, with 8 more; --resume to go "
+            f"cpcapp localize: {out}/1.overlay.png is there already, with 11 more; --resume to go "
             "on, --force to replace, or choose another -o\n"
         )
         assert content(out) == before
@@ -374,7 +380,7 @@ class TestEarlierResults:
     def test_force_replaces_them(self, run, photos, out):
         run(photos, "-o", out)
         before = content(out)
-        for name in ("1.json", "1.overlay.png", "summary.csv"):
+        for name in ("1.json", "1.overlay.png", "1.thumbnail.jpg", "summary.csv", "index.html"):
             (out / name).write_bytes(b"broken")
         (out / "mine.txt").write_text("kept")
         assert run(photos, "-o", out, "--force").returncode == 0
@@ -453,7 +459,8 @@ class TestEarlierResults:
             f"cpcapp localize: {other}: {out}/x.json is of another photo, {one}; choose another "
             "folder for the results, or force to replace it\n"
         )
-        assert {**content(out), "summary.csv": b""} == {**before, "summary.csv": b""}
+        overviews = {"summary.csv": b"", "index.html": b""}
+        assert {**content(out), **overviews} == {**before, **overviews}
         # A copy of the same photo is the same photo.
         other.write_bytes(one.read_bytes())
         assert "(already done)" in run(other, "-o", out, "--resume").stdout
@@ -468,6 +475,12 @@ class TestEarlierResults:
             "summary.csv is not a table of results; choose another -o, or --force" in result.stderr
         )
         (out / "summary.csv").unlink()
+        (out / "index.html").write_text("<h1>mine</h1>")
+        result = run(photos, "-o", out)
+        assert result.returncode == 2
+        assert "index.html is not a page of results; choose another -o, or --force" in result.stderr
+        assert (out / "index.html").read_text() == "<h1>mine</h1>"
+        (out / "index.html").unlink()
         assert run(photos, "-o", out).returncode == 0
         assert len(summary(out)) == 3
         assert (out / "settings.json").read_text() == '{"mine": true}'
@@ -479,6 +492,105 @@ class TestEarlierResults:
         assert result.returncode == 2
         assert "x.overlay.png is a photo and would be replaced" in result.stderr
         assert (tmp_path / "x.overlay.png").read_bytes() == photo
+
+
+class TestReports:
+    NAMES = ("1.report.html", "1.report.pdf")
+
+    def test_they_are_written_beside_the_pictures(self, run, photos, out):
+        result = run(photos, "-o", out, "--report")
+        assert (result.returncode, result.stderr) == (0, "")
+        wanted = {f"{name}.report.{kind}" for name in (1, 2, 10) for kind in ("html", "pdf")}
+        assert {path.name for path in out.glob("*.report.*")} == wanted
+        page = Page((out / "1.report.html").read_text())
+        page.check_policy()
+        sha256 = hashlib.sha256((photos / "1.png").read_bytes()).hexdigest()
+        for text in (sha256, entry(out / "1.json")["model"]["sha256"], "1.png --model stand-in"):
+            assert text in page.text
+            assert "".join(text.split()) in pdf_text((out / "1.report.pdf").read_bytes())
+        assert str(photos) not in page.text  # whose folders these are is nobody's business
+        assert (summary(out)[0]["report"], summary(out)[0]["report_pdf"]) == self.NAMES
+        assert {"1.report.html", "10.report.pdf"} < set(
+            Page((out / "index.html").read_text()).links
+        )
+
+    def test_json_has_their_paths(self, run, photos, out):
+        (told,) = json.loads(run(photos / "1.png", "-o", out, "--report", "--json").stdout)
+        assert (told["report"], told["report_pdf"]) == tuple(str(out / n) for n in self.NAMES)
+        assert (entry(out / "1.json")["report"], entry(out / "1.json")["report_pdf"]) == self.NAMES
+        (told,) = json.loads(run(photos / "1.png", "-o", out, "--force", "--json").stdout)
+        assert (told["report"], told["report_pdf"]) == (None, None)
+
+    def test_going_on_adds_those_that_are_missing(self, run, photos, out):
+        run(photos / "1.png", "-o", out)
+        before = content(out)
+        result = run(photos, "-o", out, "--resume", "--report")
+        remarks = [line.partition(VERDICT)[2] for line in result.stdout.splitlines()[:3]]
+        assert remarks == [" (made again: with a report)", "", ""]
+        assert content(out)["1.overlay.png"] == before["1.overlay.png"]
+        # With or without the option, what is there stays.
+        whole = content(out)
+        for options in (["--report"], []):
+            assert run(photos, "-o", out, "--resume", *options).stdout.count("already done") == 3
+            assert content(out) == whole
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_going_on_repairs_damaged_ones(self, run, photos, out, name):
+        run(photos / "1.png", "-o", out, "--report")
+        for damage in ("cut", "gone"):
+            data = (out / name).read_bytes()
+            (out / name).unlink()
+            if damage == "cut":
+                (out / name).write_bytes(data[:-20])
+            result = run(photos / "1.png", "-o", out, "--resume", "--report")
+            assert "made again: with a report" in result.stdout
+            assert (out / name).read_bytes()[-5:] == data[-5:]
+
+    def test_a_result_that_is_made_again_without_one_leaves_none(self, run, photos, out):
+        run(photos / "1.png", "-o", out, "--report")
+        assert run(photos / "1.png", "-o", out, "--force").returncode == 0
+        assert not list(out.glob("*.report.*"))
+        assert "report" not in str(Page((out / "index.html").read_text()).links)
+
+    def test_they_are_not_replaced_without_a_word(self, run, photos, out):
+        out.mkdir()
+        (out / "1.report.pdf").write_text("mine")
+        result = run(photos / "1.png", "-o", out, "--report")
+        assert result.returncode == 2
+        assert "1.report.pdf is there already; --resume to go on" in result.stderr
+
+    def test_one_that_can_not_be_written_leaves_the_earlier_result(
+        self, run, photos, out, monkeypatch
+    ):
+        run(photos / "1.png", "-o", out, "--report")
+        before = {path.name: path.read_bytes() for path in out.glob("1.*")}
+
+        def full(files, report, *, pdf):
+            files.report.write_text("half")
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("cpcapp.splicing.results.entries.write_reports", full)
+        result = run(photos / "1.png", "-o", out, "--report", "--force")
+        assert result.returncode == 1
+        assert "No space left on device" in result.stderr
+        assert {path.name: path.read_bytes() for path in out.glob("1.*")} == before
+
+    def test_without_reportlab_nothing_is_begun(self, run, photos, out, monkeypatch):
+        monkeypatch.setitem(sys.modules, "reportlab", None)
+        result = run(photos, "-o", out, "--report")
+        assert result.returncode == 2
+        assert result.stderr == (
+            "cpcapp localize: needs reportlab; install it with: pip install 'cpcapp[report]'\n"
+        )
+        assert not out.exists()
+        assert run(photos, "-o", out).returncode == 0
+
+    def test_jobs_give_each_photo_its_own(self, run, photos, out, monkeypatch):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+        run(photos, "-o", out, "--report", "--jobs", 3)
+        threads = content(out)
+        run(photos, "-o", out, "--report", "--force")
+        assert content(out) == threads
 
 
 class TestProblems:
@@ -501,20 +613,20 @@ class TestProblems:
         assert rows[3]["overlay"] == ""
 
     def test_images_of_other_kinds_in_a_folder_are_named(self, run, photos, out):
-        for name in ("3.HEIC", "11.gif", "1.dng", "notes.txt", "summary.pdf"):
+        for name in ("3.CR2", "11.gif", "1.dng", "notes.txt", "summary.pdf"):
             (photos / name).write_bytes(b"something")
         result = run(photos, "-o", out)
         assert result.returncode == 1
         assert result.stderr.splitlines() == [
             f"cpcapp localize: {photos}/1.dng: .dng files are not read; save it as JPEG or PNG",
-            f"cpcapp localize: {photos}/3.HEIC: .HEIC files are not read; save it as JPEG or PNG",
+            f"cpcapp localize: {photos}/3.CR2: .CR2 files are not read; save it as JPEG or PNG",
             f"cpcapp localize: {photos}/11.gif: .gif files are not read; save it as JPEG or PNG",
         ]
         assert "3 of 6 photos" in result.stdout
         # Names and results of the photos beside them are as they would be without.
         assert {p.stem for p in out.glob("*.json")} == {"1", "2", "10"}
         assert [Path(row["file"]).name for row in summary(out) if row["error"]] == [
-            *("1.dng", "3.HEIC", "11.gif")
+            *("1.dng", "3.CR2", "11.gif")
         ]
         told = json.loads(run(photos, "-o", out, "--resume", "--json").stdout)
         assert [set(photo) == {"file", "error"} for photo in told] == [
@@ -522,21 +634,54 @@ class TestProblems:
         ]
 
     def test_a_folder_with_images_of_other_kinds_only(self, run, tmp_path, out):
-        for name in ("b.heic", "a.gif"):
+        for name in ("b.cr2", "a.gif"):
             (tmp_path / name).touch()
         result = run(tmp_path, "-o", out)
         assert result.returncode == 2
         assert result.stderr == (
-            "cpcapp localize: no photo can be read: a.gif and b.heic are of kinds that are not "
+            "cpcapp localize: no photo can be read: a.gif and b.cr2 are of kinds that are not "
             "read; save them as JPEG or PNG\n"
         )
         assert not out.exists()
+
+    def test_a_photo_above_the_limit_of_pixels(self, run, photos, out):
+        write_photo(photos / "2.png", shape=(50, 60))
+        done = run(photos, "-o", out, "--max-megapixels", "0.0025")
+        assert done.returncode == 1
+        assert done.stderr == (
+            f"cpcapp localize: {photos / '2.png'}: has 60 × 50 pixels, more than 0.0025 "
+            "megapixels; make it smaller or raise --max-megapixels\n"
+        )
+        assert "2 of 3 photos" in done.stdout
+        done = run(photos, "-o", out, "--resume", "--json", "--max-megapixels", "0.0025")
+        assert "raise --max-megapixels" in json.loads(done.stdout)[1]["error"]
+        assert run(photos, "-o", out, "--resume").returncode == 0
+
+    def test_a_kind_that_takes_much_memory(self, run, tmp_path, out):
+        """Within the limit of pixels, but WebP takes more bytes for each of them."""
+        Image.fromarray(picture()).save(tmp_path / "a.webp", exif=b"Exif\0\0II*\0")
+        file = bytearray((tmp_path / "a.webp").read_bytes())
+        assert file[12:16] == b"VP8X"
+        file[24:30] = b"".join((side - 1).to_bytes(3, "little") for side in (10_000, 8_000))
+        (tmp_path / "a.webp").write_bytes(file)
+        done = run(tmp_path / "a.webp", "-o", out)
+        assert done.returncode == 1
+        assert "a.webp: needs about 1449 MB of memory to be read, more than 1373 MB" in done.stderr
+        assert done.stderr.endswith("with 8 bits, or raise --max-megapixels\n")
+        done = run(tmp_path / "a.webp", "-o", out, "--max-megapixels", "150")
+        assert "MB of memory" not in done.stderr
+
+    @pytest.mark.parametrize("limit", ["0", "-3", "nan", "inf", "1e9"])
+    def test_a_senseless_limit_of_pixels(self, run, photos, out, limit):
+        done = run(photos, "-o", out, "--max-megapixels", limit)
+        assert done.returncode == 2
+        assert "must be above 0 and at most 1000000" in done.stderr
 
     def test_a_gif_that_is_named_itself(self, run, tmp_path, out):
         Image.fromarray(picture()).save(tmp_path / "x.gif")
         result = run(tmp_path / "x.gif", "-o", out)
         assert result.returncode == 1
-        assert "x.gif: is not a JPEG, PNG, plain TIFF, WebP or BMP" in result.stderr
+        assert "x.gif: is not a JPEG, PNG, plain TIFF, WebP, BMP, HEIC or AVIF" in result.stderr
 
     @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
     def test_files_that_are_no_regular_files(self, run, photos, tmp_path, out):
@@ -640,8 +785,8 @@ class TestOtherProcesses:
         done = {path.name.partition(".")[0] for path in out.glob("*.json")}
         assert "0" in done
         assert len(done) < 30
-        # Whole files, and all three of each.
-        assert len(content(out)) == 3 * len(done) + 1
+        # Whole files, and all four of each.
+        assert len(content(out)) == 4 * len(done) + 2
         assert {row["overlay"].partition(".")[0] for row in summary(out)} >= {"0"}
         result = run(photos, "-o", out, "--resume")
         assert result.returncode == 0, result.stderr
@@ -683,6 +828,26 @@ class TestOtherProcesses:
         for name in (1, 2, 10):
             assert f"{photos}/{name}.png -> {out}/{name}.overlay.png{VERDICT}" in stays
         assert "100 %" in text
+
+
+def test_a_model_whose_evidence_is_without_bounds(photos, out, tmp_path, capsys):
+    """The search for a region did not end."""
+    path = tmp_path / "model.safetensors"
+    save_model(load_model("filters"), path)
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    inner = json.loads(header["__metadata__"]["cpcapp"])
+    for table in inner["calibration"]["evidence"]["tables"]:
+        table["ratio"] = [1e308] * len(table["ratio"])
+    header["__metadata__"]["cpcapp"] = json.dumps(inner)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
+    assert main(["localize", str(photos), "--model", str(path), "-o", str(out)]) == 2
+    assert capsys.readouterr().err == (
+        f"cpcapp localize: {path} is no model that can be used: ratio must lie within ±1000\n"
+    )
 
 
 def test_a_missing_extra_is_named_with_the_command_that_installs_it(run, photos, monkeypatch):

@@ -15,6 +15,7 @@ _OPTIONS = {
     "folder": "-o",
     "ids": "--id",
     "labels": "--label",
+    "max_pixels": "--max-megapixels",
     "n_components": "-k",
     "output": "-o",
     "overwrite": "--force",

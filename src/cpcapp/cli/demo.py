@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cpcapp._text import printable
-from cpcapp.cli._errors import UserError, require
+from cpcapp.cli._errors import UserError, require, spell_as_option
 from cpcapp.cli._progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ _FILES = """\
   NAME.boundary.png    the boundary map as it is, whatever the verdict
   NAME.region.png      white: the part that may come from elsewhere; black without signs
   NAME.hot_spots.png   white: spots significant after correcting for multiple testing
+  NAME.report.html     a report on one photo; NAME.report.pdf the same as PDF
 In demo.png compare the last two pictures of each row with the second: a good result follows the
 outline of the pink part. Not every edge is a seam, and not every seam is found."""
 
@@ -35,10 +36,10 @@ def add_parser(commands: Any) -> None:
         help="find the seams in shipped example photos and draw the result",
         description="Look for the seams in four photos that come with the package, three of them "
         "spliced, and write demo.png (photo, truth, edges and result side by side) and the "
-        "pictures of cpcapp localize for each. With --contrast instead: contrast the paper's "
-        "synthetic example and one shaped like the mice protein experiment with PCA, cPCA and "
-        "cPCA++, print how well the hidden classes are separated and write contrast.png. Nothing "
-        "is downloaded.",
+        "results of cpcapp localize --report for each. With --contrast instead: contrast the "
+        "paper's synthetic example and one shaped like the mice protein experiment with PCA, cPCA "
+        "and cPCA++, print how well the hidden classes are separated and write contrast.png. "
+        "Nothing is downloaded.",
     )
     parser.add_argument(
         "-o",
@@ -46,7 +47,7 @@ def add_parser(commands: Any) -> None:
         type=Path,
         default=Path("cpcapp-demo"),
         metavar="DIR",
-        help="folder for the pictures, which replace those of an earlier demo "
+        help="folder for the results, which replace those of an earlier demo "
         "(default: %(default)s)",
     )
     parser.add_argument(
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.contrast:
         require("matplotlib", "plot")
     else:
-        for module in ("cv2", "PIL", "safetensors"):
+        for module in ("cv2", "PIL", "safetensors", "jinja2"):
             require(module, "splicing")
     if arguments.seed < 0:
         raise UserError(f"--seed {arguments.seed} must be at least 0")
@@ -80,14 +81,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _localize(folder: Path) -> None:
+    from cpcapp.reports.pdf import has_reportlab
     from cpcapp.splicing.pictures.overlays import FADING
     from cpcapp.splicing.results.demo import localize_examples
+    from cpcapp.splicing.results.files import INDEX_NAME
+    from cpcapp.splicing.results.folder import ResultsError
     from cpcapp.splicing.verdicts.wording import format_verdict
 
     start = time.monotonic()
     try:
         with ProgressLine("localizing") as progress:
             results = localize_examples(folder, progress=progress)
+    except ResultsError as error:
+        raise UserError(error.message.text(spell_as_option)) from error
     except OSError as error:
         raise UserError(f"can't write to {printable(folder)}: {error.strerror}") from error
     n_spliced = sum(not result.photo.authentic for result in results)
@@ -100,6 +106,13 @@ def _localize(folder: Path) -> None:
         print(f"  {result.photo.name:20} {_describe_seam(result)}; {verdict}")
     print(f"pictures in {printable(folder)}:")
     print(_FILES, *textwrap.wrap(FADING, 96), sep="\n")
+    if not has_reportlab():
+        print("There is no PDF without reportlab: pip install 'cpcapp[report]'")
+    print(
+        f"Open {printable(folder / INDEX_NAME)} in a browser: all four photos, and a report on "
+        "each.\nFor photos of your own, cpcapp serve opens a page on this machine (it comes with "
+        "pip install\n'cpcapp[web]'), and cpcapp localize PHOTO --report writes the same."
+    )
 
 
 def _describe_seam(result: ExampleResult) -> str:

@@ -84,7 +84,7 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    for module in ("cv2", "PIL", "safetensors"):
+    for module in ("cv2", "PIL", "safetensors", "jinja2"):
         require(module, "splicing")
     from cpcapp.splicing.evaluation.album import INDEX, check_album_folder
     from cpcapp.splicing.evaluation.run import evaluate_localizer

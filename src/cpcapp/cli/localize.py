@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cpcapp._text import printable
-from cpcapp.cli._errors import UserError, require, user_errors
+from cpcapp.cli._errors import UserError, require, spell_as_option, user_errors
 from cpcapp.cli._progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -24,9 +24,10 @@ reaches the threshold; the colours fade as p rises and are gone from 0.3 on, and
 is "can't tell" the map is grey), NAME.boundary.png (the boundary map as it is, whatever the
 verdict; grey 255 stands for boundary_white in NAME.json), NAME.region.png (white: the part that
 may come from elsewhere; all black without signs), NAME.hot_spots.png (white: spots significant
-after correcting for multiple testing) and NAME.json (verdict, p-value, JPEG quality and more). One
-summary.csv has all results in DIR. Pictures are upright, like the photo on a screen. Photos that
-can't be read are named at the end, also HEIC, GIF and raw files in a folder, and the exit status
+after correcting for multiple testing), NAME.thumbnail.jpg and NAME.json (verdict, p-value, JPEG
+quality and more); with --report also NAME.report.html and NAME.report.pdf. summary.csv and the page
+index.html have all results in DIR. Pictures are upright, like the photo on a screen. Photos that
+can't be read are named at the end, also GIF and raw files in a folder, and the exit status
 is 1. After Ctrl-C the photos at hand are finished, and --resume goes on."""
 
 MODEL_HELP = """a model of the package (default, filters or paper), or the path of a model file
@@ -39,7 +40,7 @@ def add_parser(commands: Any) -> None:
         "localize", help="show where photos were spliced", description=_DESCRIPTION
     )
     add = parser.add_argument
-    photos = "files, folders or patterns: JPEG, PNG, TIFF, WebP, BMP"
+    photos = "files, folders or patterns: JPEG, PNG, TIFF, WebP, BMP, AVIF, HEIC"
     add("photos", nargs="+", metavar="PHOTO", help=photos)
     add(
         "-o",
@@ -54,8 +55,14 @@ def add_parser(commands: Any) -> None:
     fast = "use the quick model, without a network: the same as --model filters"
     models.add_argument("--fast", dest="model", action="store_const", const="filters", help=fast)
     add("--recursive", action="store_true", help="search the folders in a folder too")
+    report = """write NAME.report.html and NAME.report.pdf too: verdict, pictures, what the file
+    says, and how to repeat it (needs the extra report)"""
+    add("--report", action="store_true", help=report)
     jobs = "photos at once; each takes memory of its own (default: %(default)s)"
     add("--jobs", type=int, default=1, metavar="J", help=jobs)
+    limit = """refuse larger photos, and kinds that take more than 12 MB of memory a megapixel
+    of this limit to be read, such as a WebP of 76 megapixels (default: 120)"""
+    add("--max-megapixels", type=float, default=120.0, metavar="MP", help=limit)
     add("--json", action="store_true", help="print the results as one JSON array, and nothing else")
     earlier = parser.add_mutually_exclusive_group()
     resume = "go on in DIR; results that are there stay, if photo and model are the same"
@@ -66,10 +73,16 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    for module in ("cv2", "PIL", "safetensors"):
+    for module in ("cv2", "PIL", "safetensors", "jinja2"):
         require(module, "splicing")
+    if arguments.report:
+        require("reportlab", "report")
     if arguments.jobs < 1:
         raise UserError(f"--jobs {arguments.jobs} must be at least 1")
+    if not 1e-6 <= arguments.max_megapixels <= 1e6:  # nor is it NaN
+        raise UserError(
+            f"--max-megapixels {arguments.max_megapixels:g} must be above 0 and at most 1000000"
+        )
     from cpcapp.splicing import localize_files
 
     start = time.monotonic()
@@ -80,9 +93,11 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.output,
             arguments.model,
             recursive=arguments.recursive,
+            report=arguments.report,
             jobs=arguments.jobs,
             resume=arguments.resume,
             force=arguments.force,
+            max_pixels=1e6 * arguments.max_megapixels,
             on_result=printer.print_result,
             progress=progress,
             on_stop=lambda: progress.note("stopping after the photos at hand"),
@@ -92,11 +107,15 @@ def run(arguments: argparse.Namespace) -> int:
         print("\n]", flush=True)
     else:
         done, seconds = len(results) - len(failed), time.monotonic() - start
-        table = printable(arguments.output / "summary.csv")
-        print(f"{done} of {len(results)} photos in {seconds:.0f} s -> {table}", flush=True)
+        page = printable(arguments.output / "index.html")
+        print(f"{done} of {len(results)} photos in {seconds:.0f} s -> {page}", flush=True)
     for result in failed:
-        print(f"cpcapp localize: {result.error}", file=sys.stderr)
+        print(f"cpcapp localize: {_error_text(result)}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _error_text(result: PhotoResult) -> str:
+    return result.message.text(spell_as_option) if result.message else result.error
 
 
 class _Printer:
@@ -108,7 +127,10 @@ class _Printer:
     def print_result(self, result: PhotoResult) -> None:
         self.progress.clear()
         if self.as_json:
-            item = json.dumps(result.to_dict(), indent=1, allow_nan=False)
+            entry = result.to_dict()
+            if result.error:
+                entry["error"] = _error_text(result)
+            item = json.dumps(entry, indent=1, allow_nan=False)
             print("[" if self.is_first else ",", item, sep="\n", end="", flush=True)
             self.is_first = False
         elif result.files is not None and not result.error:

@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"NAME {arguments.name!r} must be all or one of {', '.join(NAMES)}")
     if arguments.seed < 0:
         raise UserError(f"--seed {arguments.seed} must be at least 0")
-    for module in ("matplotlib", "PIL"):
+    for module in ("matplotlib", "PIL", "jinja2"):
         require(module, "reproduce")
     folder = arguments.output
     try:

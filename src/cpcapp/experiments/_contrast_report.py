@@ -104,6 +104,18 @@ def ari_sentence(comparison: Comparison) -> str:
     )
 
 
+def ari_figure(comparison: Comparison) -> str:
+    """Return the main figures in a few words."""
+    best = comparison.sweep[comparison.best]
+    figures = {
+        "cPCA++": comparison.cpca_plus_plus,
+        f"cPCA at its best α = {best.alpha:.2g} *": best,
+        "t-SNE": comparison.tsne,
+        "PCA": comparison.pca,
+    }
+    return "ARI: " + ", ".join(f"{n} {view.measures.ari:.2f}" for n, view in figures.items())
+
+
 def target_sentence(comparison: Comparison, aim: float) -> str:
     """Say whether cPCA++ reached the index that was aimed at."""
     found = comparison.cpca_plus_plus.measures.ari

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 from cpcapp import __version__
 from cpcapp.experiments._results import Missing, Picture, Result, Settings, Table
-from cpcapp.experiments._text import HEADING, MISSING, cell_text, preamble
+from cpcapp.experiments._text import (
+    HEADING,
+    MISSING,
+    SUMMARY_COLUMNS,
+    SUMMARY_NOTE,
+    cell_text,
+    preamble,
+    summary_rows,
+)
 from cpcapp.experiments.paper import CITATION
 
 
@@ -15,6 +23,7 @@ def markdown_page(
 ) -> str:
     """Return the report as Markdown, with pictures in the folder ``figures``."""
     blocks = [f"# {HEADING}", *preamble(outcomes, settings, __version__, made)]
+    blocks.append(_summary(outcomes))
     for outcome in outcomes:
         if isinstance(outcome, Missing):
             blocks += [f"## {outcome.title}", f"**{MISSING}** {plain(outcome.reason)}"]
@@ -50,6 +59,13 @@ def plain(text: str) -> str:
     for mark in "\\*|<>_[]":
         text = text.replace(mark, f"\\{mark}")
     return " ".join(text.split())
+
+
+def _summary(outcomes: Sequence[Result | Missing]) -> str:
+    lines = [SUMMARY_COLUMNS, ("---",) * len(SUMMARY_COLUMNS)]
+    lines += [tuple(map(plain, row)) for row in summary_rows(outcomes)]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{table}\n\n{plain(SUMMARY_NOTE)}"
 
 
 def _path(figures: str, picture: Picture) -> str:

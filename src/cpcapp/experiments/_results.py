@@ -93,6 +93,9 @@ class Result:
     findings : tuple of str
         What came out, a sentence each.
     paper : tuple of PaperSays
+    paper_figure, found_figure : str
+        The same two in a few words, for a table of all experiments. Empty where the paper gives
+        no figure.
     pictures : tuple of Picture
     tables : tuple of Table
     numbers : dict
@@ -112,6 +115,8 @@ class Result:
     tables: tuple[Table, ...] = ()
     numbers: dict[str, Any] = field(default_factory=dict)
     timings: dict[str, Any] = field(default_factory=dict)
+    paper_figure: str = ""
+    found_figure: str = ""
 
 
 @dataclass(frozen=True)

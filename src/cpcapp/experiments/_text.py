@@ -8,6 +8,11 @@ from cpcapp.experiments._results import Cell, Missing, Result, Settings
 
 HEADING = "cPCA++: the paper's experiments, made again"
 MISSING = "Not made: the data are not here."
+SUMMARY_COLUMNS = ("experiment", "figure of the paper", "found")
+SUMMARY_NOTE = (
+    "ARI: agreement of clusters with the classes, 1 is perfect and 0 is chance. * chosen with what "
+    "is to be found at hand. –: the paper gives no figure."
+)
 
 
 def cell_text(value: Cell) -> str:
@@ -56,3 +61,13 @@ def preamble(
             "sections say what is missing."
         )
     return lines
+
+
+def summary_rows(outcomes: Sequence[Result | Missing]) -> list[tuple[str, str, str]]:
+    """Return a row for each experiment: its title, a figure of the paper, and what was found."""
+    return [
+        (outcome.title, "–", "not made")
+        if isinstance(outcome, Missing)
+        else (outcome.title, outcome.paper_figure or "–", outcome.found_figure or "–")
+        for outcome in outcomes
+    ]

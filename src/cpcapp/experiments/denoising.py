@@ -254,6 +254,8 @@ def _result(data: str, new: ContrastData, sweep: Sweep, shown: list[Denoised]) -
             "controls": {name: asdict(found) for name, found in sweep.controls.items()},
             "alpha": sweep.alphas,
         },
+        found_figure=f"squared error, K = {PAPER_K}: "
+        + ", ".join(f"{n} {found[n][0]:.2f}" for n in ("cPCA++", "cPCA, best α *", "PCA")),
     )
 
 

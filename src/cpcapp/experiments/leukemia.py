@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from cpcapp.datasets import leukemia as load
 from cpcapp.experiments._comparison import compare
-from cpcapp.experiments._contrast_report import LOOK_AT, ari_sentence, pictures, tables
+from cpcapp.experiments._contrast_report import (
+    LOOK_AT,
+    ari_figure,
+    ari_sentence,
+    pictures,
+    tables,
+)
 from cpcapp.experiments._data_sets import describe_data, load_data, subsample
 from cpcapp.experiments._results import PaperSays, Progress, Result, Settings
 
@@ -38,4 +44,6 @@ def run(settings: Settings, progress: Progress) -> Result:
         pictures=pictures("leukemia", "Leukemia", comparison, PAPER_ALPHA),
         tables=tables(comparison),
         numbers=comparison.numbers(),
+        paper_figure=f"best α of cPCA: {PAPER_ALPHA:g}",
+        found_figure=ari_figure(comparison),
     )

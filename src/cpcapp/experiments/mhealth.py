@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 from cpcapp.datasets import ContrastData
 from cpcapp.datasets import mhealth as load
 from cpcapp.experiments._comparison import compare
-from cpcapp.experiments._contrast_report import LOOK_AT, ari_sentence, pictures, tables
+from cpcapp.experiments._contrast_report import (
+    LOOK_AT,
+    ari_figure,
+    ari_sentence,
+    pictures,
+    tables,
+)
 from cpcapp.experiments._data_sets import describe_data, load_data, subsample
 from cpcapp.experiments._results import PaperSays, Progress, Result, Settings
 
@@ -47,6 +53,7 @@ def run(settings: Settings, progress: Progress) -> Result:
         pictures=pictures("mhealth", "MHealth", comparison),
         tables=tables(comparison),
         numbers=comparison.numbers(),
+        found_figure=ari_figure(comparison),
     )
 
 

@@ -9,6 +9,7 @@ from cpcapp.experiments._benchmarked import RULE_SENTENCE
 from cpcapp.experiments._comparison import compare
 from cpcapp.experiments._contrast_report import (
     LOOK_AT,
+    ari_figure,
     ari_sentence,
     gap_sentence,
     pictures,
@@ -56,4 +57,5 @@ def run(settings: Settings, progress: Progress) -> Result:
         pictures=pictures("mice_protein", "Mice protein expression", comparison),
         tables=tables(comparison),
         numbers=comparison.numbers(),
+        found_figure=ari_figure(comparison),
     )

@@ -10,6 +10,7 @@ from cpcapp.experiments._benchmarked import RULE_SENTENCE, TRIED_SENTENCE
 from cpcapp.experiments._comparison import compare
 from cpcapp.experiments._contrast_report import (
     LOOK_AT,
+    ari_figure,
     ari_sentence,
     gap_sentence,
     pictures,
@@ -61,6 +62,7 @@ def run(settings: Settings, progress: Progress) -> Result:
         pictures=(_examples(data), *pictures("mnist_over_grass", "Digits over grass", comparison)),
         tables=tables(comparison),
         numbers=comparison.numbers(),
+        found_figure=ari_figure(comparison),
     )
 
 

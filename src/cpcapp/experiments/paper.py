@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CITATION = (
-    "R. Salloum, C.-C. J. Kuo, Efficient Image Splicing Localization via Contrastive Feature "
-    "Extraction, 2019 (arXiv:1901.07172)"
-)
+from cpcapp._citation import CITATION as CITATION
 
 
 @dataclass(frozen=True)

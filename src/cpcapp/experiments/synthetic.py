@@ -5,7 +5,13 @@ from __future__ import annotations
 from cpcapp.datasets import ContrastData
 from cpcapp.datasets import synthetic as synthetic_data
 from cpcapp.experiments._comparison import Comparison, compare
-from cpcapp.experiments._contrast_report import LOOK_AT, ari_sentence, pictures, tables
+from cpcapp.experiments._contrast_report import (
+    LOOK_AT,
+    ari_figure,
+    ari_sentence,
+    pictures,
+    tables,
+)
 from cpcapp.experiments._data_sets import describe_data
 from cpcapp.experiments._results import PaperSays, Picture, Progress, Result, Settings, Table
 
@@ -55,6 +61,8 @@ def run(settings: Settings, progress: Progress) -> Result:
         pictures=tuple(drawn),
         tables=tuple(tabled),
         numbers={n: c.numbers() for n, c in zip(names, found, strict=True)},
+        paper_figure=f"ideal α of cPCA: {PAPER_ALPHA:g}",
+        found_figure=f"with {names[-1]}, {ari_figure(found[-1])}",
     )
 
 

@@ -5,19 +5,29 @@ It composes the rooms and holds no algorithm: photos → traces → boundary →
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cpcapp._parallel import give_back_memory
 from cpcapp.splicing.boundary import BoundaryMap, FilterBank, combine_banks
 from cpcapp.splicing.photos.images import ReadImage, read_image
 from cpcapp.splicing.photos.jpeg import luminance
 from cpcapp.splicing.photos.pixels import BoolArray, FloatArray, FloatMap, as_unit_float
+from cpcapp.splicing.pictures.notebook import (
+    check_pixels,
+    finding_html,
+    finding_png,
+    plot_finding,
+    save_pictures,
+)
 from cpcapp.splicing.presets import Preset
 from cpcapp.splicing.regions.region import MIN_REGION_SIDE, find_region
 from cpcapp.splicing.traces.edges import detect_edges
@@ -73,6 +83,10 @@ class Localization:
         Time taken, reading included.
     options : VerdictOptions
         How the photo was judged.
+    threshold : float
+        Of the model, on the boundary map: what reaches it is outlined in pictures.
+    pixels : ndarray of shape (height, width, 3), uint8 or uint16, or None
+        The photo, to draw on. Not a copy: of an array it is the array that was given.
     """
 
     boundary: FloatMap = field(repr=False)
@@ -87,6 +101,8 @@ class Localization:
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     options: VerdictOptions = field(default_factory=VerdictOptions, repr=False)
+    threshold: float = 0.5
+    pixels: NDArray[Any] | None = field(default=None, repr=False)
 
     @cached_property
     def mask(self) -> BoolArray | None:
@@ -130,6 +146,77 @@ class Localization:
     def verdict_code(self) -> VerdictCode:
         """The same for programs: ``"signs"``, ``"weak"``, ``"none"`` or ``"unknown"``."""
         return self._judgement.code
+
+    def plot(self) -> Any:
+        """Draw the photo, the likely seam and the likely part beside each other.
+
+        The part is drawn only if there are signs, strong or weak.
+
+        Returns
+        -------
+        matplotlib Figure
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib, which the extra ``plot`` installs.
+        ValueError
+            If there are no ``pixels``.
+
+        Examples
+        --------
+        >>> from cpcapp.splicing import load_model
+        >>> from cpcapp.splicing.examples import example_photos
+        >>> found = load_model("filters").localize(example_photos()[1].photo)
+        >>> [axes.get_title() for axes in found.plot().axes]
+        ['the photo', 'the likely seam', 'the likely part']
+        """
+        return plot_finding(check_pixels(self.pixels), self, self.threshold)
+
+    def save(self, folder: str | os.PathLike[str], *, name: str = "photo") -> list[Path]:
+        """Write the pictures of ``cpcapp localize`` to a folder.
+
+        They are the overlay, the boundary map and, of a calibrated model, region and hot spots.
+        Files of these names are replaced. For a JSON file and a report, use
+        `cpcapp.splicing.localize_files`.
+
+        Parameters
+        ----------
+        folder : path
+            Made if it is not there.
+        name : str, default="photo"
+            What the names of the files begin with.
+
+        Returns
+        -------
+        list of Path
+
+        Raises
+        ------
+        ValueError
+            If there are no ``pixels``, or the name has a folder in it.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> flat = np.zeros((80, 90), dtype=np.float32)
+        >>> found = Localization(flat, flat, pixels=np.zeros((80, 90, 3), dtype=np.uint8))
+        >>> [path.name for path in found.save(tempfile.mkdtemp(), name="black")]
+        ['black.overlay.png', 'black.boundary.png']
+        """
+        return save_pictures(folder, name, check_pixels(self.pixels), self, self.threshold)
+
+    def _repr_html_(self) -> str | None:
+        """Show the photo with the likely seam, and the verdict, in a notebook."""
+        if self.pixels is None:
+            return None
+        return finding_html(self.pixels, self, self.threshold)
+
+    def _repr_png_(self) -> bytes | None:
+        if self.pixels is None:
+            return None
+        return finding_png(self.pixels, self, self.threshold)
 
     @property
     def _judgement(self) -> Verdict:
@@ -176,6 +263,12 @@ class SpliceLocalizer:
     network : TraceMeter, optional
         Measures learned traces; needed if the preset has a network.
 
+    Attributes
+    ----------
+    file_sha256 : str or None
+        SHA-256 of the file that `load_model` read it from, byte by byte. None if it comes from
+        elsewhere.
+
     Examples
     --------
     >>> import numpy as np
@@ -185,6 +278,8 @@ class SpliceLocalizer:
     >>> found.boundary.shape, found.boundary.dtype
     ((80, 100), dtype('float32'))
     """
+
+    file_sha256: str | None = None
 
     def __init__(
         self,
@@ -271,6 +366,8 @@ class SpliceLocalizer:
             jpeg_quality=estimate_quality(pixels) if quality is None else quality,
             notes=notes,
             options=self.preset.verdict,
+            threshold=self.threshold,
+            pixels=read.pixels,
         )
         if self.calibration is not None:
             found = self._judge(found, pixels, boundary, traces, self.calibration)

@@ -49,7 +49,7 @@ def quick(monkeypatch):
 @pytest.mark.usefixtures("quick")
 class TestResults:
     def test_they_come_in_order_as_they_are_done_and_together(self, photos, out):
-        (photos / "3.heic").touch()
+        (photos / "3.gif").touch()
         (photos / "4.png").touch()
         seen, shares = [], []
         results = localize_files(photos, out, jobs=3, on_result=seen.append, progress=shares.append)
@@ -57,11 +57,11 @@ class TestResults:
         assert shares == sorted(shares)
         assert (shares[0], shares[-1]) == (0.0, 1.0)
         assert [result.photo.name for result in results] == [
-            *("1.png", "2.png", "3.heic", "4.png", "10.png")
+            *("1.png", "2.png", "3.gif", "4.png", "10.png")
         ]
         assert [bool(result.error) for result in results] == [False, False, True, True, False]
         assert results[2].files is None
-        assert results[2].error.startswith(f"{photos}/3.heic: .heic files are not read; ")
+        assert results[2].error.startswith(f"{photos}/3.gif: .gif files are not read; ")
         assert results[0].entry == json.loads((out / "1.json").read_bytes())
         assert results[0].to_dict()["overlay"] == str(out / "1.overlay.png")
         assert results[0].verdict == "can't tell (too small)"
@@ -119,7 +119,7 @@ class TestMistakes:
     def test_earlier_results(self, photos, out):
         localize_files(photos, out)
         message = re.escape(
-            "1.overlay.png is there already, with 8 more; resume=True to go on, force=True to "
+            "1.overlay.png is there already, with 11 more; resume=True to go on, force=True to "
             "replace, or choose another folder"
         )
         with pytest.raises(ResultsError, match=message):
@@ -143,13 +143,13 @@ class TestMistakes:
     def test_no_photos(self, tmp_path, out):
         with pytest.raises(ValueError, match="paths is empty; give files"):
             localize_files([], out)
-        (tmp_path / "a.heic").touch()
-        with pytest.raises(FileNotFoundError, match=r"a.heic is of a kind that is not read"):
+        (tmp_path / "a.gif").touch()
+        with pytest.raises(FileNotFoundError, match=r"a.gif is of a kind that is not read"):
             localize_files(tmp_path, out)
 
     def test_a_folder_of_kinds_that_are_not_read_does_not_stop_the_others(self, photos, out):
         (photos / "phone").mkdir()
-        (photos / "phone" / "a.heic").touch()
+        (photos / "phone" / "a.gif").touch()
         results = localize_files([photos / "1.png", photos / "phone"], out)
         assert [bool(result.error) for result in results] == [False, True]
 
@@ -231,7 +231,7 @@ class TestWhatIsRecorded:
         photo, whole = photos / "1.png", batch.read_image
         first = photo.read_bytes()
 
-        def read_later(source):
+        def read_later(source, **options):
             photo.write_bytes((photos / "2.png").read_bytes())
             return whole(source)
 
@@ -270,5 +270,8 @@ class TestModels:
 
 
 def test_the_library_knows_no_options():
+    """But for the command that a report quotes."""
     for path in Path(cpcapp.splicing.results.__file__).parent.rglob("*.py"):
+        if path.name == "repeat.py":
+            continue
         assert re.findall(r"(?<![-\w])--[a-z]\S*", path.read_text()) == [], path

@@ -24,7 +24,7 @@ def test_every_photo_has_names_of_its_own_in_whatever_order(photos, random):
     for files in name_results(photos, Path("out")):
         assert all(len(path.name.encode()) <= 255 for path in files.all)
         assert all(path.parent == Path("out") for path in files.all)
-        assert len(set(files.all)) == 5
+        assert len(set(files.all)) == 8
 
 
 def test_a_name_of_its_own_is_kept():

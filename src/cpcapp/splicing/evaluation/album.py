@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import io
 import json
 import os
@@ -21,6 +20,7 @@ from PIL import Image
 from cpcapp._files import FolderInUseError, atomic_write
 from cpcapp._leftovers import remove_leftovers
 from cpcapp._staging import StagedResults, check_replaceable, stage_results
+from cpcapp.reports import render
 from cpcapp.splicing.evaluation.evaluate import Case
 from cpcapp.splicing.evaluation.protocols import ImageScore
 from cpcapp.splicing.evaluation.report import METHOD, LocalizerReport
@@ -145,7 +145,7 @@ class Album:
                 sheet = contact_sheet([_read_png(file) for file in chosen])
                 _write(new / name, _encode_png(sheet))
         texts = {
-            INDEX: "\n".join(_page(report, ranked, files)),
+            INDEX: _page(report, ranked, files),
             "scores.csv": report.to_csv(),
             _SCORES: json.dumps(report.to_dict(), indent=1, allow_nan=False),
         }
@@ -179,35 +179,24 @@ def _read_png(path: Path) -> Picture:
         return np.asarray(image)
 
 
-def _page(
-    report: LocalizerReport, ranked: Sequence[ImageScore], files: Sequence[Path]
-) -> Iterator[str]:
-    """Yield the lines of a page that shows the scores and the pictures."""
-    yield '<!DOCTYPE html>\n<html lang="en">\n<meta charset="utf-8">'
-    yield f"<title>{html.escape(report.evaluation.dataset)}: scores</title>"
-    yield (
-        "<style>body{font:15px sans-serif;margin:2em;max-width:1500px}img{max-width:100%}"
-        "td,th{padding:.2em .8em;text-align:right}td:first-child{text-align:left}</style>"
+def _page(report: LocalizerReport, ranked: Sequence[ImageScore], files: Sequence[Path]) -> str:
+    """Return a page that shows the scores and the pictures."""
+    protocols, rows = report.mean_scores() if report.evaluation.n_scored else ((), ())
+    pictures = [
+        {
+            "address": f"cases/{quote(file.name)}",
+            "caption": f"{image.name}, {_describe(image)}",
+        }
+        for image, file in zip(ranked, files, strict=True)
+    ]
+    return render(
+        "album.html",
+        title=f"{report.evaluation.dataset}: scores",
+        generator="cpcapp evaluate",
+        heading=report.title,
+        protocols=protocols,
+        rows=rows,
+        verdicts="" if report.verdicts is None else report.verdicts.describe(),
+        problems=report.problems,
+        pictures=pictures,
     )
-    yield f"<h1>{html.escape(report.title)}</h1>"
-    if report.evaluation.n_scored:
-        protocols, rows = report.mean_scores()
-        yield "<table>\n<tr><th></th>"
-        yield "".join(f'<th colspan="2">{protocol}</th>' for protocol in protocols) + "</tr>"
-        yield "<tr><th></th>" + "<th>F1</th><th>MCC</th>" * len(protocols) + "</tr>"
-        for label, cells in rows:
-            figures = "".join(f"<td>{cell}</td>" for cell in cells)
-            yield f"<tr><td>{html.escape(label)}</td>{figures}</tr>"
-        yield "</table>"
-    if report.verdicts is not None:
-        yield f"<p>{html.escape(report.verdicts.describe())}</p>"
-    for problem in report.problems:
-        yield f"<p>Left out: {html.escape(str(problem))}</p>"
-    yield (
-        "<p>Left: the photo with the true seam in pink. Middle: all edges. Right: the model's "
-        "map. In order of MCC by the protocol edge, the best first.</p>"
-    )
-    for image, file in zip(ranked, files, strict=True):
-        caption = html.escape(f"{image.name}, {_describe(image)}", quote=True)
-        yield f'<p><img src="cases/{quote(file.name)}" alt="{caption}" loading="lazy"></p>'
-    yield "</html>"

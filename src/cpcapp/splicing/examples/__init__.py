@@ -44,12 +44,23 @@ def example_photos() -> SampleSet:
     return SampleSet("examples", tuple(sorted(photos, key=lambda photo: photo.authentic)))
 
 
+def read_example(name: str) -> bytes:
+    """Return the file of an example photo.
+
+    Examples
+    --------
+    >>> read_example("astronaut.jpg")[:2].hex()
+    'ffd8'
+    """
+    return files(__name__).joinpath(name).read_bytes()
+
+
 def _read_photo(name: str) -> ReadImage:
-    return read_image(files(__name__).joinpath(name).read_bytes())
+    return read_image(read_example(name))
 
 
 def _read_coefficients(name: str) -> JpegCoefficients | None:
-    return read_coefficients(files(__name__).joinpath(name).read_bytes())
+    return read_coefficients(read_example(name))
 
 
 def _read_mask(name: str) -> NDArray[np.bool_]:

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,22 +16,43 @@ from typing import Any
 import cv2
 
 from cpcapp._leftovers import remove_leftovers
+from cpcapp._messages import Message
 from cpcapp._parallel import map_threads
 from cpcapp._text import natural_order, printable
+from cpcapp.reports.pdf import require_reportlab
 from cpcapp.splicing.localizer import SpliceLocalizer
-from cpcapp.splicing.photos.file_search import FoundImages, explain_unread, find_images
-from cpcapp.splicing.photos.images import file_bytes, read_image
+from cpcapp.splicing.photos.file_search import (
+    FoundImages,
+    advise_unread,
+    explain_unread,
+    find_images,
+)
+from cpcapp.splicing.photos.images import (
+    MAX_PIXELS,
+    ImageError,
+    check_max_pixels,
+    file_bytes,
+    read_image,
+)
 from cpcapp.splicing.results.entries import (
     has_whole_pictures,
+    has_whole_reports,
     is_result_picture,
     read_entry,
     write_result,
 )
-from cpcapp.splicing.results.files import SUMMARY_NAME, ResultFiles, name_results
+from cpcapp.splicing.results.files import (
+    INDEX_NAME,
+    SUMMARY_NAME,
+    ResultFiles,
+    name_results,
+)
 from cpcapp.splicing.results.folder import ResultsError, check_folder, make_folder
+from cpcapp.splicing.results.index_page import write_index
 from cpcapp.splicing.results.model_identity import open_model
 from cpcapp.splicing.results.photo_result import PhotoResult
-from cpcapp.splicing.results.summary import write_summary
+from cpcapp.splicing.results.report import PhotoReport
+from cpcapp.splicing.results.summary import read_results, write_summary
 
 
 def localize_files(
@@ -39,19 +61,21 @@ def localize_files(
     model: SpliceLocalizer | str | os.PathLike[str] | None = None,
     *,
     recursive: bool = False,
+    report: bool = False,
     jobs: int = 1,
     resume: bool = False,
     force: bool = False,
+    max_pixels: float = MAX_PIXELS,
     on_result: Callable[[PhotoResult], None] | None = None,
     progress: Callable[[float], None] | None = None,
     on_stop: Callable[[], None] | None = None,
 ) -> list[PhotoResult]:
     """Show where photos were spliced, and write the results to a folder.
 
-    The folder gets, for each photo, ``NAME.overlay.png``, ``NAME.boundary.png``, ``NAME.json``
-    and, of a calibrated model, ``NAME.region.png`` and ``NAME.hot_spots.png``; and one
-    ``summary.csv`` of all results in it. If it is stopped (Ctrl-C), the photos at hand are
-    finished and everything that is done is kept.
+    The folder gets, for each photo, ``NAME.overlay.png``, ``NAME.boundary.png``, ``NAME.json``,
+    ``NAME.thumbnail.jpg`` and, of a calibrated model, ``NAME.region.png`` and
+    ``NAME.hot_spots.png``; and ``summary.csv`` and ``index.html`` of all results in it. If it is
+    stopped (Ctrl-C), the photos at hand are finished and everything that is done is kept.
 
     Parameters
     ----------
@@ -64,12 +88,17 @@ def localize_files(
         default model.
     recursive : bool, default=False
         Whether to search the folders in a folder too.
+    report : bool, default=False
+        Whether to write ``NAME.report.html`` and ``NAME.report.pdf`` too: all that somebody needs
+        to hand a result on, or to repeat it.
     jobs : int, default=1
         Photos at once; each takes memory of its own.
     resume : bool, default=False
         Keep earlier results in the folder, if photo and model are the same.
     force : bool, default=False
         Replace earlier results in the folder.
+    max_pixels : int, default=120_000_000
+        Larger photos are not read; see `read_image`.
     on_result : callable, optional
         Called with each `PhotoResult` when it is ready, in the order of the photos.
     progress : callable, optional
@@ -81,7 +110,7 @@ def localize_files(
     -------
     list of PhotoResult
         In natural order: ``2.jpg`` before ``10.jpg``. A photo that can't be read has an
-        ``error``. So has an image of a kind that is not read, such as HEIC, in a folder.
+        ``error``. So has an image of a kind that is not read, such as GIF, in a folder.
 
     Raises
     ------
@@ -92,6 +121,8 @@ def localize_files(
     ResultsError
         If there are earlier results, and neither ``resume`` nor ``force``; or if the folder
         can't be written to.
+    ImportError
+        If a report is asked for without reportlab, which the extra ``report`` installs.
 
     Examples
     --------
@@ -105,12 +136,15 @@ def localize_files(
     >>> result.photo.name, result.entry["width"], result.error
     ('cup.png', 640, '')
     >>> sorted(path.name for path in (folder / "out").iterdir())[-2:]
-    ['cup.region.png', 'summary.csv']
+    ['index.html', 'summary.csv']
     """
     if jobs < 1:
         raise ValueError(f"jobs={jobs} must be at least 1")
     if resume and force:
         raise ValueError("resume=True and force=True can't be combined; choose one")
+    check_max_pixels(max_pixels)
+    if report:
+        require_reportlab()
     folder = Path(folder)
     found = _find_photos(paths, recursive)
     named = name_results(found.readable, folder)
@@ -121,9 +155,9 @@ def localize_files(
     items: list[ResultFiles | Path] = [*named, *found.unreadable]
     items.sort(key=_sort_key)
     shares = _Shares(progress, len(items))
-    work = partial(
-        _localize_photo, localizer=localizer, identity=identity, resume=resume, shares=shares
-    )
+    settings = None if not report else _settings(model)
+    job = _Job(localizer, identity, resume, max_pixels, settings)
+    work = partial(_localize_photo, job=job, shares=shares)
     results: list[PhotoResult] = []
     running = map_threads(work, items, jobs=jobs, on_stop=on_stop)
     try:
@@ -133,8 +167,8 @@ def localize_files(
                 if on_result is not None:
                     on_result(result)
     finally:
-        # Also if it was stopped: the table shows what is done.
-        _write_summary(folder, results)
+        # Also if it was stopped: table and page show what is done.
+        _write_overviews(folder, results)
     return results
 
 
@@ -198,56 +232,79 @@ class _PhotoBytes(io.BytesIO):
         self.sha256 = hashlib.sha256(data).hexdigest()
 
 
-def _localize_photo(
-    item: ResultFiles | Path,
-    *,
-    localizer: SpliceLocalizer,
-    identity: dict[str, str],
-    resume: bool,
-    shares: _Shares,
-) -> PhotoResult:
+@dataclass(frozen=True)
+class _Job:
+    """What is the same for all photos; with ``settings`` there are reports."""
+
+    localizer: SpliceLocalizer
+    identity: dict[str, str]
+    resume: bool
+    max_pixels: float
+    settings: dict[str, Any] | None
+
+
+def _settings(model: SpliceLocalizer | str | os.PathLike[str] | None) -> dict[str, Any]:
+    """Return what a report says that was chosen by hand."""
+    if model is None or isinstance(model, SpliceLocalizer):
+        return {}
+    # Where it lies is nobody's business.
+    return {"model": Path(model).name}
+
+
+def _localize_photo(item: ResultFiles | Path, *, job: _Job, shares: _Shares) -> PhotoResult:
     with shares.of_photo() as progress:
-        return _localize_one(item, localizer, identity, resume, progress)
+        return _localize_one(item, job, progress)
 
 
 def _localize_one(
-    item: ResultFiles | Path,
-    localizer: SpliceLocalizer,
-    identity: dict[str, str],
-    resume: bool,
-    progress: Callable[[float], None],
+    item: ResultFiles | Path, job: _Job, progress: Callable[[float], None]
 ) -> PhotoResult:
     if isinstance(item, Path):
-        reason = f"{item.suffix} files are not read; save it as JPEG or PNG"
+        advice = advise_unread([item]).format(them="it")
+        reason = f"{item.suffix} files are not read; {advice}"
         return PhotoResult(item, error=f"{printable(item)}: {reason}")
-    photo = item.photo
+    photo, message = item.photo, None
     try:
         # Read once: the hash is that of the pixels, also if the file is replaced meanwhile.
         content = _PhotoBytes(photo)
-        origin = {"sha256": content.sha256, "model": identity}
+        origin = {"sha256": content.sha256, "model": job.identity}
         remark = ""
-        if resume and (entry := read_entry(item.entry)) is not None:
-            remark = _explain_renewal(item, entry, origin)
+        if job.resume and (entry := read_entry(item.entry)) is not None:
+            remark = _explain_renewal(item, entry, origin, report=job.settings is not None)
             if not remark:
                 return PhotoResult(photo, item, entry, "already done")
-        image = read_image(content)
+        image = read_image(content, max_pixels=job.max_pixels)
+        data = None if job.settings is None else content.getvalue()
         del content
-        found = localizer.localize(image, progress=progress)
-        threshold = float(localizer.threshold)
-        entry = write_result(item, image, found, threshold=threshold, origin=origin)
+        found = job.localizer.localize(image, progress=progress)
+        report = None
+        if job.settings is not None:
+            report = PhotoReport.build(
+                image, data, found, job.identity, name=photo.name, settings=job.settings
+            )
+        threshold = float(job.localizer.threshold)
+        entry = write_result(item, image, found, threshold=threshold, origin=origin, report=report)
         return PhotoResult(photo, item, entry, remark)
     except MemoryError:
         reason = "needs more memory than there is; work on fewer photos at once or make it smaller"
     except OSError as error:
         reason = f"can't write its results to {printable(item.folder)}: {error.strerror}"
+    except ImageError as error:
+        reason, message = error.message.problem, error.message
     except (ValueError, cv2.error) as error:
         reason = " ".join(str(error).split())
     # An error of the reader begins with the path.
     path = printable(photo)
-    return PhotoResult(photo, item, error=f"{path}: {reason.removeprefix(f'{path}: ')}")
+    reason = f"{path}: {reason.removeprefix(f'{path}: ')}"
+    if message is not None:
+        message = Message(reason, message.advice, message.values)
+        reason = message.text()
+    return PhotoResult(photo, item, error=reason, message=message)
 
 
-def _explain_renewal(files: ResultFiles, entry: dict[str, Any], origin: dict[str, Any]) -> str:
+def _explain_renewal(
+    files: ResultFiles, entry: dict[str, Any], origin: dict[str, Any], *, report: bool
+) -> str:
     """Return why an earlier result has to be made again; nothing if it can stay."""
     if entry["sha256"] != origin["sha256"]:
         if Path(str(entry["file"])).resolve() != files.photo.resolve():
@@ -258,12 +315,18 @@ def _explain_renewal(files: ResultFiles, entry: dict[str, Any], origin: dict[str
         return "made again: the photo has changed"
     if entry["model"] != origin["model"]:
         return "made again: with another model"
-    return "" if has_whole_pictures(files, entry) else "made again: was not complete"
+    if not has_whole_pictures(files, entry):
+        return "made again: was not complete"
+    if report and not (entry.get("report") and has_whole_reports(files)):
+        return "made again: with a report"
+    return ""
 
 
-def _write_summary(folder: Path, results: list[PhotoResult]) -> None:
-    try:
-        write_summary(folder, results)
-    except OSError as error:
-        path = printable(folder / SUMMARY_NAME)
-        raise ResultsError(f"can't write {path}: {error.strerror}") from error
+def _write_overviews(folder: Path, results: list[PhotoResult]) -> None:
+    entries = read_results(folder, results)
+    for write, name in ((write_summary, SUMMARY_NAME), (write_index, INDEX_NAME)):
+        try:
+            write(folder, entries)
+        except OSError as error:
+            path = printable(folder / name)
+            raise ResultsError(f"can't write {path}: {error.strerror}") from error

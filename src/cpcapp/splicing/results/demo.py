@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,16 +13,21 @@ import cv2
 import numpy as np
 
 from cpcapp._leftovers import remove_leftovers
-from cpcapp.splicing.examples import example_photos
+from cpcapp.reports.pdf import has_reportlab
+from cpcapp.splicing.examples import example_photos, read_example
 from cpcapp.splicing.localizer import Localization, SpliceLocalizer
 from cpcapp.splicing.photos.pixels import BoolArray
 from cpcapp.splicing.photos.samples import Sample
 from cpcapp.splicing.pictures.demo_sheet import draw_demo_row, draw_demo_sheet
 from cpcapp.splicing.pictures.png import write_png
-from cpcapp.splicing.results.entries import write_pictures
+from cpcapp.splicing.results.entries import write_result
 from cpcapp.splicing.results.files import ResultFiles
+from cpcapp.splicing.results.folder import check_overviews
+from cpcapp.splicing.results.index_page import write_index
 from cpcapp.splicing.results.model_identity import open_model
+from cpcapp.splicing.results.report import PhotoReport
 from cpcapp.splicing.results.seam import find_strongest_seam
+from cpcapp.splicing.results.summary import read_results, write_summary
 
 SHEET_NAME = "demo.png"
 
@@ -55,13 +61,14 @@ def localize_examples(
     *,
     progress: Callable[[float], None] | None = None,
 ) -> list[ExampleResult]:
-    """Look for the seams in the example photos, and draw the results.
+    """Look for the seams in the example photos, and write the results.
 
     Parameters
     ----------
     folder : path
-        Of an existing folder. It gets ``demo.png`` and pictures of each photo, which replace
-        those of an earlier demo.
+        Of an existing folder. It gets ``demo.png``, and what `cpcapp.splicing.localize_files`
+        writes with a report for each photo; the PDF only where reportlab is installed. It all
+        replaces what an earlier demo wrote.
     model : SpliceLocalizer, str or path, optional
         A localizer, the name of a model of the package, or the path of a file. Without it, the
         default model.
@@ -72,6 +79,11 @@ def localize_examples(
     -------
     list of ExampleResult
 
+    Raises
+    ------
+    ResultsError
+        If the folder has a ``summary.csv`` or an ``index.html`` of somebody else.
+
     Examples
     --------
     >>> import tempfile
@@ -81,21 +93,28 @@ def localize_examples(
     """
     folder = Path(folder)
     remove_leftovers(folder)
-    localizer, _ = open_model(model)
+    check_overviews(folder, "choose another {folder}")
+    localizer, identity = open_model(model)
+    pdf = has_reportlab()
     threshold = float(localizer.threshold)
     photos = example_photos()
     results, rows = [], []
     report = progress or (lambda share: None)
     report(0.0)
     for done, photo in enumerate(photos, start=1):
-        read = photo.photo
+        data, read = read_example(photo.name), photo.photo
         found = localizer.localize(read)
         files = ResultFiles(Path(photo.name), folder, Path(photo.name).stem)
-        write_pictures(files, read.pixels, found, threshold)
+        origin = {"sha256": hashlib.sha256(data).hexdigest(), "model": identity}
+        made = PhotoReport.build(read, data, found, identity, name=photo.name)
+        write_result(files, read, found, threshold=threshold, origin=origin, report=made, pdf=pdf)
         rows.append(draw_demo_row(photo, found, threshold))
         results.append(_compare_with_truth(photo, found, threshold))
         report(done / len(photos))
     write_png(folder / SHEET_NAME, draw_demo_sheet(rows))
+    entries = read_results(folder, ())
+    write_summary(folder, entries)
+    write_index(folder, entries)
     return results
 
 

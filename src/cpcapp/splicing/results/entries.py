@@ -13,31 +13,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from cpcapp import __version__
 from cpcapp._files import atomic_write
 from cpcapp._staging import stage_results
 from cpcapp._text import number
+from cpcapp.reports.pictures import encode_jpeg
 from cpcapp.splicing.localizer import Localization
 from cpcapp.splicing.photos.images import ReadImage
-from cpcapp.splicing.pictures.overlays import (
-    choose_boundary_white,
-    draw_boundary,
-    draw_localization,
-)
+from cpcapp.splicing.pictures.overlays import choose_boundary_white, draw_pictures
 from cpcapp.splicing.pictures.png import write_png
 from cpcapp.splicing.results.files import PICTURE_SUFFIXES, ResultFiles
+from cpcapp.splicing.results.report import PhotoReport, write_reports
 from cpcapp.splicing.results.seam import find_strongest_seam
 
 # Pictures that only a calibrated model gives.
 MASK_NAMES = ("region", "hot_spots")
+# Files that are there only if they were asked for.
+REPORT_NAMES = ("report", "report_pdf")
+# Pixels of the longer side: a table of them fits on a screen, and has a few kB each.
+_THUMBNAIL_SIDE, _THUMBNAIL_QUALITY = 240, 75
 
 # What the JSON file of a result says at least, and of which type it is.
 _REQUIRED = {"file": str, "sha256": str, "model": dict, "overlay": str, "boundary": str}
 # What is used of the rest, if it is there.
 _OPTIONAL: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("verdict", "verdict_code", "region", "hot_spots"), str),
+    **dict.fromkeys(("verdict", "verdict_code", "region", "hot_spots", "thumbnail"), str),
+    **dict.fromkeys(REPORT_NAMES, str),
     **dict.fromkeys(("score", "p_value", "seconds"), (int, float)),
     **dict.fromkeys(("width", "height"), int),
     "notes": list,
@@ -56,6 +57,8 @@ def write_result(
     *,
     threshold: float,
     origin: dict[str, Any],
+    report: PhotoReport | None = None,
+    pdf: bool = True,
 ) -> dict[str, Any]:
     """Write the pictures and the JSON file of a photo, all of them or none.
 
@@ -69,6 +72,10 @@ def write_result(
         Of the model.
     origin : dict
         ``sha256`` of the photo and the ``model``, which tell whether the result is still valid.
+    report : PhotoReport, optional
+        Of this image: it is written too.
+    pdf : bool, default=True
+        Whether the report is also written as PDF, which needs reportlab.
 
     Returns
     -------
@@ -76,9 +83,14 @@ def write_result(
         What the JSON file says.
     """
     entry = describe_result(files, image, found, threshold=threshold, origin=origin)
+    if report is not None:
+        names = REPORT_NAMES if pdf else REPORT_NAMES[:1]
+        entry |= {name: getattr(files, name).name for name in names}
     with stage_results(files.folder) as staged:
         new = replace(files, folder=staged.new)
         write_pictures(new, image.pixels, found, threshold)
+        if report is not None:
+            write_reports(new, report, pdf=pdf)
         with atomic_write(new.entry) as file:
             file.write(json.dumps(entry, indent=1, allow_nan=False).encode())
         staged.commit(marker=files.entry.name, remove=[path.name for path in files.all])
@@ -122,6 +134,8 @@ def describe_result(
         "pasted_side_by": found.side_rule if region is not None and region.any() else None,
         "hot_spots": None if hot_spots is None else files.hot_spots.name,
         "hot_spots_share": None if hot_spots is None else number(hot_spots.mean()),
+        "thumbnail": files.thumbnail.name,
+        **dict.fromkeys(REPORT_NAMES),
     }
 
 
@@ -136,14 +150,16 @@ def write_pictures(files: ResultFiles, pixels: Any, found: Localization, thresho
     threshold : float
         Of the model.
     """
-    write_png(files.overlay, draw_localization(pixels, found, threshold))
-    white = choose_boundary_white(found.boundary, threshold)
-    write_png(files.boundary, draw_boundary(found.boundary, white=white))
-    for path, mask in ((files.region, found.mask), (files.hot_spots, found.hot_spots)):
-        if mask is None:
+    for kind, picture in draw_pictures(pixels, found, threshold):
+        path: Path = getattr(files, kind)
+        if picture is None:
             path.unlink(missing_ok=True)
-        else:
-            write_png(path, np.where(mask, np.uint8(255), np.uint8(0)))
+            continue
+        write_png(path, picture)
+        if kind == "overlay":
+            small = encode_jpeg(picture, _THUMBNAIL_SIDE, quality=_THUMBNAIL_QUALITY)
+            with atomic_write(files.thumbnail) as file:
+                file.write(small.content)
 
 
 def hash_file(path: Path) -> str:
@@ -215,6 +231,23 @@ def has_whole_pictures(files: ResultFiles, entry: dict[str, Any]) -> bool:
     pictures = [files.overlay, files.boundary]
     pictures += [getattr(files, mask) for mask in MASK_NAMES if entry.get(mask)]
     return all(_is_whole_png(path, entry.get("width"), entry.get("height")) for path in pictures)
+
+
+def has_whole_reports(files: ResultFiles) -> bool:
+    """Tell whether the reports of a photo are there, to their last byte."""
+    ends = {files.report: b"</html>\n", files.report_pdf: b"%%EOF\n"}
+    return all(_ends_with(path, end) for path, end in ends.items())
+
+
+def _ends_with(path: Path, end: bytes) -> bool:
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            file.seek(-len(end), 2)
+            return file.read() == end
+    except OSError:
+        return False
 
 
 def _is_whole_png(path: Path, width: Any, height: Any) -> bool:

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SUMMARY_NAME = "summary.csv"
-PICTURE_SUFFIXES = (".overlay.png", ".boundary.png", ".region.png", ".hot_spots.png")
+INDEX_NAME = "index.html"
+PICTURE_SUFFIXES = (
+    *(".overlay.png", ".boundary.png", ".region.png", ".hot_spots.png"),
+    ".thumbnail.jpg",
+)
 
 # Bytes. Most file systems allow 255, and up to 16 more are added to a name here.
 _MAX_NAME = 200
@@ -58,6 +62,21 @@ class ResultFiles:
         return self.folder / (self.name + PICTURE_SUFFIXES[3])
 
     @property
+    def thumbnail(self) -> Path:
+        """The overlay, small, for the page of the folder."""
+        return self.folder / (self.name + PICTURE_SUFFIXES[4])
+
+    @property
+    def report(self) -> Path:
+        """The report as a page; only if it was asked for."""
+        return self.folder / (self.name + ".report.html")
+
+    @property
+    def report_pdf(self) -> Path:
+        """The report as PDF; only if it was asked for."""
+        return self.folder / (self.name + ".report.pdf")
+
+    @property
     def entry(self) -> Path:
         """Everything else that was found, in JSON."""
         return self.folder / (self.name + ".json")
@@ -65,7 +84,8 @@ class ResultFiles:
     @property
     def all(self) -> tuple[Path, ...]:
         """All of them."""
-        return self.overlay, self.boundary, self.region, self.hot_spots, self.entry
+        pictures = (self.overlay, self.boundary, self.region, self.hot_spots, self.thumbnail)
+        return *pictures, self.report, self.report_pdf, self.entry
 
 
 def name_results(photos: Iterable[Path], folder: Path) -> list[ResultFiles]:

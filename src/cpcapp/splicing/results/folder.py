@@ -8,7 +8,8 @@ from pathlib import Path
 
 from cpcapp._messages import MessageError
 from cpcapp._text import printable
-from cpcapp.splicing.results.files import SUMMARY_NAME, ResultFiles
+from cpcapp.splicing.results.files import INDEX_NAME, SUMMARY_NAME, ResultFiles
+from cpcapp.splicing.results.index_page import is_index
 from cpcapp.splicing.results.summary import is_summary
 
 
@@ -38,19 +39,14 @@ def check_folder(
             raise ResultsError(
                 f"{printable(path)} is a photo and would be replaced", "choose another {folder}"
             )
-    summary = folder / SUMMARY_NAME
-    for path in [*present, summary]:
+    for path in [*present, folder / SUMMARY_NAME, folder / INDEX_NAME]:
         if os.path.lexists(path) and not (path.is_file() or path.is_symlink()):
             raise ResultsError(
                 f"{printable(path)} is in the way: it is not a file",
                 "move it away, or choose another {folder}",
             )
-    if not force and summary.is_file() and not is_summary(summary):
-        raise ResultsError(
-            f"{printable(summary)} is not a table of results",
-            "choose another {folder}, or {force} to replace it",
-            force=True,
-        )
+    if not force:
+        check_overviews(folder, "choose another {folder}, or {force} to replace it")
     if present and not (resume or force):
         more = f", with {len(present) - 1} more" if len(present) > 1 else ""
         raise ResultsError(
@@ -59,6 +55,25 @@ def check_folder(
             resume=True,
             force=True,
         )
+
+
+def check_overviews(folder: Path, advice: str) -> None:
+    """Raise `ResultsError` if the table or the page of a folder is not one of ours.
+
+    Parameters
+    ----------
+    folder : Path
+    advice : str
+        What to do then.
+    """
+    for name, is_ours, kind in (
+        (SUMMARY_NAME, is_summary, "table"),
+        (INDEX_NAME, is_index, "page"),
+    ):
+        path = folder / name
+        if path.is_file() and not is_ours(path):
+            problem = f"{printable(path)} is not a {kind} of results"
+            raise ResultsError(problem, advice, force=True)
 
 
 def make_folder(folder: Path) -> None:

@@ -44,12 +44,13 @@ def open_model(
         localizer, sha256 = model, _hash_localizer(model)
     else:
         try:
-            with model_file.find_model_file(model) as path:
-                sha256 = hash_file(path)
             localizer = model_file.load_model() if model is None else model_file.load_model(model)
         except OSError as error:
             reason = error.strerror or str(error)
             raise model_file.ModelError(f"can't use the model: {reason}") from error
+        # Of the bytes that it was read from: the file may be another one by now.
+        assert localizer.file_sha256 is not None
+        sha256 = localizer.file_sha256
     return localizer, {"name": localizer.name, "version": localizer.version, "sha256": sha256}
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cpcapp.splicing.results.entries import MASK_NAMES
+from cpcapp._messages import Message
+from cpcapp.splicing.results.entries import MASK_NAMES, REPORT_NAMES
 from cpcapp.splicing.results.files import ResultFiles
 from cpcapp.splicing.verdicts.wording import format_verdict
 
@@ -26,6 +27,8 @@ class PhotoResult:
         What became of an earlier result; empty if there was none.
     error : str
         Why there is no result, in one line that begins with the path; empty if there is one.
+    message : Message or None
+        The error in parts, if it names parameters.
     """
 
     photo: Path
@@ -33,6 +36,7 @@ class PhotoResult:
     entry: dict[str, Any] | None = field(default=None, repr=False)
     remark: str = ""
     error: str = ""
+    message: Message | None = field(default=None, repr=False)
 
     @property
     def verdict(self) -> str:
@@ -41,8 +45,9 @@ class PhotoResult:
         return format_verdict(entry.get("verdict") or "", entry.get("p_value"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the entry, with paths of the pictures that can be opened from here."""
+        """Return the entry, with paths of the files that can be opened from here."""
         if self.entry is None or self.files is None:
             return {"file": str(self.photo), "error": self.error}
-        names = ["overlay", "boundary", *(name for name in MASK_NAMES if self.entry.get(name))]
+        optional = (*MASK_NAMES, "thumbnail", *REPORT_NAMES)
+        names = ["overlay", "boundary", *(name for name in optional if self.entry.get(name))]
         return {**self.entry, **{name: str(getattr(self.files, name)) for name in names}}

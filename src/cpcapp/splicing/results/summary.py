@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,32 +18,52 @@ _COLUMNS: Final = (
     *("file", "width", "height", "verdict", "verdict_code", "score", "p_value"),
     *("region_share", "hot_spots_share", "share_above_threshold", "row", "column", "strength"),
     *("box_top", "box_left", "box_height", "box_width", "seconds", "notes"),
-    *("overlay", "boundary", "region", "hot_spots", "error"),
+    *("overlay", "boundary", "region", "hot_spots", "report", "report_pdf", "error"),
 )
 
 
-def write_summary(folder: Path, results: Sequence[PhotoResult]) -> None:
-    """Write the table of all results in a folder, those of earlier runs too, and the failures.
+def read_results(folder: Path, results: Sequence[PhotoResult]) -> dict[str, dict[str, Any]]:
+    """Return all results in a folder, those of earlier runs too, and the failures.
 
     Parameters
     ----------
     folder : Path
     results : sequence of PhotoResult
         Of this run; only failures are taken from it.
+
+    Returns
+    -------
+    dict of str to dict
+        What the JSON file says, or ``file`` and ``error``; by the name of the result, in natural
+        order.
     """
-    rows: dict[str, dict[str, Any]] = {}
+    entries: dict[str, dict[str, Any]] = {}
     for path in folder.glob("*.json"):
         if entry := read_entry(path):
-            rows[path.stem] = _build_row(entry)
+            # What others call an error is none of ours.
+            entries[path.stem] = {**entry, "error": ""}
     for result in results:
         if result.error:
             name = result.photo.name if result.files is None else result.files.name
-            rows[name] = _build_row(result.to_dict())
+            entries[name] = result.to_dict()
+    return {name: entries[name] for name in sorted(entries, key=natural_order)}
+
+
+def write_summary(folder: Path, entries: Mapping[str, dict[str, Any]]) -> None:
+    """Write the table of all results in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+    entries : mapping of str to dict
+        As `read_results` returns them.
+    """
     text = io.StringIO()
     table = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
     table.writeheader()
-    for name in sorted(rows, key=natural_order):
-        table.writerow({column: spreadsheet_text(cell) for column, cell in rows[name].items()})
+    for entry in entries.values():
+        row = _build_row(entry)
+        table.writerow({column: spreadsheet_text(cell) for column, cell in row.items()})
     with atomic_write(folder / SUMMARY_NAME) as file:
         file.write(text.getvalue().encode(errors="backslashreplace"))
 

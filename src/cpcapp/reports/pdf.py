@@ -1,0 +1,239 @@
+"""Documents as PDF, on A4 paper. Needs reportlab (``pip install 'cpcapp[report]'``)."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+
+from cpcapp.reports.fonts import escape_unprintable, main_font, mark_up
+from cpcapp.reports.pictures import EncodedPicture
+
+# Points: 18 mm.
+_MARGIN: Final = 51.0
+_GAP: Final = 12.0
+_INK, _SOFT, _LINE, _CARD = "#1c1c1e", "#5a5a60", "#d8d8d4", "#f2f2ef"
+# As in style.css.
+COLOURS: Final = {"signs": "#b23a00", "weak": "#8a6100", "none": "#3f4a57", "unknown": "#55555c"}
+# Fonts are shared by all documents of a process, and reportlab does not say that threads may.
+_LAYING_OUT: Final = threading.Lock()
+
+
+def require_reportlab() -> None:
+    """Raise `ImportError` with the command to run if reportlab is missing."""
+    try:
+        import reportlab  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "a report as PDF needs reportlab; install it with: pip install 'cpcapp[report]'"
+        ) from error
+
+
+def has_reportlab() -> bool:
+    """Tell whether documents can be made here."""
+    try:
+        require_reportlab()
+    except ImportError:
+        return False
+    return True
+
+
+class PdfDocument:
+    """A document that grows from top to bottom.
+
+    All texts are plain: nothing in them is taken for markup.
+
+    Parameters
+    ----------
+    title : str
+        Of the file; viewers show it.
+    footer : str
+        Stands below each page, with its number.
+
+    Examples
+    --------
+    >>> document = PdfDocument("A title", "a footer")
+    >>> document.add_heading("A title", level=1)
+    >>> document.add_text("1 < 2")
+    >>> document.to_bytes()[:5]
+    b'%PDF-'
+    """
+
+    def __init__(self, title: str, footer: str) -> None:
+        require_reportlab()
+        from reportlab.lib.pagesizes import A4
+
+        self._title, self._footer = title, footer
+        self._size = A4
+        self._width = A4[0] - 2 * _MARGIN
+        self._parts: list[Any] = []
+
+    def add_heading(self, text: str, level: int = 2) -> None:
+        """Add a heading; it stays with what follows."""
+        size = {1: 17, 2: 13}.get(level, 10.5)
+        space = 0 if level == 1 else 12
+        self._parts.append(
+            _paragraph(text, size, bold=True, before=space, after=4, keepWithNext=True)
+        )
+
+    def add_text(self, text: str, *, soft: bool = False) -> None:
+        """Add a paragraph; a soft one is smaller and grey."""
+        self._parts.append(_text(text, soft))
+
+    def add_callout(self, text: str, colour: str) -> None:
+        """Add a sentence that nobody must miss, with a bar of a colour beside it."""
+        body = _paragraph(text, 12.5, bold=True)
+        style = [
+            ("LINEBEFORE", (0, 0), (0, -1), 5, colour),
+            ("BACKGROUND", (0, 0), (-1, -1), _CARD),
+            ("LEFTPADDING", (0, 0), (-1, -1), 12),
+            ("TOPPADDING", (0, 0), (-1, -1), 8),
+            ("BOTTOMPADDING", (0, 0), (-1, -1), 10),
+        ]
+        self._parts.append(_table([[body]], [self._width], style, after=8))
+
+    def add_list(self, items: Sequence[str]) -> None:
+        """Add a list with dots."""
+        from reportlab.platypus import ListFlowable, ListItem
+
+        if items:
+            listed = [ListItem(_text(item), leftIndent=14) for item in items]
+            self._parts.append(
+                ListFlowable(
+                    listed, bulletType="bullet", start="•", leftIndent=14, bulletFontSize=10
+                )
+            )
+
+    def add_rows(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Add a table of labels and texts."""
+        if not rows:
+            return
+        cells = [[_paragraph(label, 9, bold=True), _paragraph(text, 9)] for label, text in rows]
+        style = [
+            ("VALIGN", (0, 0), (-1, -1), "TOP"),
+            ("LINEBELOW", (0, 0), (-1, -1), 0.5, _LINE),
+            ("LEFTPADDING", (0, 0), (0, -1), 0),
+            ("TOPPADDING", (0, 0), (-1, -1), 2.5),
+            ("BOTTOMPADDING", (0, 0), (-1, -1), 4),
+        ]
+        self._parts.append(_table(cells, [0.22 * self._width, 0.78 * self._width], style, after=6))
+
+    def add_code(self, text: str) -> None:
+        """Add a command."""
+        style = [("BACKGROUND", (0, 0), (-1, -1), _CARD), ("BOTTOMPADDING", (0, 0), (-1, -1), 6)]
+        self._parts.append(_table([[_paragraph(text, 9)]], [self._width], style, after=6))
+
+    def add_pictures(
+        self, pictures: Sequence[tuple[EncodedPicture, str, str]], *, columns: int = 2
+    ) -> None:
+        """Add pictures beside each other, each with a title and a text below it.
+
+        Parameters
+        ----------
+        pictures : sequence of (EncodedPicture, title, text)
+        columns : int, default=2
+        """
+        width = (self._width - (columns - 1) * _GAP) / columns
+        # Two rows of them, with their texts, fit on a page.
+        height = (self._size[1] - 2 * _MARGIN) * 0.36
+        for start in range(0, len(pictures), columns):
+            row = [_figure(*picture, width, height) for picture in pictures[start:][:columns]]
+            row += [[]] * (columns - len(row))
+            style = [
+                ("VALIGN", (0, 0), (-1, -1), "TOP"),
+                ("LEFTPADDING", (0, 0), (0, -1), 0),
+                ("LEFTPADDING", (1, 0), (-1, -1), _GAP / 2),
+                ("RIGHTPADDING", (0, 0), (-2, -1), _GAP / 2),
+                ("RIGHTPADDING", (-1, 0), (-1, -1), 0),
+            ]
+            each = self._width / columns
+            self._parts.append(_table([row], [each] * columns, style, after=6))
+
+    def to_bytes(self) -> bytes:
+        """Return the document; it can be asked for once."""
+        from reportlab.platypus import SimpleDocTemplate
+
+        file = io.BytesIO()
+        document = SimpleDocTemplate(
+            file,
+            pagesize=self._size,
+            leftMargin=_MARGIN,
+            rightMargin=_MARGIN,
+            topMargin=_MARGIN,
+            bottomMargin=_MARGIN + 12,
+            # Names need not be text, and the title of a file has to be.
+            title=escape_unprintable(self._title),
+            author="cpcapp",
+            creator="cpcapp",
+            lang="en",
+        )
+        with _LAYING_OUT:
+            document.build(self._parts, onFirstPage=self._foot, onLaterPages=self._foot)
+        return file.getvalue()
+
+    def _foot(self, canvas: Any, document: Any) -> None:
+        note = _paragraph(f"{self._footer}   page {canvas.getPageNumber()}", 8, colour=_SOFT)
+        _, height = note.wrap(self._width, _MARGIN)
+        # The frame of the page pads by six points.
+        note.drawOn(canvas, _MARGIN + 6, _MARGIN - height)
+
+
+def _figure(
+    picture: EncodedPicture, title: str, text: str, width: float, height: float
+) -> list[Any]:
+    from reportlab.platypus import Image
+
+    scale = min(width / picture.width, height / picture.height)
+    drawn = Image(
+        io.BytesIO(picture.content),
+        picture.width * scale,
+        picture.height * scale,
+        hAlign="LEFT",
+    )
+    heading = _paragraph(title, 9.5, bold=True, before=3)
+    return [drawn, heading, *([_text(text, soft=True)] if text else [])]
+
+
+def _text(text: str, soft: bool = False) -> Any:
+    return _paragraph(text, 8.5 if soft else 10, colour=_SOFT if soft else _INK, after=4)
+
+
+def _paragraph(
+    text: str,
+    size: float,
+    *,
+    bold: bool = False,
+    colour: str = _INK,
+    before: float = 0,
+    after: float = 0,
+    **options: Any,
+) -> Any:
+    from reportlab.lib.styles import ParagraphStyle
+    from reportlab.platypus import Paragraph
+
+    style = ParagraphStyle(
+        "text",
+        fontName=main_font(bold),
+        fontSize=size,
+        leading=1.35 * size,
+        textColor=colour,
+        spaceBefore=before,
+        spaceAfter=after,
+        splitLongWords=1,
+        **options,
+    )
+    return Paragraph(mark_up(text, bold=bold), style)
+
+
+def _table(rows: list[list[Any]], widths: list[float], style: list[Any], after: float) -> Any:
+    from reportlab.platypus import Table, TableStyle
+
+    return Table(
+        rows,
+        colWidths=widths,
+        style=TableStyle(style),
+        spaceAfter=after,
+        hAlign="LEFT",
+        splitInRow=1,  # a text may be longer than a page
+    )
