@@ -16,6 +16,7 @@ from cpcapp.cli import (
     make_splices,
     reduce,
     reproduce,
+    serve,
     train,
     train_edges,
     train_network,
@@ -39,6 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     make_splices.add_parser(commands)
     reduce.add_parser(commands)
     reproduce.add_parser(commands)
+    serve.add_parser(commands)
     train.add_parser(commands)
     train_edges.add_parser(commands)
     train_network.add_parser(commands)

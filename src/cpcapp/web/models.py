@@ -1,0 +1,147 @@
+"""The shapes of answers, for the description at ``/api/openapi.json``."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from cpcapp.web.errors import ErrorAnswer, ErrorDetail
+from cpcapp.web.jobs import Job, JobQueue
+
+#: What a route may answer besides its result, by status.
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorAnswer, "description": text}
+    for status, text in (
+        (403, "Sent by a page of another site."),
+        (404, "There is no such thing, or not any more."),
+        (421, "Addressed to a name that is not this server's."),
+        (422, "Something in the request is missing or wrong."),
+    )
+}
+UPLOAD_ERRORS: dict[int | str, dict[str, Any]] = {
+    **ERRORS,
+    **{
+        status: {"model": ErrorAnswer, "description": text}
+        for status, text in (
+            (400, "The form is damaged."),
+            (408, "The upload took too long."),
+            (413, "The file has too many bytes or pixels."),
+            (415, "The request is no form."),
+            (429, "Too many files of this client are waiting; see Retry-After."),
+            (500, "The job failed by a fault of the program."),
+            (503, "Too many files are waiting; see Retry-After."),
+            (504, "The job took too long."),
+        )
+    },
+}
+
+
+class JobAnswer(BaseModel):
+    """A job, as far as it is."""
+
+    id: str = Field(description="Can't be guessed: who knows it may see the result.")
+    kind: Literal["photo", "tables"]
+    name: str = Field(description="The file's name, as the client gave it.")
+    status: Literal["queued", "running", "done", "failed"]
+    share: float = Field(description="How much is done, from 0 to 1.", ge=0, le=1)
+    step: str = Field(description="What is being done, in a few words.")
+    position: int = Field(description="Place in the queue; 0 if it waits no more.", ge=0)
+    result: dict[str, Any] | None = Field(None, description="Once it is done.")
+    error: ErrorDetail | None = Field(None, description="If it failed.")
+
+
+class View(BaseModel):
+    """A picture of a single trace."""
+
+    name: str
+    title: str
+    text: str = Field(description="What is seen.")
+    note: str = Field(description="Why there is no picture; else empty.")
+    url: str | None
+
+
+class Display(BaseModel):
+    """How strongly the evidence is shown at first: as strongly as the verdict speaks."""
+
+    opacity: float
+    colours: bool = Field(description="False if there is no verdict: then the map is white.")
+    white: float = Field(description="Value of the boundary map that gets the lightest colour.")
+    has_region: bool
+    has_hot_spots: bool
+
+
+class ReportFiles(BaseModel):
+    """Where the reports are."""
+
+    html: str | None
+    pdf: str | None
+
+
+class PhotoResult(BaseModel):
+    """What was found in a photo: the entries of ``NAME.json`` of `cpcapp localize`, and more."""
+
+    model_config = ConfigDict(extra="allow")
+
+    sha256: str
+    width: int
+    height: int
+    verdict: str
+    verdict_code: Literal["signs", "weak", "none", "unknown"]
+    p_value: float | None = Field(description="How often a genuine photo scores this high.")
+    p_text: str = Field(description="The same for people, never rounded over a level.")
+    score: float | None
+    threshold: float = Field(description="Of the model, on the boundary map.")
+    boundary_white: float = Field(description="Value of the boundary map that is white.")
+    sentence: str = Field(description="The verdict in one plain sentence.")
+    meaning: str
+    limits: list[str] = Field(description="What it can't see, a sentence each.")
+    facts: dict[str, Any] = Field(description="What the file says of itself.")
+    fact_rows: list[list[str]] = Field(description="The same as rows of a table.")
+    views: list[View]
+    pictures: dict[str, str] = Field(description="Addresses, in full resolution.")
+    previews: dict[str, str] = Field(description="The same, not larger than a screen.")
+    display: Display
+    report: ReportFiles
+
+
+class PhotoJob(JobAnswer):
+    """A photo's job."""
+
+    result: PhotoResult | None = Field(None, description="Once it is done.")  # type: ignore[assignment]
+
+
+class Health(BaseModel):
+    """Whether the server works, and how busy it is."""
+
+    status: Literal["ok"]
+    version: str
+    workers: int
+    waiting: int
+    uploading: int
+    running: int
+    kept: int
+
+
+class Example(BaseModel):
+    """A photo that comes with the package."""
+
+    name: str
+    title: str
+    spliced: bool
+    url: str
+
+
+def describe_job(job: Job, jobs: JobQueue) -> dict[str, Any]:
+    """Return a job in types that JSON knows."""
+    return {
+        "id": job.id,
+        "kind": job.kind,
+        "name": job.name,
+        "status": job.status,
+        "share": job.share,
+        "step": job.step,
+        "position": jobs.position(job),
+        "result": job.result,
+        "error": job.error,
+    }

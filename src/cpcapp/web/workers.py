@@ -1,0 +1,133 @@
+"""Worker processes as the server sees them: a crash ends one job, never the server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from cpcapp.web.settings import Settings
+
+# Packages may have to come from a slow disk.
+_START_SECONDS = 300.0
+# Of one message: a result has some hundred kilobytes at most.
+_MAX_LINE = 64 << 20
+# The model that most jobs ask for, read before the first one comes.
+_FIRST_MODEL = "default"
+
+
+class WorkerDied(Exception):
+    """A worker ended within a job, or could not be started."""
+
+
+class WorkerProcess:
+    """A process that does one job at a time; see `cpcapp.web.work`.
+
+    Parameters
+    ----------
+    process : asyncio.subprocess.Process
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.n_jobs = 0
+
+    @classmethod
+    async def start(cls, settings: Settings) -> WorkerProcess:
+        """Start a process and wait until it is ready."""
+        code = (
+            "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+            "from cpcapp.web.work import main; main()"
+        )
+        # The same packages as here, wherever they were found.
+        places = json.dumps([place or str(Path.cwd()) for place in sys.path])
+        options = {
+            "jobs": settings.jobs,
+            "memory": settings.worker_bytes,
+            "model": _FIRST_MODEL,
+        }
+        environment = {
+            **os.environ,
+            "OPENBLAS_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+            # Each further arena of glibc reserves memory that counts against the limit.
+            "MALLOC_ARENA_MAX": "4",
+        }
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", code, places, json.dumps(options)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=environment,
+            limit=_MAX_LINE,
+            # Ctrl-C on the terminal is for the server, which ends its workers.
+            start_new_session=True,
+        )
+        worker = cls(process)
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await worker._read()
+        except BaseException:
+            await worker.stop()
+            raise
+        return worker
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process runs, as far as is known."""
+        return self.process.returncode is None
+
+    async def run(
+        self, message: dict[str, Any], on_progress: Callable[[float, str], None]
+    ) -> dict[str, Any]:
+        """Do a job; return ``{"done": ...}`` or ``{"failed": ...}``.
+
+        Raises
+        ------
+        WorkerDied
+            With the argument True if it had begun the job.
+        """
+        started = False
+        self.n_jobs += 1
+        try:
+            assert self.process.stdin is not None
+            self.process.stdin.write(json.dumps(message).encode() + b"\n")
+            await self.process.stdin.drain()
+            while True:
+                answer = await self._read()
+                if "share" in answer:
+                    on_progress(float(answer["share"]), str(answer["step"]))
+                elif "started" in answer:
+                    started = True
+                else:
+                    return answer
+        except (WorkerDied, OSError) as error:
+            raise WorkerDied(started) from error
+
+    async def _read(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        try:
+            line = await self.process.stdout.readline()
+            answer = json.loads(line)
+        except ValueError as error:  # too long, or cut off
+            raise WorkerDied(True) from error
+        if not isinstance(answer, dict):
+            raise WorkerDied(True)
+        return answer
+
+    def kill(self) -> None:
+        """End the process at once."""
+        with suppress(ProcessLookupError):
+            self.process.kill()
+
+    async def stop(self) -> None:
+        """End the process and wait until it has ended."""
+        self.kill()
+        await self.process.wait()
+        assert self.process.stdin is not None
+        self.process.stdin.close()
