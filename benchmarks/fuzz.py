@@ -70,8 +70,8 @@ def main() -> int:
 def _line(name: str, found: Counts) -> str:
     parts = [f"{found.outcomes[kind]} {kind}" for kind in ("accepted", "refused", *FINDINGS)]
     return (
-        f"{name:18} {found.files:7} files: {', '.join(parts)}; slowest {found.slowest:.1f} s, "
-        f"{found.most_bytes // 10**6} MB"
+        f"{name:18} {found.files:7} files ({found.files / max(found.seconds, 1e-9):.0f} a second): "
+        f"{', '.join(parts)}; slowest {found.slowest:.1f} s, {found.most_bytes // 10**6} MB"
     )
 
 

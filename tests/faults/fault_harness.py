@@ -116,8 +116,9 @@ def _by_photo(names: set[str]) -> dict[str, set[str]]:
     groups: dict[str, set[str]] = {}
     for name in names:
         groups.setdefault(name.partition(".")[0], set()).add(name)
-    # The table shows whatever is there; it is looked at by itself.
-    groups.pop("out/summary", None)
+    # Table and page show whatever is there; they are looked at by themselves.
+    for overview in ("out/summary", "out/index"):
+        groups.pop(overview, None)
     return groups
 
 
@@ -142,6 +143,12 @@ SCENARIOS = {
         lambda folder: _write_splices(folder / "splices", 2),
         ("localize", "splices/images", "-o", "out", "--model", "paper"),
         retry=("localize", "splices/images", "-o", "out", "--model", "paper", "--resume"),
+        groups=_by_photo,
+    ),
+    "localize --report": Scenario(
+        lambda folder: _write_splices(folder / "splices", 2),
+        ("localize", "splices/images", "-o", "out", "--model", "filters", "--report", "--force"),
+        ("localize", "splices/images", "-o", "out", "--model", "paper", "--report"),
         groups=_by_photo,
     ),
     "reduce": Scenario(
@@ -240,6 +247,7 @@ def _run_child(command: tuple[str, ...], steps: Steps, folder: Path, report: Pat
         sys.stdout, sys.stderr = (os.fdopen(os.dup(n), "w") for n in (1, 2))
         # Times stand in results, and would differ.
         time.perf_counter = lambda: 0.0
+        os.environ["SOURCE_DATE_EPOCH"] = "0"
         # As often as can be.
         train._PHOTOS_PER_UPDATE = calibrate._PHOTOS_PER_SAVE = 4
         train.Checkpoint.__init__.__defaults__ = (0.0,)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 HARNESS = Path(__file__).with_name("fault_harness.py")
-COMMANDS = ("reduce", "localize", "evaluate", "train")
+COMMANDS = ("reduce", "localize", "localize --report", "evaluate", "train")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the harness forks, and kills its children")

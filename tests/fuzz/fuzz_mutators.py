@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 Random = np.random.Generator
+# What repeats pieces would make any amount of such a file.
+_LARGE = 1 << 20
 Mutator = Callable[[bytes, Random], bytes]
 
 _EDGES = (0, 1, 7, 127, 128, 255, 256, 32767, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1)
@@ -132,6 +134,17 @@ def jpeg_closed_early(data: bytes, rng: Random) -> bytes:
     return data[: int(rng.integers(start, len(data)))] + b"\xff\xd9"
 
 
+def jpeg_scans(data: bytes, rng: Random) -> bytes:
+    """Repeat a scan of a JPEG file many times, and let it claim some megapixels."""
+    start = data.find(b"\xff\xda", 1 + data.find(b"\xff\xda"))
+    frame = max(data.find(b"\xff\xc0"), data.find(b"\xff\xc2"))
+    if start < 0 or frame < 0:
+        return jpeg_segment(data, rng)
+    height, width = (int(side) for side in rng.integers(8, 3000, 2))
+    large = data[: frame + 5] + struct.pack(">HH", height, width) + data[frame + 9 : start]
+    return large + data[start:-2] * int(rng.integers(1, 40)) + b"\xff\xd9"
+
+
 def png_chunk(data: bytes, rng: Random) -> bytes:
     """Change, repeat, move or remove a chunk of a PNG file, with its checksum."""
     chunks, at = [], 8
@@ -152,10 +165,11 @@ def png_chunk(data: bytes, rng: Random) -> bytes:
         del chunks[i]
     elif kind == b"IDAT":
         try:
-            rows = zlib.decompress(body)
+            rows = zlib.decompressobj().decompress(body, _LARGE)
         except zlib.error:
             rows = body
-        chunks[i] = (kind, zlib.compress(rows * int(rng.integers(1, 2000))))
+        copies = min(int(rng.integers(1, 2000)), 1 + 16 * _LARGE // max(len(rows), 1))
+        chunks[i] = (kind, zlib.compress(rows * copies, 1))
     else:
         text = zlib.compress(b"a" * int(rng.integers(1 << 24)))
         chunks.insert(1, (b"zTXt", b"k\0\0" + text))
@@ -224,10 +238,59 @@ def bmp_field(data: bytes, rng: Random) -> bytes:
     return bytes(out)
 
 
+def heif_box(data: bytes, rng: Random) -> bytes:
+    """Change, repeat or remove a box of a HEIC or AVIF file; its parents get the right length."""
+    containers = {b"meta": 12, b"iprp": 8, b"ipco": 8, b"iinf": 14, b"iref": 12, b"moov": 8}
+    boxes: list[tuple[int, int, list[int]]] = []
+
+    def walk(at: int, end: int, parents: list[int]) -> None:
+        while at + 8 <= end:
+            size, kind = struct.unpack_from(">I4s", data, at)
+            if size < 8 or at + size > end:
+                return
+            boxes.append((at, size, parents))
+            if kind in containers:
+                walk(at + containers[kind], at + size, [*parents, at])
+            at += size
+
+    walk(0, len(data), [])
+    at, size, parents = _pick(boxes, rng)
+    body = data[at + 8 : at + size]
+    kind = data[at + 4 : at + 8]
+    action = int(rng.integers(5))
+    if action <= 1:
+        # Pixels or a property: a number that is often wrong, or any damage.
+        body = (set_number if action else damage)(body or b"\0", rng)
+    elif action == 2:
+        kind = data[(other := _pick(boxes, rng)[0]) + 4 : other + 8]
+    changed = struct.pack(">I", len(body) + 8) + kind + body
+    if action == 3:
+        changed = b""
+    elif action == 4:
+        changed *= int(rng.integers(2, 300))
+    out = bytearray(data[:at] + changed + data[at + size :])
+    for parent in parents:
+        old = struct.unpack_from(">I", out, parent)[0]
+        struct.pack_into(">I", out, parent, (old + len(changed) - size) % 2**32)
+    return bytes(out)
+
+
+def exif_entry(data: bytes, rng: Random) -> bytes:
+    """Change an entry of the EXIF data of a JPEG file, or the other metadata."""
+    start = data.find(b"Exif\0\0") + 6
+    if start < 6 or not rng.integers(3):
+        return jpeg_segment(data, rng)
+    length = int.from_bytes(data[start - 8 : start - 6], "big")
+    tiff = tiff_entry(data[start : start + length - 8], rng)[: 65535 - 8]
+    head = data[: start - 8] + struct.pack(">H", len(tiff) + 8) + b"Exif\0\0"
+    return head + tiff + data[start + length - 8 :]
+
+
 def image_structure(data: bytes, rng: Random) -> bytes:
     """Change a structure of whatever format it is."""
     if data[:2] == b"\xff\xd8":
-        return _pick([jpeg_segment, jpeg_segment, jpeg_closed_early], rng)(data, rng)
+        kinds = [jpeg_segment, jpeg_segment, jpeg_segment, jpeg_closed_early, jpeg_scans]
+        return _pick(kinds, rng)(data, rng)
     if data[:4] == b"\x89PNG":
         return png_chunk(data, rng)
     if data[:2] in (b"II", b"MM"):
@@ -553,8 +616,56 @@ def forest_structure(data: bytes, rng: Random) -> bytes:
 
 
 #: The mutators of each target by name. Those of bytes count once, as ``bytes``.
+_XML_CHANGES = (
+    (
+        rb'r="[A-Z]+(\d+)"',
+        [rb'r="ZZZ\1"', rb'r="A\1"', b'r="XFD1048576"', b'r="A0"', b'r="5"', b""],
+    ),
+    (rb'<row r="\d+"', [b'<row r="1048576"', b'<row r="999999999"', b'<row r="0"', b"<row"]),
+    (rb"<v>[^<]*</v>", [b"<v>1e999</v>", b"<v>x</v>", b"<v/>", b"", b"<v>99999999999</v>"]),
+    (rb' t="\w+"', [b' t="s"', b' t="d"', b' t="b"', b' t="inlineStr"', b' t="e"', b' t="n"']),
+    (rb' s="\d+"', [b' s="14"', b' s="9999"', b' s="-1"']),
+    (rb'ref="[^"]*"', [b'ref="A1:XFD1048576"', b'ref="B2:A1"', b'ref=":"']),
+    (rb'name="[^"]*"', [b'name=""', b'name="../x"', b'name="a" state="hidden"']),
+    (rb'Target="[^"]*"', [b'Target="../../x"', b'Target="/xl/workbook.xml"', b'Target=""']),
+    (rb"<worksheet", [b'<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">]><worksheet', b"<chartsheet"]),
+    (rb"</c>", [b"<f>1+1</f></c>", b"</c>" * 3, b"</row>"]),
+)
+
+
+def workbook_part(data: bytes, rng: Random) -> bytes:
+    """Change the XML of one part of a workbook, and write the archive anew."""
+    import re
+
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = [(info.filename, archive.read(info)) for info in archive.infolist()]
+    # The sheet and what leads to it are of more interest than themes and properties.
+    chosen = [i for i, (name, _) in enumerate(members) if "theme" not in name]
+    i = int(_pick(chosen, rng))
+    name, body = members[i]
+    action = int(rng.integers(5))
+    if action == 0:
+        members[i] = (name, damage(body, rng))
+    elif action == 1:
+        del members[i]
+    else:
+        found = [(p, to) for p, to in _XML_CHANGES if re.search(p, body)]
+        for _ in range(int(rng.integers(1, 4)) if found else 0):
+            pattern, changes = _pick(found, rng)
+            count = int(_pick([1, 1, 5, 0], rng))
+            body = re.sub(pattern, _pick(changes, rng), body, count=count)
+        members[i] = (name, body)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, body in members:
+            archive.writestr(name, body)
+    return out.getvalue()
+
+
 MUTATORS: dict[str, dict[str, Mutator]] = {
     "images": {"bytes": damage, "structure": image_structure},
+    "heif": {"bytes": damage, "box": heif_box},
+    "file_facts": {"bytes": damage, "segment": jpeg_segment, "exif": exif_entry},
     "jpeg_coefficients": {
         "bytes": damage,
         "segment": jpeg_segment,
@@ -563,6 +674,7 @@ MUTATORS: dict[str, dict[str, Mutator]] = {
     "h5ad": {"bytes": damage, "dataset": h5_dataset},
     "arrays": {"bytes": damage, "structure": array_structure},
     "csv": {"bytes": damage, "text": csv_text, "gzip": gzip_stream},
+    "excel": {"bytes": damage, "part": workbook_part, "member": zip_member},
     "parquet": {"bytes": damage, "footer": parquet_footer},
     "models": {"bytes": damage, "header": tensor_header, "values": tensor_values},
     "networks": {"bytes": damage, "header": tensor_header, "values": tensor_values},
@@ -579,6 +691,8 @@ def mutate(
     data, applied = _pick(seeds, rng), []
     known = MUTATORS[target]
     for _ in range(int(_pick([1, 1, 1, 2, 3], rng))):
+        if applied and len(data) > _LARGE:
+            break
         kind = _pick(sorted(known) if kinds is None else sorted(kinds), rng)
         # HDF5 itself may crash on what is damaged already.
         kind = "bytes" if kind == "dataset" and applied else kind

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import io
+import struct
 import tempfile
 import warnings
+import zlib
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
@@ -51,6 +53,26 @@ def jpegs() -> list[bytes]:
     ]
 
 
+def _tiled_tiff() -> bytes:
+    """Write grey pixels in packed tiles, which Pillow reads and does not write."""
+    pixels = np.pad(_pixels((40, 56)), ((0, 8), (0, 8)))
+    tiles = [
+        zlib.compress(pixels[y : y + 16, x : x + 16].tobytes())
+        for y in range(0, 48, 16)
+        for x in range(0, 64, 16)
+    ]
+    offsets = 8 + np.cumsum([0, *map(len, tiles)])
+    body = b"".join(tiles) + bytes(offsets[-1] % 2)
+    count, at = len(tiles), 8 + len(body)
+    body += np.array([*offsets[:-1], *map(len, tiles)], "<u4").tobytes()
+    entries = [(256, 56), (257, 40), (258, 8), (259, 8), (262, 1), (277, 1), (322, 16), (323, 16)]
+    directory = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in entries)
+    for tag, place in ((324, at), (325, at + 4 * count)):
+        directory += struct.pack("<HHII", tag, 4, count, place)
+    head = b"II*\0" + struct.pack("<I", 8 + len(body))
+    return head + body + struct.pack("<H", len(entries) + 2) + directory + bytes(4)
+
+
 def images() -> list[bytes]:
     rgb, grey = Image.fromarray(_pixels()), Image.fromarray(_pixels((40, 56)))
     deep = Image.fromarray(_pixels((40, 56)).astype(np.uint16) << 8)
@@ -67,11 +89,74 @@ def images() -> list[bytes]:
         _encoded(rgb, "TIFF", compression="jpeg"),
         _encoded(deep, "TIFF", compression="tiff_deflate"),
         _encoded(rgb, "TIFF", save_all=True, append_images=pages),
+        _tiled_tiff(),
         _encoded(rgb, "WebP", quality=70, exif=_exif()),
         _encoded(clear, "WebP", lossless=True),
         _encoded(rgb, "BMP"),
         _encoded(rgb.quantize(16), "BMP"),
     ]
+
+
+def heifs() -> list[bytes]:
+    """HEIC and AVIF: plain, turned, grey, with transparency, of tiles, of 10 bits, several."""
+    import pillow_heif
+
+    rgb, grey = Image.fromarray(_pixels()), Image.fromarray(_pixels((40, 56)))
+    clear = Image.fromarray(np.dstack([_pixels(), _pixels((40, 56))]))
+
+    def heic(image: Any, **options: Any) -> bytes:
+        out = io.BytesIO()
+        image.save(out, quality=60, **options)
+        return out.getvalue()
+
+    several = pillow_heif.from_pillow(rgb)
+    several.add_from_pillow(grey.resize((24, 24)))
+    deep = (_pixels().astype(np.uint16) << 8).tobytes()
+    tiles = pillow_heif.from_pillow(rgb.resize((150, 100)))
+    return [
+        heic(pillow_heif.from_pillow(rgb), exif=_exif().tobytes()),
+        heic(pillow_heif.from_pillow(grey)),
+        heic(pillow_heif.from_pillow(clear)),
+        heic(tiles, tile_size=64),
+        heic(pillow_heif.from_bytes("RGB;16", (56, 40), deep)),
+        heic(several, thumbnails=[16]),
+        _encoded(rgb, "AVIF", exif=_exif(), quality=60),
+        _encoded(clear, "AVIF", quality=60),
+        _encoded(grey, "AVIF", quality=60),
+        _encoded(rgb, "AVIF", save_all=True, append_images=[rgb.rotate(9)]),
+    ]
+
+
+def described() -> list[bytes]:
+    """JPEG files with all the metadata that are looked at."""
+    rgb = Image.fromarray(_pixels((160, 200, 3)))
+    exif = _exif()
+    exif[272], exif[305], exif[306] = "a model", "Adobe Photoshop 25.0", "2020:05:01 10:00:00"
+    exif.get_ifd(34665).update({36867: "2020:04:01 10:00:00", 42036: "a lens", 40962: 400})
+    exif.get_ifd(34853).update({1: "N", 2: (1.0, 2.0, 3.0), 3: "E", 4: (1.0, 2.0, 3.0)})
+    small = _encoded(rgb.resize((80, 64)), "JPEG", quality=70)
+    plain = _encoded(rgb, "JPEG", quality=85, comment="CREATOR: gd-jpeg v1.0", exif=exif)
+    xmp = (
+        b'http://ns.adobe.com/xap/1.0/\0<x:xmpmeta xmp:CreatorTool="GIMP 2.10">'
+        b'<rdf:li stEvt:softwareAgent="Adobe Photoshop 25.0"/>DigitalSourceType='
+        b'"http://cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicMedia"</x:xmpmeta>'
+    )
+    resources = b"Photoshop 3.0\0" + b"8BIM\4\6\0\0\0\0\0\7\0\4\0\0\0\1\1\0"
+    resources += b"8BIM\4\4\0\0\0\0\0\10FBMD0123"
+
+    def segment(marker: int, content: bytes) -> bytes:
+        return b"\xff" + bytes([marker]) + (len(content) + 2).to_bytes(2, "big") + content
+
+    extras = segment(0xE1, xmp) + segment(0xED, resources)
+    # A directory with a thumbnail, which Pillow does not write.
+    head = b"II*\0\x08\0\0\0" + b"\0\0" + (14).to_bytes(4, "little") + b"\2\0"
+    entries = b"".join(
+        tag.to_bytes(2, "little") + b"\4\0\1\0\0\0" + value.to_bytes(4, "little")
+        for tag, value in ((513, 44), (514, len(small)))
+    )
+    tiff = head + entries + bytes(4)
+    with_small = segment(0xE1, b"Exif\0\0" + tiff.ljust(44, b"\0") + small)
+    return [plain[:2] + extras + plain[2:], plain[:2] + with_small + extras + plain[2:]]
 
 
 def _rows(n: int = 40) -> Any:
@@ -126,6 +211,39 @@ def parquets() -> list[bytes]:
         pq.write_table(table, out, **options)
         found.append(out.getvalue())
     return found
+
+
+def workbooks() -> list[bytes]:
+    import datetime
+
+    import openpyxl
+
+    def saved(fill: Callable[[Any, Any], None]) -> bytes:
+        book, out = openpyxl.Workbook(), io.BytesIO()
+        # The time of making, which would be another in every run.
+        moment = datetime.datetime(2024, 1, 1)
+        book.properties.created = book.properties.modified = moment
+        fill(book, book.active)
+        book.save(out)
+        return out.getvalue()
+
+    def plain(_: Any, sheet: Any) -> None:
+        sheet.append(list("abcde"))
+        for row in _rows(30).tolist():
+            sheet.append(row)
+
+    def grouped(book: Any, sheet: Any) -> None:
+        sheet.append(["blood", None, "age"])
+        sheet.merge_cells("A1:B1")
+        sheet.merge_cells("C1:C2")
+        sheet.append(["iron", "salt", None])
+        for i, row in enumerate(_rows(30).tolist()):
+            sheet.append([row[0], None if i == 7 else row[1], i % 2 == 0])
+        other = book.create_sheet("notes")
+        other.append(["when", "what"])
+        other.append([datetime.date(2024, 5, 1), "text & more"])
+
+    return [saved(plain), saved(grouped)]
 
 
 def h5ads() -> list[bytes]:
@@ -194,10 +312,13 @@ def forests() -> list[bytes]:
 
 _MAKERS: dict[str, Callable[[], list[bytes]]] = {
     "images": images,
+    "heif": heifs,
+    "file_facts": described,
     "jpeg_coefficients": jpegs,
     "h5ad": h5ads,
     "arrays": arrays,
     "csv": csvs,
+    "excel": workbooks,
     "parquet": parquets,
     "models": models,
     "networks": networks,

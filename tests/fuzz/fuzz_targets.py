@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,6 +51,30 @@ def _read_image(path: Path) -> None:
 
     image = read_image(path)
     assert image.pixels.ndim == 3
+
+
+def _read_facts(path: Path) -> None:
+    from cpcapp.splicing.photos.file_facts import read_file_facts
+    from cpcapp.splicing.photos.images import read_image
+
+    data = path.read_bytes()
+    # The pixels are those of another photo: only what is said beside them counts here.
+    facts = read_file_facts(data, read_image(_photo()))
+    text = json.dumps(facts.to_dict())
+    assert text.isprintable()
+    assert len(text) < 100_000
+    assert all(label.isprintable() and text.isprintable() for label, text in facts.rows())
+    _ = facts.thumbnail_png
+    if not data.startswith(b"\xff\xd8"):
+        raise _NoJpegError("has no JPEG header any more")
+
+
+class _NoJpegError(Exception):
+    """Counts as refused: facts themselves refuse nothing."""
+
+
+def _facts_errors() -> tuple[type[BaseException], ...]:
+    return (_NoJpegError,)
 
 
 def _read_coefficients(path: Path) -> None:
@@ -121,10 +146,13 @@ def _constant(suffix: str) -> Callable[[bytes], str]:
 
 TARGETS: dict[str, Target] = {
     "images": Target(_read_image, _image_errors, _constant(".img"), 2.0),
+    "heif": Target(_read_image, _image_errors, _constant(".heic"), 2.0),
+    "file_facts": Target(_read_facts, _facts_errors, _constant(".jpg")),
     "jpeg_coefficients": Target(_read_coefficients, _image_errors, _constant(".jpg")),
     "h5ad": Target(_reduce_table, _table_errors, _constant(".h5ad"), 2.0),
     "arrays": Target(_reduce_table, _table_errors, _array_suffix),
     "csv": Target(_reduce_table, _table_errors, _csv_suffix),
+    "excel": Target(_reduce_table, _table_errors, _constant(".xlsx")),
     "parquet": Target(_reduce_table, _table_errors, _constant(".parquet")),
     "models": Target(_use_model, _table_errors, _constant(".safetensors"), 2.0),
     "networks": Target(_use_model, _table_errors, _constant(".safetensors"), 0.5),
