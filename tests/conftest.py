@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +20,13 @@ settings.register_profile(
 )
 settings.load_profile("cpcapp")
 
+
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# It asks for nothing from elsewhere, and needs no graphics card.
+_BROWSER_ARGUMENTS = [
+    *("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync", "--disable-quic"),
+]
 
 # A job in the background of a script is born deaf to Ctrl-C, and so are the commands that tests
 # start and interrupt.
@@ -46,3 +56,24 @@ def data_folder() -> Path:
     if os.environ.get("CPCAPP_REQUIRE_DATA") == "1":
         pytest.fail(problem)
     pytest.skip(problem)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium or Chrome without a window, driven by playwright.
+
+    Of a module only: its event loop would be in the way of tests that have one of their own.
+    """
+    from playwright import sync_api
+
+    with sync_api.sync_playwright() as playwright:
+        path = next(filter(None, map(shutil.which, _BROWSERS)), None)
+        try:
+            found = playwright.chromium.launch(executable_path=path, args=_BROWSER_ARGUMENTS)
+        except sync_api.Error as error:
+            problem = f"NO BROWSER: install chromium to test pages ({error.message[:200]})"
+            if os.environ.get("CPCAPP_REQUIRE_BROWSER") == "1":
+                pytest.fail(problem)
+            pytest.skip(problem)
+        yield found
+        found.close()

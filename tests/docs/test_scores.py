@@ -71,7 +71,7 @@ def test_what_was_measured_and_nothing_else_is_in_the_table(make_scores, results
 def test_a_page_keeps_all_but_its_table(make_scores, results, tmp_path):
     file, page = tmp_path / "models.json", tmp_path / "page.md"
     file.write_text(json.dumps(results), encoding="utf-8")
-    start, end = f"# Ü\n\n{make_scores.BEGIN}\n", f"{make_scores.END}\n\nThe end.\n"
+    start, end = "# Ü\n\n<!-- scores:begin -->\n", "<!-- scores:end -->\n\nThe end.\n"
     page.write_text(f"{start}old{end}", encoding="utf-8")
     for _ in range(2):  # the second time nothing changes
         assert make_scores.main(["--results", str(file), str(page)]) == 0
