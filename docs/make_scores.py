@@ -14,10 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
+from marked_parts import replace_part
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "models.json"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "splicing.md")
-BEGIN, END = "<!-- scores:begin -->", "<!-- scores:end -->"
 
 Results = dict[str, Any]
 
@@ -49,11 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def with_scores(page: str, table: str) -> str:
     """Return a page with the table between its two comments."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page must have {BEGIN} and, after it, {END}")
-    return f"{before}{BEGIN}\n\n{table}\n\n{END}{after}"
+    return replace_part(page, "scores", table)
 
 
 def scores_table(results: Results) -> str:

@@ -12,10 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
+from marked_parts import replace_part
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "SECURITY.md"
-BEGIN, END = "<!-- figures:begin -->", "<!-- figures:end -->"
 
 
 def main() -> int:
@@ -32,11 +34,7 @@ def read_results(name: str) -> dict[str, Any] | None:
 
 def with_figures(page: str, text: str) -> str:
     """Return a page with the text between its two comments."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page must have {BEGIN} and, after it, {END}")
-    return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
+    return replace_part(page, "figures", text)
 
 
 def figures_text(fuzz: dict[str, Any] | None, faults: dict[str, Any] | None) -> str:
