@@ -26,6 +26,7 @@ from cpcapp.splicing.training.threshold import choose_threshold
 
 FOLDERS = ("bsds500", "ucid", "photos_web")
 SEED = 0
+PHOTOS = 600
 PHOTOS_FOR_THRESHOLD = 60
 
 
@@ -38,7 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("network", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--photos", type=int, default=600)
+    parser.add_argument("--photos", type=int, default=PHOTOS)
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
     data = Path(os.environ["CPCAPP_DATA"])

@@ -170,4 +170,9 @@ PRESETS = {
         mosaic_contrast=True,
     ),
 }
-PRESETS["default"] = replace(PRESETS["filters"], name="default", network=True)
+PRESETS["default"] = replace(
+    PRESETS["filters"],
+    name="default",
+    network=True,
+    verdict=VerdictOptions(collection_spread=1.2),
+)

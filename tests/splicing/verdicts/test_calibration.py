@@ -94,6 +94,19 @@ def test_with_few_photos_the_tail_is_that_of_a_prediction(rng):
     assert p_value(calibration, with_score(50.0)) == pytest.approx(1 / 5)
 
 
+def test_other_collections_vary_more(calibration):
+    """A score has to lie so many times as far above the mean for the same p-value."""
+    spread = replace(calibration, options=VerdictOptions(collection_spread=1.5))
+    similar = calibration.similar_photos(with_score(0.0))
+    for score in (-1.0, 0.5, 1.5):
+        far = similar.mean + 1.5 * (score - similar.mean)
+        expected = p_value(calibration, with_score(score))
+        assert p_value(spread, with_score(far)) == pytest.approx(expected, rel=1e-6)
+    judged = [c.judge(with_score(2.0), ONE_SQUARE) for c in (calibration, spread)]
+    assert judged[1].p_value > judged[0].p_value
+    assert judged[1].score == judged[0].score
+
+
 def test_nothing_to_compare_with_gives_no_p_value(calibration):
     for unlike in (with_score(100.0, 50.0), with_score(100.0, -3.5, 9.0)):
         judged = calibration.judge(unlike, np.zeros((5, 7), dtype=np.float32))

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -27,11 +29,18 @@ def test_widths_are_in_the_order_of_the_features():
     assert options.widths == (1.5, 2.5, 3.5)
 
 
-def test_the_shipped_model_was_made_with_the_defaults():
-    """A model made today would judge alike: the stored settings are the defaults."""
-    model = load_model("filters")
-    assert model.preset.verdict == VerdictOptions() == PRESETS["filters"].verdict
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_the_shipped_models_have_the_settings_of_their_presets(name):
+    """A model made today would judge alike."""
+    model = load_model(name)
+    assert model.preset.verdict == PRESETS[name].verdict
     assert model.calibration.options == model.preset.verdict
+
+
+def test_the_spread_of_collections_was_measured():
+    results = Path(__file__).parents[3] / "benchmarks" / "results" / "collection_spread.json"
+    smallest = json.loads(results.read_text())["smallest"]
+    assert PRESETS["default"].verdict.collection_spread == smallest
 
 
 def test_the_level_of_a_photo_leaves_out_what_its_edges_cross():

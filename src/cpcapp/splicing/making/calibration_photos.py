@@ -65,6 +65,24 @@ def calibration_photos(
     return SampleSet("calibration", (*_photos(sources, n, seed), *unchanged))
 
 
+def authentic_source(sources: Sequence[SourcePhoto], number: int, seed: int = 0) -> SourcePhoto:
+    """Return the source of the authentic photo of this number in `calibration_photos`.
+
+    Parameters
+    ----------
+    sources : sequence of SourcePhoto
+    number : int
+        Odd.
+    seed : int, default=0
+
+    Returns
+    -------
+    SourcePhoto
+    """
+    rng = np.random.default_rng([seed, number, 2])
+    return sources[int(rng.integers(len(sources)))]
+
+
 def _read_source(source: SourcePhoto) -> ReadImage:
     return source.as_it_is()
 
@@ -137,8 +155,7 @@ def _photos(sources: Sequence[SourcePhoto], n: int, seed: int) -> Iterator[Sampl
                 partial(final.read_mask, spliced.read_mask),
             )
             continue
-        rng = np.random.default_rng([seed, number, 2])
-        source = processing.process_source(sources[int(rng.integers(len(sources)))])
+        source = processing.process_source(authentic_source(sources, number, seed))
         read = partial(_read_authentic, source, history, seed, number)
         yield Sample.of_photo(f"authentic{number:05d}", partial(final.read_photo, read))
 

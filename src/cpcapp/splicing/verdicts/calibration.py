@@ -158,12 +158,14 @@ class Calibration:
 
         With the mean and deviation of similar photos, both uncertain by their effective count, the
         score of another one follows Student's distribution; see `student_tail` for its degrees of
-        freedom. What was learned from n photos says nothing of rarer ones than one in n + 1.
+        freedom. Photos of other collections vary more, by
+        `cpcapp.splicing.verdicts.options.VerdictOptions.collection_spread`. What was learned from n
+        photos says nothing of rarer ones than one in n + 1.
         """
         assert self.authentic is not None
         score = self.score(features)
         assert score is not None
-        z_score = float(similar.z_scores(np.array(score)))
+        z_score = float(similar.z_scores(np.array(score))) / self.options.collection_spread
         return max(student_tail(z_score), 1.0 / (len(self.authentic) + 1))
 
     def square_z_scores(

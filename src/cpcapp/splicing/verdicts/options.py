@@ -33,6 +33,12 @@ class VerdictOptions:
         Gaussian weight.
     min_similar : float
         With less total weight of similar photos there is no p-value.
+    collection_spread : float
+        How much more the scores of another collection of photos vary than those of the photos that
+        a model was calibrated by: z-scores are divided by it before the p-value is taken. That of
+        the default model is the smallest with which at most 5 % of genuine photos raise an alarm
+        when their whole collection is left out of the calibration, at 80 % confidence:
+        benchmarks/results/collection_spread.json.
     min_quality : int
         Photos of a lower JPEG quality are called too compressed: 60 is the lowest quality of the
         photos that models are calibrated by.
@@ -46,6 +52,7 @@ class VerdictOptions:
     mosaic_width: float = 0.7
     compression_width: float = 0.25
     min_similar: float = 4.0
+    collection_spread: float = 1.0
     min_quality: int = 60
 
     def __post_init__(self) -> None:
@@ -58,6 +65,7 @@ class VerdictOptions:
             ("mosaic_width", 1e-3, 1e3),
             ("compression_width", 1e-3, 1e3),
             ("min_similar", 1.5, 1e6),
+            ("collection_spread", 1.0, 100.0),
             ("min_quality", 1, 100),
         ):
             value = getattr(self, name)
