@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -60,7 +60,8 @@ def serving(content: bytes, **options):
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            server.answer(self)
+            with suppress(BrokenPipeError, ConnectionResetError):  # nobody listens any more
+                server.answer(self)
 
         def log_message(self, *_):
             pass
