@@ -52,6 +52,9 @@ class Contrast:
         The solver that gave the result.
     target_variance : ndarray of shape (n_features,)
         Of each feature. Filters times its root are weights that do not depend on units.
+    explained_variance : ndarray of shape (k,)
+        How much of the sum of ``target_variance`` each component explains, as a predictor of the
+        target's features.
     """
 
     filters: FloatArray
@@ -61,6 +64,7 @@ class Contrast:
     output_covariance: FloatArray | None
     solver: str
     target_variance: FloatArray = field(default_factory=lambda: np.empty(0))
+    explained_variance: FloatArray = field(default_factory=lambda: np.empty(0))
 
 
 class SingularBackgroundError(ValueError):
@@ -742,4 +746,7 @@ def _finish(solution: Contrast, scaling: str) -> Contrast:
         loading=solution.loading,
         output_covariance=output,
         solver=solution.solver,
+        # The best prediction of x from its outputs y is Wy, and the outputs are uncorrelated in
+        # the target, with variances λ: tr cov(Wy) = Σ λ_j ‖w_j‖².
+        explained_variance=solution.eigenvalues * (solution.atoms**2).sum(axis=0),
     )

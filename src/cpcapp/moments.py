@@ -186,6 +186,45 @@ class Moments:
         self._scatter = np.asfortranarray(cov * n_samples)
         return self
 
+    @classmethod
+    def from_scatter(cls, scatter: FloatArray, like: Moments, mean: FloatArray) -> Self:
+        """Return moments with a given scatter and mean, and the weights of others.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> like = Moments.of(np.ones((4, 3)))
+        >>> Moments.from_scatter(np.array([[8.0]]), like, np.zeros(1)).covariance()
+        array([[2.]])
+        """
+        self = cls(form="scatter")
+        self._set_mean(np.asarray(mean, dtype=np.float64), np.zeros(len(mean)))
+        self.total_weight, self._squared_weight = like.total_weight, like._squared_weight
+        self._scatter = np.array(scatter, dtype=np.float64, order="F")
+        return self
+
+    @classmethod
+    def from_centred_rows(cls, rows: FloatArray, like: Moments, mean: FloatArray) -> Self:
+        """Return thin moments of other rows than ``like.centred_rows()``, with the same weights.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> like = Moments.of(np.eye(2, 3))
+        >>> Moments.from_centred_rows(2.0 * like.centred_rows(), like, like.mean).variance()
+        array([1., 1., 0.])
+        """
+        self = cls(form=like.form)
+        self._start(rows.shape[1])
+        start = 0
+        for block, weights in zip(like._rows, like._row_weights, strict=True):
+            own = rows[start : start + block.shape[0]]
+            start += block.shape[0]
+            self._keep(
+                (own if weights is None else own / np.sqrt(weights)[:, None]) + mean, weights
+            )
+        return self
+
     @property
     def n_samples(self) -> int:
         """Number of samples; with weights Kish's effective number, rounded."""
@@ -395,7 +434,7 @@ class Moments:
             self._set_mean(self.mean, self._low + step * (weight / self.total_weight))
 
     def _set_mean(self, mean: FloatArray, low: FloatArray) -> None:
-        """Set the mean to ``mean + low``; ``low`` keeps the digits that ``mean`` has no place for."""
+        """Set the mean to ``mean + low``, and ``low`` to the digits that do not fit."""
         self.mean = mean + low
         part = self.mean - mean
         self._low = (mean - (self.mean - part)) + (low - part)
@@ -628,6 +667,38 @@ class Moments:
                 else:
                     total += weight * _mean_of(self._mean_step(block) ** 2, weights)
         return np.maximum(total, 0.0) / self.total_weight
+
+    def moved(self, mean: ArrayLike) -> Self:
+        """Return the moments of the same samples, moved to another mean.
+
+        Parameters
+        ----------
+        mean : array-like of shape (n_features,)
+
+        Returns
+        -------
+        Moments
+            New ones; these stay as they were.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> m = Moments.of(np.array([[1.0], [3.0]])).moved([0.0])
+        >>> m.mean, m.variance()
+        (array([0.]), array([1.]))
+        """
+        self._require_samples()
+        assert self.mean is not None
+        to = np.asarray(mean, dtype=np.float64)
+        if to.shape != self.mean.shape:
+            raise ValueError(f"mean has shape {to.shape}; it must be {self.mean.shape}")
+        if not np.isfinite(to).all():
+            raise ValueError("mean must be finite")
+        if self.is_thin:
+            return type(self).from_centred_rows(self.centred_rows(), self, to)
+        new = self.copy()
+        new._set_mean(to, np.zeros_like(to))
+        return new
 
     def rescaled(self, scale: ArrayLike) -> Self:
         """Return the moments of the same samples in other units, ``x / scale``.
