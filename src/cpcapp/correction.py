@@ -4,38 +4,42 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from cpcapp.contrast import solve_contrast
 from cpcapp.moments import FloatArray, Moments
 
-__all__ = ["REMOVALS", "main_subspace"]
+__all__ = ["REMOVALS", "remove_main_subspace"]
 
 #: What `correct` can remove.
 REMOVALS = ("contrast", "background")
 
 
-def main_subspace(background: Any, n_components: int) -> tuple[FloatArray, FloatArray]:
-    """Return the mean of a background, and its main principal directions.
+def remove_main_subspace(rows: Any, background: Any, n_components: int) -> FloatArray:
+    """Return rows without their part in the main subspace of a background.
 
     Parameters
     ----------
-    background : Moments or array-like of shape (n, n_features)
+    rows : ndarray of shape (n, n_features)
+        NaN counts as the background's mean, and stays NaN.
+    background : Moments or array-like of shape (n_background, n_features)
     n_components : int
+        Principal directions ``U`` of the background.
 
     Returns
     -------
-    mean : ndarray of shape (n_features,)
-    directions : ndarray of shape (n_features, n_components)
-        Orthonormal columns.
+    ndarray of shape (n, n_features)
+        ``x - UUᵀ(x - mean)``, with the mean of the background.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> rows = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 1.5]])
-    >>> mean, directions = main_subspace(rows, 1)
-    >>> mean.round(2), np.abs(directions[:, 0]).argmax()
-    (array([2.  , 1.17]), np.int64(0))
+    >>> background = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 1.0]])
+    >>> remove_main_subspace(np.array([[7.0, 5.0]]), background, 1)
+    array([[2., 5.]])
     """
     moments = background if isinstance(background, Moments) else Moments.of(background)
+    if moments.mean is None or moments.n_features != rows.shape[1]:
+        raise ValueError(f"background has {moments.n_features} features, but X has {rows.shape[1]}")
     directions = solve_contrast(moments, None, n_components).filters
-    assert moments.mean is not None
-    return moments.mean, directions
+    centred = np.nan_to_num(rows - moments.mean, nan=0.0)
+    return np.asarray(rows - (centred @ directions) @ directions.T)
