@@ -432,3 +432,29 @@ def test_float32_of_any_scale(rng, scale):
     deviations = np.sqrt(expected.diagonal())
     off = (Moments.of(X).covariance() - expected) / np.outer(deviations, deviations)
     assert np.abs(off).max() < 1e-6
+
+
+@pytest.mark.parametrize("n", [40, 1500, 20_000])
+@pytest.mark.parametrize("offset", [1e9, 1e12])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_no_cancellation_with_any_mean_that_float64_can_hold(rng, n, offset, kind):
+    X = rng.normal(loc=offset, size=(n, 60))
+    # Extended precision of the reference is itself good to 1e-10 at 1e12.
+    assert_same(Moments.of(kind(X)), X, 1e-10)
+    parts = (Moments.of(kind(part)) for part in np.array_split(X, 7))
+    assert_same(sum(parts, start=Moments()), X, 1e-10)
+
+
+@pytest.mark.parametrize("n", [40, 5000])
+def test_float32_is_as_exact_as_float64(rng, n):
+    X = rng.normal(loc=1e4, size=(n, 60)).astype(np.float32)
+    assert_same(Moments.of(X), X.astype(np.float64), 1e-12)
+    np.testing.assert_allclose(
+        Moments.of(X).scatter(), Moments.of(sp.csr_array(X)).scatter(), rtol=1e-9, atol=1e-9
+    )
+
+
+def test_a_large_mean_comes_back_from_a_file(rng, tmp_path):
+    X = rng.normal(loc=1e12, size=(3000, 5))
+    Moments.of(X[:1000]).save(tmp_path / "m.npz")
+    assert_same(Moments.load(tmp_path / "m.npz").update(X[1000:]), X)

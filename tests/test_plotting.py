@@ -5,8 +5,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from scipy.linalg import eigh
 
-from cpcapp import CPCAPlusPlus, plotting
+from cpcapp import CPCAPlusPlus, Moments, noise_threshold, plotting, solve_contrast
 from cpcapp.plotting import PALETTE, contrast_figure
 
 
@@ -42,6 +43,43 @@ def test_spectrum(ax):
     plotting.spectrum(ax, [30.0, 2.0, 1.0], threshold=2.2)
     assert ax.get_lines()[0].get_ydata().tolist() == [30.0, 2.0, 1.0]
     assert ax.get_yscale() == "log"
+
+
+class TestScree:
+    def test_shows_the_eigenvalues_and_what_is_above_the_noise(self, ax, rng):
+        B = rng.normal(size=(400, 6))
+        X = rng.normal(size=(400, 6)) * [5, 3, 1, 1, 1, 1]
+        assert plotting.scree(X, B, ax=ax) is ax
+        drawn, line, noise = ax.get_lines()
+        expected = eigh(np.cov(X.T, ddof=0), np.cov(B.T, ddof=0), eigvals_only=True)[::-1]
+        np.testing.assert_allclose(drawn.get_ydata(), expected, rtol=1e-10)
+        assert line.get_ydata()[0] == noise_threshold(400, 400, 6)
+        np.testing.assert_allclose(noise.get_ydata(), expected[2:], rtol=1e-10)
+        assert noise.get_xdata().tolist() == [3, 4, 5, 6]
+        assert noise.get_markerfacecolor() == "white"
+        assert ax.get_title() == "2 of 6 above the noise"
+        assert ax.get_yscale() == "log"
+
+    def test_the_rate_moves_the_line(self, rng):
+        X, B = rng.normal(size=(2, 300, 5))
+        lines = [
+            plotting.scree(X, B, false_alarm_rate=rate, ax=Figure().add_subplot()).get_lines()[1]
+            for rate in (0.5, 0.001)
+        ]
+        assert lines[0].get_ydata()[0] < lines[1].get_ydata()[0]
+
+    def test_few_background_samples_have_no_line(self, ax, rng):
+        X, B = rng.normal(size=(40, 60)), rng.normal(size=(30, 60))
+        plotting.scree(Moments.of(X), Moments.of(B), n_components=5, ax=ax)
+        (drawn,) = ax.get_lines()
+        expected = solve_contrast(X, B, 5, loading="oas").eigenvalues
+        np.testing.assert_allclose(drawn.get_ydata(), expected, rtol=1e-9)
+        assert ax.get_title() == "5 largest of 60, shrunk"
+
+    def test_makes_its_own_figure(self, rng):
+        own = plotting.scree(*rng.normal(size=(2, 90, 3)))
+        assert len(own.get_lines()[0].get_ydata()) == 3
+        plt.close(own.get_figure())
 
 
 def test_loadings_are_the_largest_with_the_largest_on_top(ax):

@@ -10,7 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cpcapp.backgrounds import (
+        MixedBackground,
+        RankedBackground,
+        combine_backgrounds,
+        suitable_background,
+    )
     from cpcapp.contrast import Contrast, solve_contrast
+    from cpcapp.covariates import partial_out
     from cpcapp.detection import (
         count_components,
         glrt_detects,
@@ -23,7 +30,9 @@ if TYPE_CHECKING:
     from cpcapp.estimators import CPCA, CPCAPlusPlus
     from cpcapp.estimators.cpca_plus_plus import NoComponentsWarning
     from cpcapp.loading import Loading
+    from cpcapp.missing import pairwise_moments
     from cpcapp.moments import Moments
+    from cpcapp.sparse_filters import SparseFilters, find_sparse_filters
 
 __version__ = "0.1.0"
 
@@ -32,22 +41,37 @@ __all__ = [
     "CPCAPlusPlus",
     "Contrast",
     "Loading",
+    "MixedBackground",
     "Moments",
     "NoComponentsWarning",
+    "RankedBackground",
+    "SparseFilters",
+    "combine_backgrounds",
     "count_components",
+    "find_sparse_filters",
     "glrt_detects",
     "log_glrt",
     "noise_threshold",
+    "pairwise_moments",
+    "partial_out",
     "permutation_threshold",
     "power_p_value",
     "solve_contrast",
+    "suitable_background",
     "wachter_edge",
 ]
 
 # Found on first use: scikit-learn and scipy.stats take two seconds to import, and whoever looks at
 # a photo needs neither.
 _ROOMS = {
+    "cpcapp.backgrounds": (
+        "MixedBackground",
+        "RankedBackground",
+        "combine_backgrounds",
+        "suitable_background",
+    ),
     "cpcapp.contrast": ("Contrast", "solve_contrast"),
+    "cpcapp.covariates": ("partial_out",),
     "cpcapp.detection": (
         "count_components",
         "glrt_detects",
@@ -60,7 +84,9 @@ _ROOMS = {
     "cpcapp.estimators": ("CPCA", "CPCAPlusPlus"),
     "cpcapp.estimators.cpca_plus_plus": ("NoComponentsWarning",),
     "cpcapp.loading": ("Loading",),
+    "cpcapp.missing": ("pairwise_moments",),
     "cpcapp.moments": ("Moments",),
+    "cpcapp.sparse_filters": ("SparseFilters", "find_sparse_filters"),
 }
 
 

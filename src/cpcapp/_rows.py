@@ -23,11 +23,16 @@ class NonFiniteError(ValueError):
         names: ArrayLike | None = None,
         *,
         source: str = "input",
+        advice: str | None = None,
     ) -> None:
         self.columns = columns
+        if advice is None:
+            advice = (
+                "remove those rows or fill them in (for example with "
+                "sklearn.impute.SimpleImputer); CPCAPlusPlus(missing='pairwise') takes NaN"
+            )
         super().__init__(
-            f"{source} contains NaN or infinity in column {_listed(columns, names)}; "
-            "remove those rows or fill them in (for example with sklearn.impute.SimpleImputer)"
+            f"{source} contains NaN or infinity in column {_listed(columns, names)}; {advice}"
         )
 
 

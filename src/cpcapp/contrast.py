@@ -52,6 +52,9 @@ class Contrast:
         The solver that gave the result.
     target_variance : ndarray of shape (n_features,)
         Of each feature. Filters times its root are weights that do not depend on units.
+    explained_variance : ndarray of shape (k,)
+        How much of the sum of ``target_variance`` each component explains, as a predictor of the
+        target's features.
     """
 
     filters: FloatArray
@@ -61,6 +64,7 @@ class Contrast:
     output_covariance: FloatArray | None
     solver: str
     target_variance: FloatArray = field(default_factory=lambda: np.empty(0))
+    explained_variance: FloatArray = field(default_factory=lambda: np.empty(0))
 
 
 class SingularBackgroundError(ValueError):
@@ -240,7 +244,7 @@ def solve_difference(
         a_f, a_b = target.centred_rows(), background.centred_rows()
         basis, r = np.linalg.qr(np.concatenate([a_f, a_b]).T)
         c_f, c_b = r[:, : len(a_f)], r[:, len(a_f) :]
-        r_f, r_b = c_f @ c_f.T / len(a_f), c_b @ c_b.T / len(a_b)
+        r_f, r_b = c_f @ c_f.T / target.total_weight, c_b @ c_b.T / background.total_weight
     else:
         r_f, r_b = target.covariance(), background.covariance()
     values = np.empty((len(alphas), k))
@@ -428,7 +432,7 @@ def _lower_covariance(side: _Side, overwrite: bool) -> FloatArray:
     if overwrite:
         covariance = moments._take_covariance()
     else:
-        covariance = np.asfortranarray(moments._lower() / moments.n_samples)
+        covariance = np.asfortranarray(moments._lower() / moments.total_weight)
     if constant.any():
         covariance[constant, :] = 0.0  # what is there is rounding
         covariance[:, constant] = 0.0
@@ -552,18 +556,22 @@ def _top_lanczos(c: FloatArray, k: int, steps: int | None) -> tuple[FloatArray, 
 
 
 class _SampleRows:
-    """Centred rows in given units, dense or sparse: ``(X - 1·meanᵀ) / √units``."""
+    """Centred rows in given units, dense or sparse: ``(X - 1·meanᵀ) / √units``.
+
+    With weights, rows are multiplied by their roots, and made dense. The mean weight is then 1.
+    """
 
     def __init__(self, moments: Moments, units: FloatArray) -> None:
         root = np.sqrt(units)
         assert moments.mean is not None
-        if all(sp.issparse(block) for block in moments._rows):
+        if all(sp.issparse(block) for block in moments._rows) and not moments.is_weighted:
             stacked = sp.csr_array(sp.vstack(moments._rows, format="csr"))
             shifted, shift = _centre_full_columns(stacked)
             self.rows: Any = sp.csr_array(shifted.multiply(1.0 / root))
             self.offset = (moments.mean - shift) / root
         else:
             self.rows = moments.centred_rows()
+            self.rows *= np.sqrt(len(self.rows) / moments.total_weight)
             self.rows /= root
             self.offset = np.zeros_like(root)
 
@@ -598,12 +606,14 @@ def _solve_dual(target: _Side, background: _Side | None, k: int, loading: str | 
         values, a = _top_dense(a_f.gram(a_f), k)
         _check_rank(values, width, k)
         filters = np.asfortranarray(a_f.combine(a / np.sqrt(values)))
-        return Contrast(filters, filters.copy(order="F"), values / n_f, None, None, "dual")
+        values /= len(a)
+        return Contrast(filters, filters.copy(order="F"), values, None, None, "dual")
     n_b = background.moments.n_samples
     units = rules.loading_units(loading, target.spread, background.spread)
     a_b = _SampleRows(background.moments, units)
     g_bb = a_b.gram(a_b)
-    trace, square = float(g_bb.trace()) / n_b, float(np.vdot(g_bb, g_bb)) / n_b**2
+    rows = len(g_bb)
+    trace, square = float(g_bb.trace()) / rows, float(np.vdot(g_bb, g_bb)) / rows**2
     if loading == "none":
         raise SingularBackgroundError(_rank(g_bb), width, n_b)
     rule = rules.shrink_or_load(loading, units, n_b, trace, square)
@@ -736,4 +746,7 @@ def _finish(solution: Contrast, scaling: str) -> Contrast:
         loading=solution.loading,
         output_covariance=output,
         solver=solution.solver,
+        # The best prediction of x from its outputs y is Wy, and the outputs are uncorrelated in
+        # the target, with variances λ: tr cov(Wy) = Σ λ_j ‖w_j‖².
+        explained_variance=solution.eigenvalues * (solution.atoms**2).sum(axis=0),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -12,8 +13,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas
 
-from cpcapp._files import atomic_write
-from cpcapp._npy_files import read_npz
+from cpcapp import _moments_files
+from cpcapp._removal import LeftOver, drop_rows, removal_rounding, require_digits
 from cpcapp._rows import (
     FeatureRangeError,
     NonFiniteError,
@@ -21,7 +22,7 @@ from cpcapp._rows import (
     raise_if_not_finite,
     require_finite,
 )
-from cpcapp._sparse import check_indices, check_pointers
+from cpcapp._weights import LEAST_WEIGHT, drop_zero_weights, weighted_chunks
 
 __all__ = ["FeatureRangeError", "FloatArray", "Moments", "NonFiniteError", "Spread"]
 
@@ -33,6 +34,9 @@ _DENSE_BLOCK = 1024
 # Where no centring is needed nothing is copied, and blocks may be larger.
 _RAW_BLOCK = 8192
 _SNIFF = 64
+# A mean within a thousand deviations of these many rows leaves 13 digits of a block's variance.
+_FAR = 1e3
+_LOOKED_AT = 8
 # The cancellation left in a sparse block is at most its row count times the rounding unit.
 _SPARSE_BLOCK = 65_536
 # Deviations below this fraction of the mean are rounding, not variation.
@@ -41,10 +45,7 @@ _CONSTANT = 1e3 * np.finfo(np.float64).eps
 # room for deviations of 1e-150 to 1e150, the range that messages give.
 _LEAST_VARIANCE, _MOST_VARIANCE = 1e-304, 1e304
 
-_FORMAT = "cpcapp-moments-1"
 _FORMS = ("auto", "scatter")
-# Up to here every count is a float64 exactly.
-_MOST_SAMPLES = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,10 @@ class Moments:
     Attributes
     ----------
     n_samples : int
+        With weights Kish's effective number, ``(Σw)² / Σw²``, rounded: what shrinkage and tests
+        go by. It does not change if all weights are multiplied by a number.
+    total_weight : float
+        ``Σw``, by which the scatter is divided. Without weights the number of samples.
     n_features : int or None
         None before the first chunk.
     mean : ndarray of shape (n_features,) or None
@@ -94,8 +99,7 @@ class Moments:
 
     Notes
     -----
-    float32 chunks are multiplied in float32, block by block, and added up in float64; everything
-    else is computed in float64. Sparse chunks are never made dense.
+    Everything is computed in float64, float32 chunks too. Sparse chunks are never made dense.
 
     Examples
     --------
@@ -112,17 +116,39 @@ class Moments:
         if form not in _FORMS:
             raise ValueError(f"form={form!r} must be one of {', '.join(map(repr, _FORMS))}")
         self.form = form
-        self.n_samples = 0
         self.mean: FloatArray | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self.total_weight = 0.0
+        self._squared_weight = 0.0
+        self.mean = None
+        # The mean to twice the digits is mean + low: of a mean of 1e12 float64 keeps only the
+        # fourth decimal, which is too coarse to merge two blocks by.
+        self._low: FloatArray | None = None
         self._rows: list[Any] = []
+        self._row_weights: list[FloatArray | None] = []  # of each block; None if all are 1
+        # How far variances may be off (times total_weight) since samples were removed.
+        self._rounding: FloatArray | None = None
         self._scatter: FloatArray | None = None  # lower triangle, Fortran order: what syrk fills
 
     @classmethod
-    def of(cls, data: Any, *, form: str = "auto") -> Self:
+    def of(cls, data: Any, *, sample_weight: Any = None, form: str = "auto") -> Self:
         """Return the moments of an array, a sparse matrix, a memory map or an iterable of those.
 
         Unlike ``update`` this reads the data once only: there is nothing to lose if a bad value
         turns up half way.
+
+        Parameters
+        ----------
+        data : array-like or sparse matrix of shape (n, n_features), or an iterable of those
+        sample_weight : array-like of shape (n,), float, or an iterable of those, optional
+            As in `update`.
+        form : {"auto", "scatter"}, default="auto"
+
+        Returns
+        -------
+        Moments
 
         Examples
         --------
@@ -131,9 +157,9 @@ class Moments:
         15
         """
         self = cls(form=form)
-        for chunk in _chunks(data):
+        for chunk, weights in weighted_chunks(_chunks(data), sample_weight, _is_whole(data)):
             with _quiet():
-                self._absorb(self._check(chunk))
+                self._absorb(*drop_zero_weights(self._check(chunk), weights))
         return self
 
     @classmethod
@@ -154,10 +180,65 @@ class Moments:
         if n_samples < 1:
             raise ValueError(f"n_samples={n_samples} must be at least 1")
         self = cls(form="scatter")
-        self.n_samples = int(n_samples)
+        self._start(cov.shape[0])
+        self.total_weight = self._squared_weight = float(int(n_samples))
         self.mean = np.broadcast_to(np.asarray(mean, dtype=np.float64), cov.shape[0]).copy()
         self._scatter = np.asfortranarray(cov * n_samples)
         return self
+
+    @classmethod
+    def from_scatter(cls, scatter: FloatArray, like: Moments, mean: FloatArray) -> Self:
+        """Return moments with a given scatter and mean, and the weights of others.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> like = Moments.of(np.ones((4, 3)))
+        >>> Moments.from_scatter(np.array([[8.0]]), like, np.zeros(1)).covariance()
+        array([[2.]])
+        """
+        self = cls(form="scatter")
+        self._set_mean(np.asarray(mean, dtype=np.float64), np.zeros(len(mean)))
+        self.total_weight, self._squared_weight = like.total_weight, like._squared_weight
+        self._scatter = np.array(scatter, dtype=np.float64, order="F")
+        return self
+
+    @classmethod
+    def from_centred_rows(cls, rows: FloatArray, like: Moments, mean: FloatArray) -> Self:
+        """Return thin moments of other rows than ``like.centred_rows()``, with the same weights.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> like = Moments.of(np.eye(2, 3))
+        >>> Moments.from_centred_rows(2.0 * like.centred_rows(), like, like.mean).variance()
+        array([1., 1., 0.])
+        """
+        self = cls(form=like.form)
+        self._start(rows.shape[1])
+        start = 0
+        for block, weights in zip(like._rows, like._row_weights, strict=True):
+            own = rows[start : start + block.shape[0]]
+            start += block.shape[0]
+            self._keep(
+                (own if weights is None else own / np.sqrt(weights)[:, None]) + mean, weights
+            )
+        return self
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples; with weights Kish's effective number, rounded."""
+        if self.total_weight == 0.0:
+            return 0
+        # (Σw)²/Σw², in an order that is exact without weights.
+        return max(1, round(self.total_weight / self._squared_weight * self.total_weight))
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether any sample has another weight than 1."""
+        return self.total_weight != self._squared_weight or any(
+            weights is not None for weights in self._row_weights
+        )
 
     @property
     def n_features(self) -> int | None:
@@ -175,7 +256,7 @@ class Moments:
 
     # -- reading data ----------------------------------------------------------------------
 
-    def update(self, chunk: Any) -> Self:
+    def update(self, chunk: Any, sample_weight: Any = None) -> Self:
         """Add samples.
 
         Parameters
@@ -183,17 +264,27 @@ class Moments:
         chunk : array-like or sparse matrix of shape (n, n_features), or an iterable of those
             A chunk with NaN, infinity, masked values, text or another number of features raises
             ``ValueError`` and leaves the moments as they were.
+        sample_weight : array-like of shape (n,), float, or an iterable of those, optional
+            Weights of at least 0; for an iterable of chunks an iterable too. A whole number
+            counts for mean and covariance as that many copies of the sample, and 0 as none.
 
         Returns
         -------
         Moments
             itself.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> m = Moments().update(np.array([[0.0], [3.0]]), sample_weight=[2, 1])
+        >>> m.mean, m.covariance(), m.n_samples
+        (array([1.]), array([[2.]]), 2)
         """
-        for piece in _chunks(chunk):
-            rows = self._check(piece)
+        for piece, weights in weighted_chunks(_chunks(chunk), sample_weight, _is_whole(chunk)):
+            rows, weights = drop_zero_weights(self._check(piece), weights)
             with _quiet():
                 require_finite(rows)
-                self._absorb(rows)
+                self._absorb(rows, weights)
         return self
 
     def _check(self, chunk: Any) -> Any:
@@ -204,123 +295,160 @@ class Moments:
             )
         return rows
 
-    def _absorb(self, rows: Any) -> None:
+    def _start(self, n_features: int) -> None:
+        self.mean, self._low = np.zeros(n_features), np.zeros(n_features)
+
+    def _absorb(self, rows: Any, weights: FloatArray | None = None) -> None:
         n, m = rows.shape
         if n == 0:
             return
         if self.mean is None:
-            self.mean = np.zeros(m)
-        if self.form == "auto" and self._scatter is None and self.n_samples + n < m:
-            kept = rows.copy() if sp.issparse(rows) else np.array(rows, dtype=np.float64)
-            mean = np.asarray(kept.mean(axis=0)).ravel()
-            raise_if_not_finite(mean)
-            self._rows.append(kept)
-            self._move_mean(n, mean)
+            self._start(m)
+        kept = sum(block.shape[0] for block in self._rows)
+        if self.form == "auto" and self._scatter is None and kept + n < m:
+            self._keep(rows.copy() if sp.issparse(rows) else np.array(rows, np.float64), weights)
             return
         self._fold()
-        self._add(rows)
+        self._add(rows, weights)
+
+    def _keep(self, rows: Any, weights: FloatArray | None) -> None:
+        """Keep rows as they are."""
+        if sp.issparse(rows):
+            centred, shift = _centre_full_columns(rows)
+        else:
+            shift = _mean_of(rows, weights)
+            centred = rows - shift
+        raise_if_not_finite(shift)
+        rest = _mean_of(centred, weights)
+        raise_if_not_finite(rest)
+        self._rows.append(rows)
+        self._row_weights.append(weights)
+        self._move_mean(*_weight_of(rows, weights), shift, rest)
 
     def _fold(self) -> None:
         """Turn the rows kept so far into a scatter matrix."""
         if self._scatter is not None or self.mean is None:
             return
         m = self.mean.shape[0]
-        rows, self._rows = self._rows, []
-        self.n_samples, self.mean = 0, np.zeros(m)
+        blocks = list(zip(self._rows, self._row_weights, strict=True))
+        rounding = self._rounding
+        self._clear()
+        self._start(m)
+        self._rounding = rounding
         self._scatter = np.zeros((m, m), order="F")
-        for block in rows:
-            self._add(block)
+        for block, weights in blocks:
+            self._add(block, weights)
 
-    def _add(self, rows: Any) -> None:
+    def _add(self, rows: Any, weights: FloatArray | None = None) -> None:
         n, m = rows.shape
         if sp.issparse(rows):
             for start in range(0, n, _SPARSE_BLOCK):
-                self._add_sparse(rows[start : start + _SPARSE_BLOCK])
+                stop = start + _SPARSE_BLOCK
+                self._add_sparse(rows[start:stop], _cut(weights, start, stop))
             return
         # One workspace for all blocks: fresh pages would cost as much as the products.
-        dtype = np.float32 if rows.dtype == np.float32 else np.float64
-        work = np.empty((min(n, _DENSE_BLOCK) + 1, m), dtype=dtype)
+        work = np.empty((min(n, _DENSE_BLOCK) + 1, m))
         for start in range(0, n, _RAW_BLOCK):
             large = rows[start : start + _RAW_BLOCK]
-            if large.dtype == np.float64 and large.flags.c_contiguous and len(large) > _SNIFF:
+            plain = weights is None and large.dtype == np.float64 and large.flags.c_contiguous
+            if plain and len(large) > _SNIFF:
                 mean = large.mean(axis=0)
                 if _needs_no_centring(large, mean):
                     self._add_raw(large, mean)
                     continue
             for first in range(0, len(large), _DENSE_BLOCK):
-                block = np.asarray(large[first : first + _DENSE_BLOCK], dtype=dtype)
-                self._add_centred(block, work[: len(block) + 1])
+                block = large[first : first + _DENSE_BLOCK]
+                its = _cut(weights, start + first, start + first + _DENSE_BLOCK)
+                self._add_centred(block, work[: len(block) + 1], its)
 
     def _add_raw(self, block: NDArray[Any], mean: FloatArray) -> None:
         """Add rows as they are, without a centred copy."""
         self._scatter = blas.dsyrk(1.0, block.T, beta=1.0, c=self._scatter, lower=1, overwrite_c=1)
-        self._merge_uncentred(len(block), mean, mean)
+        n = float(len(block))
+        self._merge_uncentred(n, n, mean, mean)
 
-    def _add_centred(self, block: NDArray[Any], work: NDArray[Any]) -> None:
+    def _add_centred(
+        self, block: NDArray[Any], work: FloatArray, weights: FloatArray | None
+    ) -> None:
         n = len(block)
-        # Not ones @ block: NumPy's and SciPy's BLAS have threads of their own, and alternating
-        # between the two lets one spin while the other works.
-        shift = block.mean(axis=0)
+        shift = _mean_of(block, weights)
         raise_if_not_finite(shift)
         np.subtract(block, shift, out=work[:n])
-        mean = shift.astype(np.float64)
-        if block.dtype == np.float32:
-            # The float32 mean is off by its rounding; what is left is small and exact enough.
-            rest = work[:n].mean(axis=0)
+        rest = np.zeros_like(shift)
+        if _is_far(shift, work[:n]):
+            # The mean is off by its own rounding; what is left of it is exact.
+            rest = _mean_of(work[:n], weights)
             work[:n] -= rest
-            mean += rest
+        if weights is not None:
+            work[:n] *= np.sqrt(weights)[:, None]
+        weight, squared = _weight_of(block, weights)
         # S_ab = S_a + S_b + (n_a n_b / n_ab) δδᵀ: the last term rides along as one more row.
-        np.multiply(self._mean_step(mean), np.sqrt(self._merge_weight(n)), out=work[n])
-        if block.dtype == np.float32:
-            product = blas.ssyrk(1.0, work.T, lower=1)
-            if not _fits_single(product.diagonal(), work):
-                self._add_centred(block.astype(np.float64), np.empty(work.shape))
-                return
-            self._scatter += product
-        else:
-            self._scatter = blas.dsyrk(
-                1.0, work.T, beta=1.0, c=self._scatter, lower=1, overwrite_c=1
-            )
-        self._move_mean(n, mean)
+        step = self._mean_step(shift, rest)
+        np.multiply(step, np.sqrt(self._merge_weight(weight)), out=work[n])
+        self._scatter = blas.dsyrk(1.0, work.T, beta=1.0, c=self._scatter, lower=1, overwrite_c=1)
+        self._move_mean(weight, squared, shift, rest)
 
-    def _merge_uncentred(self, n: int, mean: FloatArray, offset: FloatArray) -> None:
-        """Finish adding a block whose products were added about ``mean - offset``."""
+    def _merge_uncentred(
+        self,
+        weight: float,
+        squared: float,
+        offset: FloatArray,
+        mean: FloatArray,
+        low: FloatArray | float = 0.0,
+    ) -> None:
+        """Finish adding a block whose products were added about ``mean + low - offset``."""
         raise_if_not_finite(mean)
         assert self._scatter is not None
-        _rank_one(self._scatter, offset, -float(n))
-        _rank_one(self._scatter, self._mean_step(mean), self._merge_weight(n))
-        self._move_mean(n, mean)
+        _rank_one(self._scatter, offset, -weight)
+        _rank_one(self._scatter, self._mean_step(mean, low), self._merge_weight(weight))
+        self._move_mean(weight, squared, mean, low)
 
-    def _add_sparse(self, block: Any) -> None:
-        n = block.shape[0]
+    def _add_sparse(self, block: Any, weights: FloatArray | None) -> None:
         shifted, shift = _centre_full_columns(block)
-        offset = np.asarray(shifted.sum(axis=0)).ravel() / n
-        mean = shift + offset
+        offset = _mean_of(shifted, weights)
+        raise_if_not_finite(offset)
+        if weights is not None:
+            shifted = sp.csr_array(shifted.multiply(np.sqrt(weights)[:, None]))
         gram = (shifted.T @ shifted).toarray()
         assert self._scatter is not None
         self._scatter += gram.T
-        self._merge_uncentred(n, mean, offset)
+        self._merge_uncentred(*_weight_of(block, weights), offset, shift, offset)
 
-    def _merge_weight(self, n: int) -> float:
-        return self.n_samples * n / (self.n_samples + n)
+    def _merge_weight(self, weight: float) -> float:
+        return self.total_weight * weight / (self.total_weight + weight)
 
-    def _mean_step(self, mean: FloatArray) -> FloatArray:
-        assert self.mean is not None
-        return mean - self.mean
+    def _mean_step(self, mean: FloatArray, low: FloatArray | float = 0.0) -> FloatArray:
+        assert self.mean is not None and self._low is not None
+        return (mean - self.mean) + (low - self._low)
 
-    def _move_mean(self, n: int, mean: FloatArray) -> None:
-        assert self.mean is not None
-        self.n_samples += n
-        self.mean = self.mean + (mean - self.mean) * (n / self.n_samples)
+    def _move_mean(
+        self, weight: float, squared: float, mean: FloatArray, low: FloatArray | float = 0.0
+    ) -> None:
+        assert self.mean is not None and self._low is not None
+        step = self._mean_step(mean, low)
+        self.total_weight += weight
+        self._squared_weight += squared
+        if self.total_weight == weight:
+            self._set_mean(mean, np.broadcast_to(low, mean.shape))  # the step has fewer digits
+        else:
+            self._set_mean(self.mean, self._low + step * (weight / self.total_weight))
+
+    def _set_mean(self, mean: FloatArray, low: FloatArray) -> None:
+        """Set the mean to ``mean + low``, and ``low`` to the digits that do not fit."""
+        self.mean = mean + low
+        part = self.mean - mean
+        self._low = (mean - (self.mean - part)) + (low - part)
 
     # -- adding up -------------------------------------------------------------------------
 
     def copy(self) -> Self:
         """Return an independent copy."""
         new = type(self)(form=self.form)
-        new.n_samples = self.n_samples
+        new.total_weight, new._squared_weight = self.total_weight, self._squared_weight
         new.mean = None if self.mean is None else self.mean.copy()
-        new._rows = list(self._rows)  # blocks are never changed in place
+        new._low = self._low  # not changed in place, and neither are these
+        new._rows, new._row_weights = list(self._rows), list(self._row_weights)
+        new._rounding = self._rounding
         new._scatter = None if self._scatter is None else self._scatter.copy(order="F")
         return new
 
@@ -341,18 +469,157 @@ class Moments:
             raise ValueError(
                 f"can't add moments of {self.n_features} and of {other.n_features} features"
             )
+        self._rounding = _sum_or_none(self._rounding, other._rounding)
         if other.is_thin:
-            for block in list(other._rows):
-                self._absorb(block)
+            for block, weights in list(zip(other._rows, other._row_weights, strict=True)):
+                self._absorb(block, weights)
             return self
         if self.mean is None:
-            self.mean = np.zeros_like(other.mean)
+            self._start(len(other.mean))
         self._fold()
-        assert self._scatter is not None and other._scatter is not None
+        assert self._scatter is not None and other._scatter is not None and other._low is not None
         self._scatter += other._scatter
-        n = other.n_samples
-        _rank_one(self._scatter, self._mean_step(other.mean), self._merge_weight(n))
-        self._move_mean(n, other.mean)
+        weight = other.total_weight
+        step = self._mean_step(other.mean, other._low)
+        _rank_one(self._scatter, step, self._merge_weight(weight))
+        self._move_mean(weight, other._squared_weight, other.mean, other._low)
+        return self
+
+    # -- taking away -----------------------------------------------------------------------
+
+    def remove(self, chunk: Any, sample_weight: Any = None) -> Self:
+        """Take samples away that were added before, for example those that left a window.
+
+        Parameters
+        ----------
+        chunk, sample_weight
+            As they were given to `update`; how they were divided into chunks does not matter.
+
+        Returns
+        -------
+        Moments
+            itself.
+
+        Raises
+        ------
+        ValueError
+            If these samples can't have been added before, or if a feature varies so much less
+            without them that fewer than six digits of its variance would be left. The moments
+            stay as they were. Add up the samples that remain in new `Moments` then.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X = np.random.default_rng(0).normal(size=(300, 2))
+        >>> window = Moments.of(X[:200]).update(X[200:]).remove(X[:100])
+        >>> bool(np.allclose(window.covariance(), np.cov(X[100:].T, ddof=0), rtol=1e-12))
+        True
+        """
+        return self.__isub__(type(self).of(chunk, sample_weight=sample_weight))
+
+    def __sub__(self, other: Moments) -> Self:
+        if not isinstance(other, Moments):
+            return NotImplemented
+        return self.copy().__isub__(other)
+
+    def __isub__(self, other: Moments) -> Self:
+        if not isinstance(other, Moments):
+            return NotImplemented
+        if other.mean is None:
+            return self
+        if self.mean is None or self.mean.shape != other.mean.shape:
+            raise ValueError(
+                f"can't take moments of {other.n_features} features from those of {self.n_features}"
+            )
+        left = LeftOver.of(self, other)
+        if left.is_empty:
+            self._clear()
+        elif self.is_thin and other.is_thin and self._drop(other):
+            pass
+        else:
+            self._subtract(other, left)
+        return self
+
+    def _drop(self, other: Moments) -> bool:
+        """Drop the rows of other, if they are all here."""
+        found = drop_rows(self._rows, self._row_weights, other._rows, other._row_weights)
+        if found is None:
+            return False
+        assert self.mean is not None
+        m, rounding = len(self.mean), self._rounding
+        self._clear()
+        self._start(m)
+        self._rounding = rounding
+        for rows, weights in found:
+            self._keep(rows, weights)
+        return True
+
+    def _subtract(self, other: Moments, left: LeftOver) -> None:
+        constant = self.constant_features()
+        before = self._lower()
+        assert self.mean is not None and self._low is not None
+        assert other.mean is not None and other._low is not None
+        # S_a = S_ab - S_b - (n_ab n_b / n_a) δδᵀ with δ the mean of b less that of both.
+        step = self._mean_step(other.mean, other._low)
+        after = np.asfortranarray(before - other._lower())
+        _rank_one(after, step, -self.total_weight * other.total_weight / left.weight)
+        rounding = removal_rounding(self._rounding, before.diagonal())
+        if left.is_single:
+            after[:] = 0.0  # what is there is rounding
+        else:
+            require_digits(after.diagonal(), np.where(constant, 0.0, rounding))
+        # A feature that was constant before has rounding of either sign.
+        diagonal = np.diag_indices_from(after)
+        after[diagonal] = np.maximum(after[diagonal], 0.0)
+        mean, low = self.mean, self._low - step * (other.total_weight / left.weight)
+        self._clear()
+        self._set_mean(mean, low)
+        self.total_weight, self._squared_weight = left.weight, left.squared
+        self._scatter, self._rounding = after, rounding
+
+    def decay(self, factor: float) -> Self:
+        """Multiply the weight of all samples so far, so that later ones count for more.
+
+        Called before each chunk this is exponential forgetting: a chunk that came ``t`` chunks
+        ago has the weight ``factor**t``. Mean and covariance stay; ``total_weight`` shrinks.
+
+        Parameters
+        ----------
+        factor : float
+            Above 0, at most 1.
+
+        Returns
+        -------
+        Moments
+            itself.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> m = Moments()
+        >>> for level in (0.0, 0.0, 8.0):
+        ...     m = m.decay(0.5).update(np.full((100, 1), level))
+        >>> m.mean.round(2)  # (1/4 · 0 + 1/2 · 0 + 1 · 8) / (1/4 + 1/2 + 1)
+        array([4.57])
+        """
+        if not (isinstance(factor, Real) and 0.0 < float(factor) <= 1.0):
+            raise ValueError(f"factor={factor!r} must be above 0 and at most 1")
+        factor = float(factor)
+        if 0.0 < self.total_weight * factor < LEAST_WEIGHT:
+            raise ValueError(
+                f"factor={factor!r} would leave a weight of {self.total_weight * factor:g}; add "
+                "samples between, or start with new Moments"
+            )
+        self.total_weight *= factor
+        self._squared_weight *= factor**2
+        self._row_weights = [
+            factor * (np.ones(rows.shape[0]) if weights is None else weights)
+            for rows, weights in zip(self._rows, self._row_weights, strict=True)
+        ]
+        if self._scatter is not None:
+            self._scatter *= factor
+        if self._rounding is not None:
+            self._rounding = self._rounding * factor
         return self
 
     # -- results ---------------------------------------------------------------------------
@@ -367,13 +634,14 @@ class Moments:
     def covariance(self, *, ddof: int = 0) -> FloatArray:
         """Return the covariance, ``scatter / (n_samples - ddof)``.
 
-        The default is the paper's ``R = ZZᵀ/N``.
+        The default is the paper's ``R = ZZᵀ/N``. With weights it is ``scatter / total_weight``,
+        times ``n_samples / (n_samples - ddof)``.
         """
         self._require_samples()
         if self.n_samples <= ddof:
             raise ValueError(f"ddof={ddof} must be below n_samples={self.n_samples}")
         whole = self.scatter()
-        whole /= self.n_samples - ddof
+        whole /= self.total_weight * (1.0 - ddof / self.n_samples)
         return whole
 
     def variance(self) -> FloatArray:
@@ -383,20 +651,54 @@ class Moments:
         """
         self._require_samples()
         if self._scatter is not None:
-            return self._scatter.diagonal() / self.n_samples
+            return self._scatter.diagonal() / self.total_weight
         assert self.mean is not None
         total = np.zeros_like(self.mean)
         with _quiet():
-            for block in self._rows:
+            for block, weights in zip(self._rows, self._row_weights, strict=True):
+                weight, _ = _weight_of(block, weights)
                 if sp.issparse(block):
                     shifted, shift = _centre_full_columns(block)
-                    rest = self.mean - shift  # Σ(x-m)² = Σx² - 2mΣx + n·m², x and m both shifted
-                    sums = np.asarray(shifted.sum(axis=0)).ravel()
-                    squares = np.asarray(shifted.multiply(shifted).sum(axis=0)).ravel()
-                    total += squares - 2 * rest * sums + block.shape[0] * rest**2
+                    # Σ(x-m)² = Σx² - 2mΣx + n·m², x and m both shifted
+                    rest = -self._mean_step(shift)
+                    sums = weight * _mean_of(shifted, weights)
+                    squares = weight * _mean_of(shifted.multiply(shifted), weights)
+                    total += squares - 2 * rest * sums + weight * rest**2
                 else:
-                    total += ((block - self.mean) ** 2).sum(axis=0)
-        return np.maximum(total, 0.0) / self.n_samples
+                    total += weight * _mean_of(self._mean_step(block) ** 2, weights)
+        return np.maximum(total, 0.0) / self.total_weight
+
+    def moved(self, mean: ArrayLike) -> Self:
+        """Return the moments of the same samples, moved to another mean.
+
+        Parameters
+        ----------
+        mean : array-like of shape (n_features,)
+
+        Returns
+        -------
+        Moments
+            New ones; these stay as they were.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> m = Moments.of(np.array([[1.0], [3.0]])).moved([0.0])
+        >>> m.mean, m.variance()
+        (array([0.]), array([1.]))
+        """
+        self._require_samples()
+        assert self.mean is not None
+        to = np.asarray(mean, dtype=np.float64)
+        if to.shape != self.mean.shape:
+            raise ValueError(f"mean has shape {to.shape}; it must be {self.mean.shape}")
+        if not np.isfinite(to).all():
+            raise ValueError("mean must be finite")
+        if self.is_thin:
+            return type(self).from_centred_rows(self.centred_rows(), self, to)
+        new = self.copy()
+        new._set_mean(to, np.zeros_like(to))
+        return new
 
     def rescaled(self, scale: ArrayLike) -> Self:
         """Return the moments of the same samples in other units, ``x / scale``.
@@ -426,8 +728,11 @@ class Moments:
         if not (np.isfinite(units).all() and (units > 0).all()):
             raise ValueError("scale must be finite and above 0")
         new = type(self)(form=self.form)
-        new.n_samples = self.n_samples
-        new.mean = self.mean / units
+        new.total_weight, new._squared_weight = self.total_weight, self._squared_weight
+        assert self._low is not None
+        new._set_mean(self.mean / units, self._low / units)
+        new._rounding = None if self._rounding is None else self._rounding / units**2
+        new._row_weights = list(self._row_weights)
         if self._scatter is not None:
             new._scatter = np.asfortranarray(self._scatter / units / units[:, None])
         new._rows = [
@@ -459,14 +764,19 @@ class Moments:
         return Spread(variance, constant, lost | ~(variance <= _MOST_VARIANCE))
 
     def centred_rows(self) -> FloatArray:
-        """Return ``A`` of shape (n_samples, n_features) with ``AᵀA`` the scatter.
+        """Return ``A`` of shape (n_rows, n_features) with ``AᵀA`` the scatter.
 
-        Only while ``is_thin``, and dense.
+        Only while ``is_thin``, and dense. Rows are multiplied by the root of their weight.
         """
         if not self.is_thin or self.mean is None:
             raise ValueError("the rows are no longer kept: the moments hold the scatter only")
-        blocks = [b.toarray() if sp.issparse(b) else b for b in self._rows]
-        return np.concatenate(blocks) - self.mean
+        centred = [
+            self._mean_step(rows.toarray() if sp.issparse(rows) else rows) for rows in self._rows
+        ]
+        for rows, weights in zip(centred, self._row_weights, strict=True):
+            if weights is not None:
+                rows *= np.sqrt(weights)[:, None]
+        return np.concatenate(centred)
 
     def _lower(self) -> FloatArray:
         """Return the scatter, valid in its lower triangle; not a copy unless thin."""
@@ -482,8 +792,8 @@ class Moments:
         self._fold()
         assert self._scatter is not None
         taken = self._scatter
-        taken /= self.n_samples
-        self.n_samples, self.mean, self._scatter = 0, None, None
+        taken /= self.total_weight
+        self._clear()
         return taken
 
     def _require_samples(self) -> None:
@@ -506,22 +816,15 @@ class Moments:
         3
         """
         self._require_samples()
-        assert self.mean is not None
-        content: dict[str, Any] = {
-            "format": np.array(_FORMAT),
-            "form": np.array(self.form),
-            "n_samples": np.array(self.n_samples),
-            "mean": self.mean,
-        }
+        content = {"form": np.array(self.form), "n_samples": np.array(self.n_samples)}
+        weights = (self.total_weight, self._squared_weight) if self.is_weighted else None
+        arrays = {"mean": self.mean, "mean_low": self._low, "rounding": self._rounding}
+        content |= {name: value for name, value in arrays.items() if value is not None}
         if self._scatter is not None:
             content["scatter"] = self._scatter
-        elif any(sp.issparse(b) for b in self._rows):
-            rows = sp.vstack([sp.csr_array(b) for b in self._rows], format="csr")
-            content |= {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
+            _moments_files.write(path, content, weights)
         else:
-            content["rows"] = np.concatenate(self._rows)
-        with atomic_write(path) as file:
-            np.savez(file, **content)
+            _moments_files.write(path, content, weights, self._rows, self._row_weights)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -532,65 +835,14 @@ class Moments:
         ValueError
             If the file is damaged or of another kind.
         """
-        try:
-            content = read_npz(path)
-            if _scalar(content, "format", "U") != _FORMAT:
-                raise ValueError(f"its format is not {_FORMAT}")
-            self = cls(form=str(_scalar(content, "form", "U")))
-            self.n_samples = n = int(_scalar(content, "n_samples", "iu"))
-            if not 1 <= n <= _MOST_SAMPLES:
-                raise ValueError(f"n_samples={n} must be between 1 and {_MOST_SAMPLES}")
-            self.mean = _floats(content, "mean", (-1,))
-            m = len(self.mean)
-            if "scatter" in content:
-                self._scatter = np.asfortranarray(_floats(content, "scatter", (m, m)))
-                if (self._scatter.diagonal() < 0.0).any():
-                    raise ValueError("its scatter has a variance below 0")
-            elif "rows" in content:
-                self._rows = [_floats(content, "rows", (n, m))]
-            else:
-                self._rows = [_sparse_rows(content, n, m)]
-        except KeyError as error:
-            raise ValueError(f"{path} is not a whole file of moments: no {error}") from error
-        except FileNotFoundError:
-            raise
-        except (ValueError, OSError, OverflowError) as error:
-            raise ValueError(f"{path} is not a whole file of moments: {error}") from error
+        with _moments_files.reading(path) as content:
+            self = cls(form=content.form)
+            self.total_weight, self._squared_weight = content.weights
+            self._set_mean(content.mean, content.mean_low)
+            self._rounding = content.rounding
+            self._scatter = content.scatter
+            self._rows, self._row_weights = content.rows, content.row_weights
         return self
-
-
-def _scalar(content: dict[str, NDArray[Any]], name: str, kinds: str) -> Any:
-    value = content[name]
-    if value.shape != () or value.dtype.kind not in kinds:
-        raise ValueError(f"its {name} is {value.dtype} of shape {value.shape}")
-    return value[()]
-
-
-def _floats(
-    content: dict[str, NDArray[Any]], name: str, shape: tuple[int, ...]
-) -> NDArray[np.float64]:
-    """Return an array of finite float64 of a shape; -1 stands for any length."""
-    value = content[name]
-    fits = value.ndim == len(shape) and all(
-        size in (-1, found) for size, found in zip(shape, value.shape, strict=True)
-    )
-    if value.dtype != np.float64 or not fits:
-        raise ValueError(
-            f"its arrays do not fit together: its {name} is {value.dtype} of shape "
-            f"{value.shape}, not float64 of {shape}"
-        )
-    if not np.isfinite(value).all():
-        raise ValueError("it holds NaN or infinity")
-    return value.astype(np.float64, copy=False)  # in the byte order of this machine
-
-
-def _sparse_rows(content: dict[str, NDArray[Any]], n: int, m: int) -> Any:
-    data, indices, indptr = _floats(content, "data", (-1,)), content["indices"], content["indptr"]
-    check_pointers(indptr, n, len(data))
-    check_indices(indices, len(data), m)
-    rows = sp.csr_array((data, indices, indptr), shape=(n, m))
-    rows.sum_duplicates()
-    return rows
 
 
 def _quiet() -> np.errstate:
@@ -601,11 +853,52 @@ def _quiet() -> np.errstate:
 def _chunks(data: Any) -> Iterator[Any]:
     if isinstance(data, Moments):
         raise TypeError("data is Moments already; add moments with +")
-    whole = hasattr(data, "shape") or hasattr(data, "__array__") or isinstance(data, (list, tuple))
-    if whole or not isinstance(data, Iterable):
+    if _is_whole(data):
         yield data
     else:
         yield from data
+
+
+def _is_whole(data: Any) -> bool:
+    """Return whether data is one chunk, not an iterable of chunks."""
+    whole = hasattr(data, "shape") or hasattr(data, "__array__") or isinstance(data, (list, tuple))
+    return whole or not isinstance(data, Iterable)
+
+
+def _mean_of(rows: Any, weights: FloatArray | None) -> FloatArray:
+    """Return the mean of each column, in float64."""
+    if weights is not None:
+        # Divided first: the sum of large values times large weights may be out of range.
+        return np.asarray((weights / weights.sum()) @ rows, dtype=np.float64)
+    # Not ones @ rows: NumPy's and SciPy's BLAS have threads of their own, and alternating between
+    # the two lets one spin while the other works.
+    return np.asarray(rows.mean(axis=0, dtype=np.float64)).ravel()
+
+
+def _is_far(mean: FloatArray, centred: FloatArray) -> bool:
+    """Return whether a mean is so large, seen from its rows, that its rounding would be seen.
+
+    Of s rows one shows a deviation of at most √(n/s) of the standard deviation that it makes.
+    """
+    sample = centred[:: max(len(centred) // _LOOKED_AT, 1)]
+    return bool((np.abs(mean) > _FAR * np.abs(sample).max(axis=0)).any())
+
+
+def _weight_of(rows: Any, weights: FloatArray | None) -> tuple[float, float]:
+    """Return the sum of the weights and of their squares."""
+    if weights is None:
+        return float(rows.shape[0]), float(rows.shape[0])
+    return float(weights.sum()), float(weights @ weights)
+
+
+def _cut(weights: FloatArray | None, start: int, stop: int) -> FloatArray | None:
+    return None if weights is None else weights[start:stop]
+
+
+def _sum_or_none(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return a + b
 
 
 def _needs_no_centring(block: NDArray[Any], mean: FloatArray) -> bool:
@@ -617,14 +910,6 @@ def _needs_no_centring(block: NDArray[Any], mean: FloatArray) -> bool:
     """
     sample = block[:: len(block) // _SNIFF][:_SNIFF]
     return bool((mean * mean <= 16.0 * sample.var(axis=0)).all())
-
-
-def _fits_single(squares: NDArray[Any], rows: NDArray[Any]) -> bool:
-    """Return whether the sums of squares of float32 columns neither overflow nor underflow."""
-    if not np.isfinite(squares).all():
-        return False
-    small = squares < 1e-25  # a square of 1e-32 is exact to 1e-6: float32 ends at 1e-38
-    return not rows[:, small].any()
 
 
 def _centre_full_columns(block: Any) -> tuple[Any, FloatArray]:

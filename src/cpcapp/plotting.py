@@ -10,7 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["contrast_figure", "loadings", "plot", "scatter", "scatter_grid", "spectrum"]
+from cpcapp.contrast import eigenvalues_above, solve_contrast
+from cpcapp.detection import noise_threshold
+from cpcapp.moments import Moments
+
+__all__ = ["contrast_figure", "loadings", "plot", "scatter", "scatter_grid", "scree", "spectrum"]
 
 # Okabe and Ito's colours, told apart by people with any common kind of colour vision; the
 # marker says the same once more.
@@ -200,6 +204,65 @@ def spectrum(ax: Axes, eigenvalues: ArrayLike, *, threshold: float | None = None
     ax.set_yscale("log")
     ax.set_xlabel("component")
     ax.set_ylabel("target power / background power")
+
+
+def scree(
+    target: Any,
+    background: Any,
+    *,
+    false_alarm_rate: float = 0.05,
+    n_components: int = 30,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the largest eigenvalues of a contrast, with those above the noise filled.
+
+    Parameters
+    ----------
+    target, background : Moments or array-like of shape (n, n_features)
+    false_alarm_rate : float, default=0.05
+        Probability that noise alone has an eigenvalue above the line (:func:`noise_threshold`).
+    n_components : int, default=30
+        Eigenvalues drawn at most.
+    ax : matplotlib Axes, optional
+        By default one of a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        With ``n_background - 1 > n_features`` the eigenvalues are those of the plain ratio, which
+        the noise threshold is made for. With fewer background samples they are those of
+        ``loading="oas"``, and there is no line.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from cpcapp.datasets import synthetic
+    >>> data = synthetic(random_state=0)
+    >>> ax = scree(data.target, data.background, ax=Figure().add_subplot())
+    >>> ax.get_title()
+    '2 of 30 above the noise'
+    """
+    f, b = (m if isinstance(m, Moments) else Moments.of(m) for m in (target, background))
+    width = f.n_features or 0
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        _, ax = plt.subplots(layout="constrained")
+    most = min(n_components, width, f.n_samples - 1)
+    if b.n_samples - 1 <= width:
+        values = solve_contrast(f, b, most, loading="oas").eigenvalues
+        spectrum(ax, values)
+        ax.set_title(f"{len(values)} largest of {width}, shrunk", fontsize=10)
+        return ax
+    line = noise_threshold(f.n_samples, b.n_samples, width, false_alarm_rate=false_alarm_rate)
+    every = eigenvalues_above(f, b, 0.0)
+    values = every[:most]
+    spectrum(ax, values, threshold=line)
+    noise = values <= line
+    places = np.arange(1, len(values) + 1)
+    ax.plot(places[noise], values[noise], "o", color=PALETTE[0], markersize=4, mfc="white")
+    ax.set_title(f"{int((every > line).sum())} of {width} above the noise", fontsize=10)
+    return ax
 
 
 def loadings(

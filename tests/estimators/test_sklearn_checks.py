@@ -12,6 +12,7 @@ from cpcapp import CPCA, CPCAPlusPlus
 ESTIMATORS = [
     CPCAPlusPlus(),
     CPCAPlusPlus(loading=0.1, solver="iterative", scaling="unit"),
+    CPCAPlusPlus(missing="pairwise"),
     CPCA(),
     CPCA(alpha=1.0),
 ]

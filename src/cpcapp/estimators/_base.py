@@ -29,7 +29,10 @@ from cpcapp._rows import (
     refuse_text,
 )
 from cpcapp._top_features import rank_features
+from cpcapp.correction import REMOVALS, remove_main_subspace
+from cpcapp.covariates import CovariateCoder, CovariateEffect
 from cpcapp.estimators._callers import refuse_misrouted_background
+from cpcapp.estimators._extras import Extras, SideReader, is_several, mix
 from cpcapp.moments import FeatureRangeError, FloatArray, Moments, NonFiniteError
 
 _BLOCK = 4096  # rows of a memory map read at once
@@ -44,15 +47,22 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     atoms_: FloatArray
     mean_: FloatArray
     background_mean_: FloatArray | None
+    # Only with several backgrounds, and with covariates.
+    background_weights_: FloatArray
+    covariate_effects_: dict[str, CovariateEffect | None]
+    _coder: CovariateCoder
     # Standard deviation of each feature in the target.
     _deviation: FloatArray
 
     def _read_both(
-        self, X: Any, y: Any, background: Any, is_background: Any
+        self, X: Any, y: Any, background: Any, is_background: Any, extras: Extras
     ) -> tuple[Moments, Moments | None]:
         """Return the moments of target and background, whichever way they were given."""
         X = self._check_target(X, reset=True)
         _refuse_background_as_y(X, y)
+        self._forget_extras()
+        if not extras.is_plain(background):
+            return self._read_with_extras(X, background, is_background, extras)
         if is_background is None:
             target = self._moments(X, "X")
             return target, self._read_background(background, X.shape[0])
@@ -61,6 +71,63 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         mask = _check_mask(is_background, X.shape[0])
         target = self._moments(_iter_rows(X, ~mask), "X")
         return target, self._moments(_iter_rows(X, mask), "X")
+
+    def _forget_extras(self) -> None:
+        for name in ("background_weights_", "covariate_effects_", "_coder"):
+            self.__dict__.pop(name, None)
+
+    def _read_with_extras(
+        self, X: Any, background: Any, is_background: Any, extras: Extras
+    ) -> tuple[Moments, Moments | None]:
+        reader = SideReader(extras, getattr(self, "feature_names_in_", None))
+        back: Moments | None = None
+        if is_background is not None:
+            if background is not None:
+                raise ValueError("give either background or is_background, not both")
+            target, back = reader.marked(X, _check_mask(is_background, X.shape[0]))
+        else:
+            target = reader.target(X)
+            several = is_several(background)
+            given = list(background) if several else [] if background is None else [background]
+            sound = [self._sound_background(rows, X.shape[0]) for rows in given]
+            backgrounds = reader.backgrounds(sound)
+            if several or extras.background_mixture is not None:
+                if not several:
+                    raise ValueError("background_mixture needs a list of backgrounds")
+                components = getattr(self, "n_components", 1)
+                mixture = extras.background_mixture
+                back, self.background_weights_ = mix(backgrounds, mixture, target, components)
+            elif backgrounds:
+                back = backgrounds[0]
+        if reader.coder is not None:
+            self._coder, self.covariate_effects_ = reader.coder, reader.effects
+        return target, back
+
+    def remove_covariates(self, X: Any, covariates: Any, *, side: str = "target") -> FloatArray:
+        """Take out of samples what their covariates explain, as it was learned in ``fit``.
+
+        ``transform`` of the result gives scores without the influence of the covariates.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        covariates : array-like of shape (n_samples,) or (n_samples, n_covariates)
+            As in ``fit``.
+        side : {"target", "background"}, default="target"
+            Whose coefficients to use.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            With the mean that the target (or background) had in ``fit``.
+        """
+        X = self._check_new(X)
+        effect = getattr(self, "covariate_effects_", {}).get(side)
+        if effect is None:
+            known = ", ".join(map(repr, getattr(self, "covariate_effects_", {}))) or "none"
+            raise ValueError(f"no covariates were fitted for side={side!r} (but for: {known})")
+        rows = X.toarray() if sp.issparse(X) else X
+        return np.asarray(rows - effect.predict(self._coder.encode(covariates, X.shape[0])))
 
     def _check_target(self, X: Any, *, reset: bool, min_samples: int = 2, name: str = "X") -> Any:
         if reset and _is_plain(X, min_samples):
@@ -79,10 +146,17 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         return _check_input(X, name, check)
 
     def _read_background(
-        self, background: Any, n_target: int, *, min_samples: int = 2
+        self, background: Any, n_target: int, *, min_samples: int = 2, sample_weight: Any = None
     ) -> Moments | None:
         if background is None:
             return None
+        sound = self._sound_background(background, n_target, min_samples=min_samples)
+        if isinstance(sound, Moments):
+            return sound
+        return self._moments(sound, "background", sample_weight)
+
+    def _sound_background(self, background: Any, n_target: int, *, min_samples: int = 2) -> Any:
+        """Return a background as a matrix, or as moments that may be changed."""
         if isinstance(background, Moments):
             refuse_misrouted_background(self, n_target, background)
             if background.n_features != self.n_features_in_:
@@ -102,7 +176,7 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
                 f"{first} is {names[first]!r} in background and {own[first]!r} in X"
             )
         refuse_misrouted_background(self, n_target, background)
-        return self._moments(background, "background")
+        return background
 
     def _check_background(self, background: Any, min_samples: int) -> Any:
         check = partial(
@@ -121,12 +195,13 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         except ValueError as error:
             raise ValueError(f"background: {error}") from error
 
-    def _moments(self, data: Any, name: str) -> Moments:
+    def _moments(self, data: Any, name: str, sample_weight: Any = None) -> Moments:
         try:
-            return Moments.of(data)
+            return Moments.of(data, sample_weight=sample_weight)
         except NonFiniteError as error:
             names = getattr(self, "feature_names_in_", None)
-            raise NonFiniteError(error.columns, names, source=name) from None
+            advice = "partial_fit takes no missing values; use fit" if self._allows_nan else None
+            raise NonFiniteError(error.columns, names, source=name, advice=advice) from None
 
     @contextmanager
     def _naming_features(self) -> Iterator[None]:
@@ -150,6 +225,8 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         for start in range(0, len(X), _PROJECTED):
             block = X[start : start + _PROJECTED]
             centred = np.subtract(block, mean, out=work[: len(block)])
+            if self._allows_nan:
+                np.nan_to_num(centred, copy=False, nan=0.0)  # as if it were the mean
             np.matmul(centred, filters, out=out[start : start + len(block)])
         return out
 
@@ -161,9 +238,13 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             reset=False,
             accept_sparse="csr",
             dtype="numeric",
-            ensure_all_finite=True,
+            ensure_all_finite="allow-nan" if self._allows_nan and not sp.issparse(X) else True,
         )
         return _check_input(X, "X", check)
+
+    @property
+    def _allows_nan(self) -> bool:
+        return getattr(self, "missing", "error") == "pairwise"
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Reduce samples to their components, ``Fᵀ(x - mean_)``.
@@ -224,6 +305,63 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         denoised = self._project(X, self.mean_) @ self.atoms_ + self.mean_
         return denoised.astype(np.float32) if X.dtype == np.float32 else denoised
 
+    def correct(
+        self,
+        X: Any,
+        *,
+        remove: str = "contrast",
+        background: Any = None,
+        n_components: int | None = None,
+    ) -> NDArray[Any]:
+        """Return what is left of samples when the contrast, or the background, is removed.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        remove : {"contrast", "background"}, default="contrast"
+            ``"contrast"``: what the components explain, ``x - W Fᵀ(x - mean_)``; the output of the
+            filters is 0 then. ``"background"``: the main subspace of the background,
+            ``x - UUᵀ(x - background mean)`` with ``U`` its principal directions.
+        background : Moments or array-like of shape (n_background, n_features), optional
+            Needed for ``"background"``, as ``fit`` keeps no data; not after ``partial_fit``.
+        n_components : int, optional
+            Dimensions of the background's subspace; by default as many as there are components.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Values that are missing stay missing.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from cpcapp import CPCAPlusPlus
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(900, 4)) * [9, 1, 3, 1]
+        >>> B = rng.normal(size=(900, 4)) * [9, 1, 1, 1]
+        >>> est = CPCAPlusPlus(n_components=1).fit(X, background=B)
+        >>> est.correct(X).std(axis=0).round(1)
+        array([8.8, 1. , 0. , 1. ])
+        >>> est.correct(X, remove="background", background=B).std(axis=0).round(1)
+        array([0. , 1. , 3.1, 1. ])
+        """
+        X = self._check_new(X)
+        rows = X.toarray() if sp.issparse(X) else X
+        if remove == "contrast":
+            corrected = rows - self._project(X, self.mean_) @ self.atoms_
+        elif remove == "background":
+            source = getattr(self, "_background", None) if background is None else background
+            if source is None:
+                raise ValueError(
+                    "remove='background' needs background=..., as fit keeps no data of it"
+                )
+            k = len(self.components_) if n_components is None else n_components
+            corrected = remove_main_subspace(rows, source, k)
+        else:
+            names = ", ".join(map(repr, REMOVALS))
+            raise ValueError(f"remove={remove!r} must be one of {names}")
+        return corrected.astype(np.float32) if X.dtype == np.float32 else np.asarray(corrected)
+
     def top_features(self, n: int = 10) -> list[list[tuple[str, float]]]:
         """Return for each component the features of largest weight, with their weights.
 
@@ -267,6 +405,7 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self._allows_nan
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

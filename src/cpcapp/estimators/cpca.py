@@ -11,6 +11,7 @@ from sklearn.cluster import SpectralClustering
 
 from cpcapp.contrast import check_n_components, solve_difference
 from cpcapp.estimators._base import ContrastiveTransformer, check_moments
+from cpcapp.estimators._extras import Extras
 from cpcapp.moments import FloatArray, Moments
 
 
@@ -93,7 +94,19 @@ class CPCA(ContrastiveTransformer):
         self.n_clusters = n_clusters
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, background: Any = None, is_background: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        background: Any = None,
+        is_background: Any = None,
+        *,
+        sample_weight: Any = None,
+        background_sample_weight: Any = None,
+        background_mixture: Any = None,
+        covariates: Any = None,
+        background_covariates: Any = None,
+    ) -> Self:
         """Find the filters.
 
         Parameters
@@ -101,10 +114,24 @@ class CPCA(ContrastiveTransformer):
         X : array-like, memory map or sparse matrix of shape (n_samples, n_features)
             The target; with ``is_background``, target and background together.
         y : ignored
-        background : like X or Moments, of the same features, optional
+        background : like X or Moments, of the same features, or a list of those, optional
             Without one the result is PCA, whatever ``alpha``.
         is_background : array-like of shape (n_samples,), optional
             True for the rows of ``X`` that are background.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the rows of ``X``, at least 0. A whole number counts for mean and covariance
+            as that many copies of the row; shrinkage and tests go by Kish's effective number of
+            samples, ``(Σw)² / Σw²``.
+        background_sample_weight : array-like of shape (n_background,), optional
+            Weights of the rows of ``background``; a list for a list of backgrounds.
+        background_mixture : {"mean", "worst"} or array-like of shape (n_backgrounds,), optional
+            How to mix a list of backgrounds: with equal weights (the default), with weights that
+            make the contrast smallest, or with these. See :func:`cpcapp.combine_backgrounds`.
+        covariates : array-like of shape (n_samples,) or (n_samples, n_covariates), optional
+            What they explain is taken out first, by least squares, in target and background each
+            for itself. Numbers are taken as they are. Text and categories (batches, say) become
+            one column for each category. See `remove_covariates` for the scores.
+        background_covariates : like covariates, for the rows of ``background``, optional
 
         Returns
         -------
@@ -112,7 +139,14 @@ class CPCA(ContrastiveTransformer):
             itself.
         """
         alphas = self._check_alphas()
-        target, back = self._read_both(X, y, background, is_background)
+        extras = Extras(
+            sample_weight,
+            background_sample_weight,
+            background_mixture,
+            covariates,
+            background_covariates,
+        )
+        target, back = self._read_both(X, y, background, is_background, extras)
         return self._solve(target, back, alphas)
 
     def fit_moments(self, target: Moments, background: Moments | None = None) -> Self:

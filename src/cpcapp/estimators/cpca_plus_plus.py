@@ -25,6 +25,7 @@ from cpcapp.detection import (
     power_p_value,
 )
 from cpcapp.estimators._base import ContrastiveTransformer, check_moments
+from cpcapp.estimators._extras import Extras, is_several, mix
 from cpcapp.moments import FloatArray, Moments
 
 _COUNTING = ("auto", "permutation")
@@ -67,6 +68,10 @@ class CPCAPlusPlus(ContrastiveTransformer):
         both sets are samples of one population.
     random_state : int or None, default=0
         Seed of the permutations.
+    missing : {"error", "pairwise"}, default="error"
+        What to do about NaN. ``"pairwise"`` takes each covariance from the rows that have both
+        features (:func:`cpcapp.pairwise_moments`), and ``transform`` takes a missing value for the
+        mean. Infinity is always an error.
 
     Attributes
     ----------
@@ -86,10 +91,19 @@ class CPCAPlusPlus(ContrastiveTransformer):
         Share by which the background covariance itself was scaled down (``loading="auto"`` and
         ``"oas"``).
     n_components_ : int
+    explained_variance_ : ndarray of shape (n_components_,)
+        How much of the target's variance (with ``ddof=0``, summed over features) each component
+        explains, as a predictor of the features.
+    explained_variance_ratio_ : ndarray of shape (n_components_,)
+        The same as a share of the target's variance; together at most 1.
+    background_weights_ : ndarray of shape (n_backgrounds,)
+        The mixture. Only with a list of backgrounds.
+    covariate_effects_ : dict
+        What covariates explain of ``"target"`` and ``"background"``. Only with covariates.
     solver_ : {"dense", "iterative", "dual"}
         The solver that was used.
     n_samples_seen_ : tuple of int
-        Samples of target and background.
+        Samples of target and background; with weights the effective number.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         Only if ``X`` has feature names that are all strings.
@@ -131,6 +145,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         scaling: str = "background",
         false_alarm_rate: float = 0.05,
         random_state: int | None = 0,
+        missing: str = "error",
     ) -> None:
         self.n_components = n_components
         self.loading = loading
@@ -138,10 +153,23 @@ class CPCAPlusPlus(ContrastiveTransformer):
         self.scaling = scaling
         self.false_alarm_rate = false_alarm_rate
         self.random_state = random_state
+        self.missing = missing
 
     # -- fitting ---------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, background: Any = None, is_background: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        background: Any = None,
+        is_background: Any = None,
+        *,
+        sample_weight: Any = None,
+        background_sample_weight: Any = None,
+        background_mixture: Any = None,
+        covariates: Any = None,
+        background_covariates: Any = None,
+    ) -> Self:
         """Find the filters.
 
         Parameters
@@ -149,10 +177,24 @@ class CPCAPlusPlus(ContrastiveTransformer):
         X : array-like, memory map or sparse matrix of shape (n_samples, n_features)
             The target; with ``is_background``, target and background together.
         y : ignored
-        background : like X or Moments, of the same features, optional
+        background : like X or Moments, of the same features, or a list of those, optional
         is_background : array-like of shape (n_samples,), optional
             True for the rows of ``X`` that are background. This form goes through pipelines and
             cross-validation like any other data.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of the rows of ``X``, at least 0. A whole number counts for mean and covariance
+            as that many copies of the row; shrinkage and tests go by Kish's effective number of
+            samples, ``(Σw)² / Σw²``.
+        background_sample_weight : array-like of shape (n_background,), optional
+            Weights of the rows of ``background``; a list for a list of backgrounds.
+        background_mixture : {"mean", "worst"} or array-like of shape (n_backgrounds,), optional
+            How to mix a list of backgrounds: with equal weights (the default), with weights that
+            make the contrast smallest, or with these. See :func:`cpcapp.combine_backgrounds`.
+        covariates : array-like of shape (n_samples,) or (n_samples, n_covariates), optional
+            What they explain is taken out first, by least squares, in target and background each
+            for itself. Numbers are taken as they are. Text and categories (batches, say) become
+            one column for each category. See `remove_covariates` for the scores.
+        background_covariates : like covariates, for the rows of ``background``, optional
 
         Returns
         -------
@@ -160,18 +202,31 @@ class CPCAPlusPlus(ContrastiveTransformer):
             itself.
         """
         self._reset()
-        target, back = self._read_both(X, y, background, is_background)
+        extras = Extras(
+            sample_weight,
+            background_sample_weight,
+            background_mixture,
+            covariates,
+            background_covariates,
+            self.missing,
+        )
+        target, back = self._read_both(X, y, background, is_background, extras)
+        rows = (X, background, is_background) if extras.is_plain(background) else None
         with self._naming_features():
-            k = self._count(target, back, (X, background, is_background))
+            k = self._count(target, back, rows)
             return self._solve(target, back, k, overwrite=True)
 
-    def fit_moments(self, target: Moments, background: Moments | None = None) -> Self:
+    def fit_moments(
+        self, target: Moments, background: Any = None, *, background_mixture: Any = None
+    ) -> Self:
         """Find the filters from moments that were added up elsewhere.
 
         Parameters
         ----------
         target : Moments
-        background : Moments, optional
+        background : Moments, or a list of them, optional
+        background_mixture : {"mean", "worst"} or array-like of shape (n_backgrounds,), optional
+            As in `fit`, for a list of backgrounds.
 
         Returns
         -------
@@ -187,10 +242,26 @@ class CPCAPlusPlus(ContrastiveTransformer):
         (200, 0)
         """
         self._reset()
+        if is_several(background):
+            for one in background:
+                check_moments(target, one)
+            background, self.background_weights_ = mix(
+                background, background_mixture, target, self.n_components
+            )
+        elif background_mixture is not None:
+            raise ValueError("background_mixture needs a list of backgrounds")
         self.n_features_in_ = check_moments(target, background)
         return self._solve(target, background, self._count(target, background, None))
 
-    def partial_fit(self, X: Any = None, y: Any = None, background: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: Any = None,
+        y: Any = None,
+        background: Any = None,
+        *,
+        sample_weight: Any = None,
+        background_sample_weight: Any = None,
+    ) -> Self:
         """Add samples of either side, or of both, in any order.
 
         Parameters
@@ -200,6 +271,10 @@ class CPCAPlusPlus(ContrastiveTransformer):
         y : ignored
         background : like X, or Moments, optional
             Background samples.
+        sample_weight : array-like of shape (n,), optional
+            Weights of the rows of ``X``, as in `fit`.
+        background_sample_weight : array-like of shape (n_background,), optional
+            Weights of the rows of ``background``.
 
         Returns
         -------
@@ -208,6 +283,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         """
         if X is None and background is None:
             raise ValueError("partial_fit needs X, background or both")
+        self._check_partial(background, background_sample_weight)
         first = not hasattr(self, "_target")
         if first and hasattr(self, "_contrast"):
             warnings.warn(
@@ -218,12 +294,14 @@ class CPCAPlusPlus(ContrastiveTransformer):
         chunk, added = None, None
         if X is not None:
             X = self._check_target(X, reset=first, min_samples=1)
-            chunk = self._moments(X, "X")
+            chunk = self._moments(X, "X", sample_weight)
         elif first:
             self._learn_features(background)
         if background is not None:
             rows = -1 if X is None else X.shape[0]
-            added = self._read_background(background, rows, min_samples=1)
+            added = self._read_background(
+                background, rows, min_samples=1, sample_weight=background_sample_weight
+            )
         # Both sides are read and sound: nothing is lost to a bad chunk before this line.
         if first:
             self._target, self._background = Moments(), Moments()
@@ -233,6 +311,15 @@ class CPCAPlusPlus(ContrastiveTransformer):
             self._background += added
         self.__dict__.pop("_contrast", None)
         return self
+
+    def _check_partial(self, background: Any, background_sample_weight: Any) -> None:
+        if is_several(background):
+            raise ValueError(
+                "partial_fit takes one background at a time; add up Moments of each, and give "
+                "the list to fit_moments"
+            )
+        if isinstance(background, Moments) and background_sample_weight is not None:
+            raise ValueError("a background of Moments has its weights; give them to Moments.update")
 
     def _learn_features(self, background: Any) -> None:
         """Take the number and names of the features from the first chunk, a background."""
@@ -246,6 +333,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
     def _reset(self) -> None:
         for name in ("_contrast", "_target", "_background"):
             self.__dict__.pop(name, None)
+        self._forget_extras()
 
     def _count(self, target: Moments, background: Moments | None, data: Any) -> int:
         """Return how many components to compute; 0 only if noise explains them all."""
@@ -266,7 +354,8 @@ class CPCAPlusPlus(ContrastiveTransformer):
         if data is None:
             raise ValueError(
                 f"n_components={k!r} must permute the samples here, which moments do not hold; "
-                "use fit with all data, or give a number"
+                "use fit with all data (without weights, covariates, missing values or a list of "
+                "backgrounds), or give a number"
             )
         return self._count_by_permutation(target, background, data)
 
@@ -355,6 +444,17 @@ class CPCAPlusPlus(ContrastiveTransformer):
     def eigenvalues_(self) -> FloatArray:
         """Target power over background power along each filter."""
         return self._get_contrast().eigenvalues
+
+    @property
+    def explained_variance_(self) -> FloatArray:
+        """Variance of the target's features that each component explains."""
+        return self._get_contrast().explained_variance
+
+    @property
+    def explained_variance_ratio_(self) -> FloatArray:
+        """Share of the target's variance that each component explains."""
+        contrast = self._get_contrast()
+        return np.asarray(contrast.explained_variance / contrast.target_variance.sum())
 
     @property
     def n_components_(self) -> int:
@@ -454,6 +554,7 @@ def _first(contrast: Contrast, k: int) -> Contrast:
         output_covariance=None if output is None else output[:k, :k],
         solver=contrast.solver,
         target_variance=contrast.target_variance,
+        explained_variance=contrast.explained_variance[:k],
     )
 
 
