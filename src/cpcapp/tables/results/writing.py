@@ -15,7 +15,7 @@ from cpcapp._files import atomic_write
 from cpcapp._staging import stage_results
 from cpcapp.tables.messages import TableError
 from cpcapp.tables.model import FloatArray
-from cpcapp.tables.reading.table import Chunk, ProgressReport, report_nothing
+from cpcapp.tables.reading.table import Chunk, ProgressReport, make_text_column, report_nothing
 from cpcapp.tables.reduce import Reduction
 from cpcapp.tables.results.files import ResultFiles, is_parquet
 from cpcapp.tables.results.plot import RowSample, write_plot
@@ -173,13 +173,11 @@ def _read_scores(
     reduction: Reduction, sample_set: SampleSet, kept: Sequence[str], progress: ProgressReport
 ) -> Iterator[tuple[Chunk, FloatArray]]:
     """Yield rows and scores; kept columns that the background lacks are empty there."""
-    import pyarrow as pa
-
     selection = sample_set.selection
     present = [name for name in kept if name in selection.table.column_index]
     with progress(f"writing {selection.role}") as share:
         for chunk, scores in reduction.scores(sample_set, present, share):
-            empty = pa.nulls(len(chunk.rows), pa.string())
+            empty = make_text_column([None] * len(chunk.rows))
             columns = {name: chunk.kept.get(name, empty) for name in kept}
             yield Chunk(chunk.rows, chunk.positions, None, columns), scores
 
