@@ -280,6 +280,14 @@ def test_a_picture(reduce, tables, ending):
         assert imread(tables / "out/p.png")[..., :3].std() > 0.05
 
 
+def test_a_picture_has_a_bounded_number_of_points_of_both_sets(reduce, tables, monkeypatch):
+    monkeypatch.setattr("cpcapp.tables.results.plot._MAX_POINTS", 50)
+    reduce("target.csv", "background.csv", *KEPT, "--plot", "out/p.svg")
+    text = (tables / "out/p.svg").read_text()
+    assert "400 rows (50 shown); background 400 rows (50 shown)" in text
+    assert text.count("fill: #c4c4c4") >= 50
+
+
 def test_interrupting_leaves_no_half_of_a_file(reduce, tables):
     """Stopped while the scores are written."""
     code = (
