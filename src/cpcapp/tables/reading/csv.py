@@ -149,7 +149,8 @@ class CsvTable(Table):
                 pa.csv.ReadOptions(
                     column_names=self.columns, block_size=max(1 << 20, 2 * block.longest)
                 ),
-                pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=block.quoted),
+                # Arrow looks through a text twice where there may be lines within values.
+                pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=block.multiline),
                 pa.csv.ConvertOptions(
                     column_types=types,
                     include_columns=list(types),
@@ -235,11 +236,11 @@ class CsvTable(Table):
 
     def _drop_header(self, block: Block) -> Block:
         if len(block.lines) == 1:
-            return Block(b"", block.lines[:0], 0)
+            return Block(b"", block.lines[:0], 0, multiline=False)
         end = 0
         for _ in range(int(block.lines[1]) - 1):
             end = block.data.index(b"\n", end) + 1
-        return Block(block.data[end:], block.lines[1:], block.longest)
+        return replace(block, data=block.data[end:], lines=block.lines[1:])
 
     # -- files ---------------------------------------------------------------------------------
 

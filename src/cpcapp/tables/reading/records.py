@@ -25,16 +25,23 @@ _NEWLINE, _RETURN, _QUOTE = 10, 13, 34
 
 @dataclass(frozen=True)
 class Block:
-    """Whole records: their bytes, the line where each begins, and the length of the longest."""
+    """Whole records.
+
+    Attributes
+    ----------
+    data : bytes
+    lines : ndarray of shape (n,)
+        Where each record begins.
+    longest : int
+        Bytes of the longest record.
+    multiline : bool
+        Whether there are line ends within fields.
+    """
 
     data: bytes
     lines: NDArray[np.int64]
     longest: int
-
-    @property
-    def quoted(self) -> bool:
-        """Whether there may be line ends within fields."""
-        return b'"' in self.data
+    multiline: bool
 
 
 def choose_block_bytes(n_columns: int) -> int:
@@ -68,10 +75,11 @@ def read_blocks(
         lengths = ends - starts
         first = np.frombuffer(data, np.uint8)[starts]
         blank = (lengths == 0) | ((lengths == 1) & (first == _RETURN))
-        line += int(np.searchsorted(newlines, end))
+        n_lines = int(np.searchsorted(newlines, end))
+        line += n_lines
         rest, wanted = data[end:], size
         if not blank.all():
-            yield Block(data[:end], lines[~blank], int(lengths.max()))
+            yield Block(data[:end], lines[~blank], int(lengths.max()), n_lines > len(ends))
         if done and rest:
             raise _unclosed_error(name, line)
 
