@@ -77,6 +77,7 @@ def test_well_formed_text(rows, ending, n_blank, closed):
 
 
 @given(ROWS, st.sampled_from(["\n", "\r\n"]))
+@example([("", "0.0", "nan(1)")], "\n")
 def test_decimal_commas(rows, ending):
     lines = ["who;a;b", "x;0,5;1,25"]
     lines += [";".join([row[0], row[1].replace(".", ","), row[2]]) for row in rows]

@@ -25,6 +25,8 @@ from cpcapp.tables.reading.table import Chunk, Progress, Table, make_text_column
 _SNIFFED_ROWS = 100
 _DELIMITERS = ",\t;|"
 _RETURN, _NEWLINE = 13, 10
+# C's spelling of a NaN with a payload, which Arrow takes for a number and Python does not.
+_NAN_PAYLOAD = re.compile(rb"nan\(", re.IGNORECASE)
 
 
 class CsvTable(Table):
@@ -141,6 +143,8 @@ class CsvTable(Table):
             import pyarrow as pa
             import pyarrow.csv
         except ImportError:
+            return None
+        if b"(" in block.data and _NAN_PAYLOAD.search(block.data):
             return None
         types = {**dict.fromkeys(kept, pa.string()), **dict.fromkeys(features, pa.float64())}
         try:
