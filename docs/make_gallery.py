@@ -26,8 +26,8 @@ NO_DATA = "the data were not at hand when this was written"
 INTRODUCTION = """# Gallery: the paper's experiments
 
 Each page shows one experiment of the paper: the pictures, the numbers, and what the paper says.
-They were written by `make gallery`, with the code of `cpcapp reproduce`, which makes one report of
-all of them on your machine:
+The last one is the example of another paper. They were written by `make gallery`, with the code
+of `cpcapp reproduce`, which makes one report of all of them on your machine:
 
 ```
 cpcapp reproduce all -o report             # all of them: some minutes

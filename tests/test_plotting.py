@@ -110,6 +110,24 @@ def test_a_contrast_with_many_classes_puts_the_rarest_together(rng):
     assert len(figure.axes) == 3
 
 
+@pytest.mark.parametrize("n_components", [1, 2])
+@pytest.mark.parametrize("labelled", [True, False])
+def test_background_points_are_grey_and_named(rng, n_components, labelled):
+    scores, behind = rng.normal(size=(9, n_components)), rng.normal(size=(7, n_components))
+    labels = np.repeat(["x", "y", "z"], 3) if labelled else None
+    weights = rng.normal(size=(n_components, 4))
+    figure = contrast_figure(scores, labels, weights=weights, background=behind)
+    ax = figure.axes[0]
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["background", *(["x", "y", "z"] if labelled else ["target"])]
+    points = ax.collections[0].get_offsets()
+    np.testing.assert_allclose(points[:, :n_components], behind)
+    red, green, blue, _ = ax.collections[0].get_facecolor()[0]
+    assert red == green == blue > 0.6
+    # No target point hides one of the background, also on a single axis.
+    assert not {*map(tuple, points)} & {*map(tuple, ax.collections[1].get_offsets())}
+
+
 def test_a_contrast_of_one_component(rng):
     figure = contrast_figure(rng.normal(size=(9, 1)), weights=rng.normal(size=(1, 4)))
     assert [ax.get_title() for ax in figure.axes] == ["", "component 1"]

@@ -20,7 +20,7 @@ __all__ = ["contrast_figure", "loadings", "plot", "scatter", "scatter_grid", "sc
 # marker says the same once more.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 MARKERS = "osD^vPX*"
-_BACKGROUND = "#9A9A9A"
+_BACKGROUND = "#C4C4C4"
 # Numbers as colours: from dark to light in equal steps, also for people with colour blindness.
 _RAMP = "viridis"
 
@@ -72,9 +72,7 @@ def plot(
 
         _, ax = plt.subplots(layout="constrained")
     if behind is not None:
-        y = behind[:, 1] if behind.shape[1] > 1 else np.zeros(len(behind))
-        style: dict[str, Any] = {"color": _BACKGROUND, "label": "background", "linewidths": 0}
-        ax.scatter(behind[:, 0], y, s=7, alpha=0.5, zorder=0, **style)
+        _scatter_background(ax, behind)
     shown = None if labels is None else np.asarray(labels)
     eigenvalues = getattr(est, "eigenvalues_", None)
     if shown is not None and _is_ramp(shown):
@@ -303,6 +301,7 @@ def contrast_figure(
     weights: ArrayLike,
     feature_names: Sequence[str] | None = None,
     eigenvalues: ArrayLike | None = None,
+    background: ArrayLike | None = None,
     title: str = "",
     label_title: str = "",
     top: int = 12,
@@ -318,6 +317,8 @@ def contrast_figure(
         For example ``components_`` of an estimator.
     feature_names : sequence of str, optional
     eigenvalues : array-like of shape (n_components,), optional
+    background : array-like of shape (n_background, n_components), optional
+        Scores of background samples, drawn in light grey below the others.
     title, label_title : str, optional
         Of the scatter plot and of its legend.
     top : int, default=12
@@ -338,6 +339,9 @@ def contrast_figure(
     figure = Figure(figsize=(width, 4.6), layout="constrained")
     axes = figure.subplots(1, 1 + len(rows), width_ratios=[6.0] + [3.2] * len(rows))
     classes = None if labels is None else _few_classes(np.asarray(labels))
+    if background is not None:
+        _scatter_background(axes[0], np.asarray(background, dtype=np.float64))
+        classes = np.full(len(np.asarray(scores)), "target") if classes is None else classes
     scatter(axes[0], scores, classes, eigenvalues=eigenvalues, title=title)
     if classes is not None:
         legend = axes[0].legend(title=label_title, fontsize=8, title_fontsize=8, markerscale=1.8)
@@ -351,6 +355,16 @@ def contrast_figure(
         ax.set_title(f"component {i + 1}", fontsize=10)
         ax.set_xlabel("weight", fontsize=8)
     return figure
+
+
+def _scatter_background(ax: Axes, scores: NDArray[Any]) -> None:
+    if scores.shape[1] > 1:
+        y = scores[:, 1]
+    else:  # on a line of its own, as the samples would hide it
+        y = np.full(len(scores), -0.1)
+        ax.set_ylim(-1.0, 1.0)
+    style: dict[str, Any] = {"color": _BACKGROUND, "label": "background", "linewidths": 0}
+    ax.scatter(scores[:, 0], y, s=9, alpha=0.7, zorder=0, **style)
 
 
 def _check_labels(labels: NDArray[Any], n_samples: int) -> NDArray[Any]:

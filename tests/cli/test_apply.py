@@ -5,22 +5,28 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from cpcapp import CPCAPlusPlus
 from cpcapp.cli import main
 from cpcapp.tables import TableModel
 
 NAMES = [f"gene {i}" for i in range(4)]
+NO_POWER = (
+    "note: the model was made by an earlier version, without what power and p need; make it again "
+    "for these columns\n"
+)
 
 
 @pytest.fixture
 def model(rng):
     components = rng.normal(size=(2, 4))
     one = np.ones(4)
-    return TableModel(NAMES, components, components, one[:2], one, 2 * one, 5 * one)
+    return TableModel(NAMES, components, components, one[:2], one, 2 * one, 5 * one, method="pca")
 
 
 @pytest.fixture
@@ -126,6 +132,30 @@ def test_rows_left_out_are_named_on_standard_error(apply, expected, folder):
     out, err = apply("t.csv", "--skip-bad-rows")
     assert "1 bad row left out" in err
     np.testing.assert_allclose(scores(io.StringIO(out)), expected, atol=1e-12)
+
+
+def test_power_and_p_value(apply, model, table, folder):
+    rng = np.random.default_rng(0)
+    background = pd.DataFrame(rng.normal(size=(200, 4)), columns=NAMES)
+    background.to_csv("background.csv", index=False)
+    (3 * background).to_csv("target.csv", index=False)
+    assert main(["reduce", "target.csv", "background.csv", "-o", ".", "--force"]) == 0
+    table.loc[0, NAMES] *= 100
+    table.to_csv("table.csv", index=False)
+    apply("table.csv", "--id", "sample", "-o", "new.csv")
+    found = pd.read_csv("new.csv")
+    assert list(found) == ["sample", "component_1", "component_2", "power", "p"]
+    assert found["p"][0] < 1e-9
+    assert 0.01 < found["p"][1:].mean() < 0.9
+    estimator = CPCAPlusPlus(2).fit(3 * background, background=background)
+    np.testing.assert_allclose(found["p"], estimator.p_value(table[NAMES]), rtol=1e-6)
+
+
+def test_a_model_of_an_earlier_version_gives_no_power_and_says_so(apply, model):
+    replace(model, method="cpca++").save("model.safetensors")
+    _, err = apply("table.csv", "-o", "new.csv")
+    assert "power" not in pd.read_csv("new.csv")
+    assert err == NO_POWER
 
 
 def test_a_table_without_rows_gives_a_header(apply, folder):

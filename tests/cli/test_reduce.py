@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import anndata
 import h5py
@@ -121,7 +123,7 @@ def test_other_methods(reduce, data):
 
 
 def test_many_small_chunks_give_the_same(reduce, data, monkeypatch):
-    monkeypatch.setattr("cpcapp.tables.reading.records.read_blocks.__defaults__", (3000,))
+    monkeypatch.setattr("cpcapp.tables.reading.records._MAX_BLOCK_BYTES", 3000)
     reduce("target.csv", "background.csv", *KEPT)
     expected = CPCAPlusPlus().fit(data.target, background=data.background)
     np.testing.assert_allclose(scores(), expected.transform(data.target), rtol=1e-6)
@@ -278,6 +280,14 @@ def test_a_picture(reduce, tables, ending):
         assert imread(tables / "out/p.png")[..., :3].std() > 0.05
 
 
+def test_a_picture_has_a_bounded_number_of_points_of_both_sets(reduce, tables, monkeypatch):
+    monkeypatch.setattr("cpcapp.tables.results.plot._MAX_POINTS", 50)
+    reduce("target.csv", "background.csv", *KEPT, "--plot", "out/p.svg")
+    text = (tables / "out/p.svg").read_text()
+    assert "400 rows (50 shown); background 400 rows (50 shown)" in text
+    assert text.count("fill: #c4c4c4") >= 50
+
+
 def test_interrupting_leaves_no_half_of_a_file(reduce, tables):
     """Stopped while the scores are written."""
     code = (
@@ -297,11 +307,55 @@ def test_interrupting_leaves_no_half_of_a_file(reduce, tables):
 def test_a_missing_extra_is_named(tables):
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
-        "from cpcapp.cli import main; sys.exit(main(['reduce', 'a.csv', 'b.csv', '-o', 'x']))\n"
+        "from cpcapp.cli import main\n"
+        "sys.exit(main(['reduce', 'target.parquet', 'background.csv', '-o', 'x']))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    (tables / "target.parquet").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tables
+    )
     assert done.stderr.strip() == (
         "cpcapp reduce: needs pyarrow; install it with: pip install 'cpcapp[tables]'"
+    )
+
+
+def test_csv_is_read_without_pyarrow_too(reduce, tables):
+    reduce("target.csv", "background.csv", *KEPT, "--include-background")
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "from cpcapp.cli import main; sys.exit(main(sys.argv[1:]))\n"
+    )
+    command = ["reduce", "target.csv", "background.csv", *KEPT, "--include-background"]
+    command += ["-o", "plain"]
+    subprocess.run([sys.executable, "-c", code, *command], cwd=tables, check=True)
+    assert Path("plain/scores.csv").read_bytes() == Path("out/scores.csv").read_bytes()
+
+
+def test_what_was_recognised_in_a_file_is_one_line(reduce, tables):
+    for name in ("target", "background"):
+        frame = pd.read_csv(f"{name}.csv").rename(columns={"gene 0": "größe"})
+        frame["größe"] = [f"{1000 + value:,.4f}" for value in frame["größe"]]
+        frame.to_csv(f"{name}.csv", index=False, encoding="latin-1")
+    lines = reduce("target.csv", "background.csv", *KEPT).splitlines()
+    assert re.fullmatch(
+        r"recognised  target\.csv: Latin-1 \(Windows-1252\), not UTF-8, thousands separators in "
+        r"\d+ numbers \(line \d+: '1,\d{3}\.\d{4}' is 1\d{3}\.\d+\)",
+        lines[2],
+    )
+    assert lines[3].startswith("recognised  background.csv: Latin-1")
+    assert len(json.loads(Path("out/summary.json").read_text())["target"]["recognised"]) == 2
+
+
+def test_a_file_as_usual_has_no_such_line(reduce):
+    assert "recognised" not in reduce("target.csv", "background.csv", *KEPT)
+
+
+def test_a_comma_that_may_mean_either_is_named_by_line(reduce, tables):
+    (tables / "other.csv").write_text("a;b\n1;2\n2,345;3\n", "utf-8")
+    assert reduce("other.csv", "other.csv", status=2) == (
+        "cpcapp reduce: other.csv: 1 bad row: line 3: column 'a' is '2,345', not a number (its "
+        "comma may separate thousands or decimals; write 2345 or 2.345); correct them, or leave "
+        "them out with --skip-bad-rows\n"
     )
 
 

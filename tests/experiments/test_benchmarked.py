@@ -37,6 +37,15 @@ def test_rules():
     assert worst == pytest.approx(quoted.WORST_REGRET, abs=6e-4)
 
 
+def test_gcpca():
+    found = json.loads((RESULTS / "gcpca.json").read_text())
+    assert f"{found['date']}, {found['package']}" == quoted.GCPCA_MEASURED
+    assert not found["quick"]
+    for size, methods in found["sizes"].items():
+        theirs = {name: entry["mean"] for name, entry in methods.items() if "gcPCA" in name}
+        assert theirs == quoted.GCPCA[size]
+
+
 def test_the_rules_can_be_judged_again():
     script = RESULTS.parent / "loading_rules.py"
     ran = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True)

@@ -18,6 +18,7 @@ from cpcapp.experiments import (
     Result,
     Settings,
     denoising,
+    gcpca_example,
     mhealth,
     run_experiment,
     run_experiments,
@@ -140,6 +141,40 @@ class TestComparisons:
         for label in (0, 1):
             assert (np.diff(groups[labels == label]) >= 0).all()
             assert set(np.bincount(groups[labels == label])) <= {0, 10}
+
+
+class TestGcpcaExample:
+    def test_filters_lie_in_the_plane_only_with_a_loading(self):
+        result = run_experiment("gcpca_example", QUICK)
+        found, theirs = result.numbers["found"]["10000"], result.numbers["gcPCA"]["10000"]
+        assert min(found["cPCA++"][:2]) > 0.95
+        for other in (found["cPCA++, no loading"], *theirs.values(), found["PCA"]):
+            assert other[1] < 0.1
+        assert len(result.tables) == 3
+        assert {row[0] for row in result.tables[0].rows} == {*found, *theirs}
+        assert result.pictures[0].png.startswith(b"\x89PNG")
+        assert result == run_experiment("gcpca_example", QUICK)
+
+    def test_the_recipe(self):
+        sets = gcpca_example.draw_sets(20_000, np.random.default_rng(0))
+        np.testing.assert_allclose(sets.directions @ sets.directions.T, np.eye(100), atol=1e-10)
+        # Factors have unit norm, so that the norms along the directions are the amplitudes.
+        target, background = (np.linalg.norm(rows @ sets.directions.T, axis=0) for rows in sets[:2])
+        np.testing.assert_allclose(target[[0, 99]], [10.0001, 1e-4], rtol=1e-6)
+        np.testing.assert_allclose(target[70:72] / background[70:72], 2.0)
+        np.testing.assert_allclose(background[80:82] / target[80:82], 2.0)
+        np.testing.assert_allclose(np.delete(target / background, [70, 71, 80, 81]), 1.0)
+        # A square with a hole.
+        assert np.abs(sets.factors).max() <= 0.5
+        assert not (np.abs(sets.factors) < (0.2, 0.1)).all(axis=1).any()
+
+    def test_scores_of_a_perfect_and_of_a_blind_method(self):
+        sets = gcpca_example.draw_sets(500, np.random.default_rng(0))
+        turned = sets.directions[70:72].T @ [[1.0, 2.0], [-1.0, 1.0]]
+        np.testing.assert_allclose(gcpca_example.score_filters(turned, sets), 1.0)
+        first, second, explained = gcpca_example.score_filters(sets.directions[:2].T, sets)
+        assert max(first, second) < 1e-10
+        assert explained < 0.05
 
 
 class TestNeedle:
@@ -267,4 +302,4 @@ class TestRunning:
         assert (shares[0], shares[-1]) == (0.0, 1.0)
 
     def test_every_name_is_a_module(self):
-        assert len(NAMES) == 8
+        assert len(NAMES) == 9

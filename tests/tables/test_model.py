@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from safetensors.numpy import load, save
 
+from cpcapp import CPCAPlusPlus
 from cpcapp.splicing import ModelError
 from cpcapp.splicing import load_model as load_localizer
 from cpcapp.tables import TableError, TableModel, load_model, reduce_tables
@@ -50,6 +51,71 @@ def test_scores_are_the_formula_dense_or_sparse(model, rng):
     expected = [model.components @ ((x - model.mean) / model.scale) for x in X]
     np.testing.assert_allclose(model.transform(X), expected)
     np.testing.assert_allclose(model.transform(sp.csr_array(X)), expected)
+
+
+@pytest.fixture
+def tables(rng, tmp_path):
+    """Two arrays with means and scales of their own, and a third of new background rows."""
+    mix = rng.normal(size=(6, 6))
+    for name, n, width in (("t", 300, 3.0), ("b", 400, 1.0), ("new", 4000, 1.0)):
+        wide = rng.normal(size=(n, 6)) * [width, width, 1, 1, 1, 1]
+        np.save(tmp_path / f"{name}.npy", wide @ mix + 5.0 * (name == "t"))
+    return tmp_path
+
+
+def reduce(tables, **options):
+    return reduce_tables(tables / "t.npy", tables / "b.npy", 2, **options)
+
+
+def test_power_and_p_value_are_those_of_the_estimator(tables):
+    X, B, new = (np.load(tables / f"{name}.npy") for name in ("t", "b", "new"))
+    estimator = CPCAPlusPlus(2).fit(X, background=B)
+    reduce(tables).model.save(tables / "m")
+    found = load_model(tables / "m")
+    np.testing.assert_allclose(found.power(new), estimator.power(new), rtol=1e-8)
+    np.testing.assert_allclose(found.p_value(new), estimator.p_value(new), rtol=1e-6)
+    np.testing.assert_allclose(found.power(sp.csr_array(new)), estimator.power(new), rtol=1e-8)
+
+
+@pytest.mark.parametrize("standardize", ["none", "each", "background"])
+def test_p_values_of_new_background_rows_are_uniform(tables, standardize):
+    model = reduce(tables, standardize=standardize).model
+    p = model.p_value(np.load(tables / "new.npy"))
+    for level in (0.05, 0.5):
+        assert np.mean(p <= level) == pytest.approx(level, abs=0.05)
+
+
+def test_p_values_are_shares_of_held_out_rows_where_there_are_such(tables):
+    model = replace(reduce(tables).model, calibration=np.array([1.0, 2.0, 2.0, 5.0]))
+    found = model.power_p_value(np.array([0.0, 1.0, 2.0, 3.0, 9.0]))
+    np.testing.assert_allclose(found, [1.0, 1.0, 0.8, 0.4, 0.2])
+    model.save(tables / "m")
+    np.testing.assert_array_equal(load_model(tables / "m").calibration, [1, 2, 2, 5])
+
+
+@pytest.mark.parametrize("method", ["cpca", "pca"])
+def test_other_methods_have_no_power(tables, method):
+    model = reduce(tables, method=method).model
+    assert not model.has_power
+    with pytest.raises(TableError, match=f"model of {method} has no background"):
+        model.power(np.zeros((1, 6)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"background_mean": None}, "but no background_mean"),
+        ({"output_covariance": np.zeros((2, 2))}, "positive trace"),
+        ({"output_covariance": np.eye(3)}, "its output_covariance are float64 of shape"),
+        ({"background_scale": np.zeros(6)}, "its background_scale must be at least 1e-160"),
+        ({"calibration": np.array([2.0, 1.0])}, "must be ascending"),
+        ({"calibration": np.zeros(10_001)}, r"calibration are float64 of shape \(10001,\)"),
+    ],
+)
+def test_backgrounds_that_can_not_be(tables, change, message):
+    replace(reduce(tables).model, **change).save(tables / "m")
+    with pytest.raises(TableError, match=message):
+        load_model(tables / "m")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])

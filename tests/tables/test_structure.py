@@ -13,6 +13,8 @@ ORDER = [
         "reading.table",
         "reading.records",
         "reading.gzip_damage",
+        "reading.encodings",
+        "reading.numbers",
         "reading.csv",
         "reading.arrays",
     ),

@@ -19,7 +19,9 @@ def add_parser(commands: Any) -> None:
         "apply",
         help="components of new rows, by a model of cpcapp reduce",
         description="Compute the components of the rows of TABLE with a model of cpcapp reduce. "
-        "Columns are found by their names. Rows are prepared as they were for the model.",
+        "Columns are found by their names. Rows are prepared as they were for the model. A model "
+        "of cpca++ gives two more columns: power, how far a row lies from the background, and p, "
+        "how likely background is to lie as far.",
     )
     parser.add_argument("model", type=Path, metavar="MODEL", help="model.safetensors")
     parser.add_argument(

@@ -1,4 +1,6 @@
-"""The paper's experiments of Section III and Appendix B, each in a module of its own.
+"""The paper's experiments of Section III and Appendix B, and one of another paper.
+
+Each is in a module of its own.
 
 An experiment has a ``TITLE`` and a function ``run(settings, progress)`` that returns a
 :class:`Result`: numbers, tables and pictures, and no layout. :mod:`cpcapp.experiments.report`

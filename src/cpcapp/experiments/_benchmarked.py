@@ -50,3 +50,23 @@ TRIED_SENTENCE = (
     f"chosen for the clearest clusters {_CLUSTERS:.3f}, plain shrinkage {_SHRINKAGE:.3f}. All of "
     "them are in benchmarks/results/loading_rules.md of the project's repository."
 )
+
+# benchmarks/results/gcpca.json: two cosines with the plane, and the share of the factors explained.
+GCPCA_MEASURED = "2026-11-18, generalized_contrastive_PCA 1.0.2"
+GCPCA = {
+    "300": {
+        "gcPCA v4, as in its tutorial": [0.3029, 0.0003, 0.656],
+        "gcPCA v4, default normalization": [0.0147, 0.0051, 0.0382],
+        "gcPCA v4.1, as in its tutorial": [0.351, 0.0, 0.4772],
+    },
+    "1000": {
+        "gcPCA v4, as in its tutorial": [0.6455, 0.0009, 0.9421],
+        "gcPCA v4, default normalization": [0.0436, 0.0054, 0.1122],
+        "gcPCA v4.1, as in its tutorial": [0.661, 0.0, 0.6646],
+    },
+    "10000": {
+        "gcPCA v4, as in its tutorial": [0.8946, 0.0029, 0.9948],
+        "gcPCA v4, default normalization": [0.4437, 0.0044, 0.521],
+        "gcPCA v4.1, as in its tutorial": [0.918, 0.0, 0.5401],
+    },
+}

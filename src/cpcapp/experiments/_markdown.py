@@ -40,8 +40,9 @@ def markdown_section(
     blocks = [result.shows, f"**What to look at.** {result.look_at}"]
     blocks += [f"![{plain(p.alt)}]({_path(figures, p)})\n\n*{plain(p.caption)}*" for p in pictures]
     blocks.append("\n".join(f"- {plain(finding)}" for finding in result.findings))
-    said = [f"- {plain(s.text)} ({s.source})" for s in result.paper]
-    blocks.append("\n".join(["**The paper says**", "", *said]))
+    if result.paper:
+        said = [f"- {plain(s.text)} ({s.source})" for s in result.paper]
+        blocks.append("\n".join(["**The paper says**", "", *said]))
     for table in result.tables:
         blocks.append(_table(table, level))
     blocks.append(f"Data: {plain(result.data)}")

@@ -231,3 +231,32 @@ def curves_figure(
     ax.set_ylabel(ylabel)
     ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     return figure
+
+
+def planes_figure(planes: Sequence[tuple[str, Any, Any]], angles: Any) -> Figure:
+    """Draw samples in the planes that methods find, and below what each plane is made of.
+
+    Parameters
+    ----------
+    planes : sequence of (str, ndarray of shape (n, 2), ndarray of shape (n_directions,))
+        Method, scores, and the share of its plane along each true direction.
+    angles : ndarray of shape (n,)
+        Of each sample in the true plane, from -π to π: its colour.
+
+    Returns
+    -------
+    matplotlib Figure
+    """
+    figure = Figure(figsize=(3.1 * len(planes), 5.0), layout="constrained")
+    grid = figure.subplots(2, len(planes), height_ratios=[2, 1])
+    for (upper, lower), (name, scores, shares) in zip(grid.T, planes, strict=True):
+        upper.scatter(*scores.T, c=angles, cmap="twilight", s=4, linewidths=0)
+        upper.set_title(name, fontsize=9)
+        upper.set_xticks([])
+        upper.set_yticks([])
+        lower.bar(np.arange(1, len(shares) + 1), shares, width=1.0, color=PALETTE[0])
+        lower.set_ylim(0.0, 1.0)
+        lower.tick_params(labelsize=7)
+        lower.set_xlabel("direction", fontsize=8)
+    grid[1, 0].set_ylabel("share of the plane", fontsize=8)
+    return figure

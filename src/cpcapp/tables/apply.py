@@ -6,13 +6,15 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import numpy as np
 
 from cpcapp._leftovers import remove_leftovers
 from cpcapp.tables.cleaning import Cleaner, RowCounts, describe_skipped
 from cpcapp.tables.columns import as_names, choose_columns
 from cpcapp.tables.messages import Message, TableError, count_of, quote_names
-from cpcapp.tables.model import TableModel, load_model
+from cpcapp.tables.model import FloatArray, TableModel, load_model
 from cpcapp.tables.reading.opening import open_table
 from cpcapp.tables.reading.table import ProgressReport, Table, report_nothing
 from cpcapp.tables.results.files import check_not_input, is_parquet
@@ -28,14 +30,24 @@ class AppliedRows:
     table : Table
     counts : RowCounts
         Rows read, used and left out.
+    model : TableModel
     """
 
     table: Table
     counts: RowCounts
+    model: TableModel
 
     def notes(self) -> list[Message]:
-        """Return which rows were left out."""
-        notes = []
+        """Return what was recognised in the table, and which rows were left out."""
+        recognised = self.table.reading_notes()
+        notes = [Message(f"{self.table.name}: {', '.join(recognised)}")] if recognised else []
+        if self.model.method == "cpca++" and not self.model.has_power:
+            notes.append(
+                Message(
+                    "the model was made by an earlier version, without what power and p need; "
+                    "make it again for these columns"
+                )
+            )
         if self.counts.n_bad:
             notes.append(Message(describe_skipped(self.counts, self.table)))
         dropped = self.counts.n_rows - self.counts.n_used - self.counts.n_bad
@@ -60,7 +72,10 @@ def apply_model(
     overwrite: bool = False,
     progress: ProgressReport | None = None,
 ) -> AppliedRows:
-    r"""Write the components of the rows of a table.
+    r"""Write the components of the rows of a table, and how unlike the background they are.
+
+    With a model of cPCA++ there are two columns besides the components: ``power``, and ``p``, how
+    likely background is to have a power as high. See :meth:`TableModel.power`.
 
     Parameters
     ----------
@@ -120,7 +135,7 @@ def apply_model(
     kept = choose_columns(
         new_rows, columns=found.features, ids=as_names(ids), labels=as_names(labels)
     ).kept
-    names = name_score_columns(kept, found.n_components)
+    names = name_score_columns(kept, found.n_components, with_power=found.has_power)
     cleaner = Cleaner(missing or found.missing, found.fill, skip_bad_rows=skip_bad_rows)
     report = report_nothing if progress is None else progress
     with open_scores(destination, names) as writer, report("applying") as share:
@@ -128,10 +143,18 @@ def apply_model(
         for chunk in cleaner.clean(chunks, found.features):
             # After an error the rest is read only to count all problems.
             if not cleaner.has_errors:
-                writer.write(chunk, found.transform(chunk.values))
+                writer.write(chunk, _compute_columns(found, chunk.values))
         # Within the block: the file must not take its name if this raises.
         cleaner.raise_errors(new_rows)
-    return AppliedRows(new_rows, cleaner.counts)
+    return AppliedRows(new_rows, cleaner.counts, found)
+
+
+def _compute_columns(model: TableModel, values: Any) -> FloatArray:
+    scores = model.transform(values)
+    if not model.has_power:
+        return scores
+    power = model.power(values)
+    return np.column_stack([scores, power, model.power_p_value(power)])
 
 
 def _check_output(

@@ -22,9 +22,9 @@ from cpcapp.moments import Moments
 from cpcapp.tables.cleaning import MISSING_RULES, describe_incomplete, describe_skipped
 from cpcapp.tables.columns import Columns, Selection, as_names, choose_columns, match_columns
 from cpcapp.tables.describe import describe_tables as describe_tables
-from cpcapp.tables.messages import TableError, check_choice
+from cpcapp.tables.messages import TableError, check_choice, require_package
 from cpcapp.tables.model import FloatArray, TableModel, compute_scores
-from cpcapp.tables.reading.csv import MISSING, guess_number
+from cpcapp.tables.reading.numbers import MISSING, guess_number
 from cpcapp.tables.reading.table import Chunk, ProgressReport, Table, report_nothing
 from cpcapp.tables.reduce import (
     AnyTable,
@@ -131,6 +131,7 @@ def compare_methods(
     >>> methods["cpca"]["alphas"]
     [0.0, 0.1, 2.15443, 46.4159, 1000.0]
     """
+    require_package("pyarrow", "tables")
     _check_options(standardize, missing, n_alphas, max_points)
     report = report_nothing if progress is None else progress
     own, other = open_rereadable(target, "auto"), open_rereadable(background, None)

@@ -10,7 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from cpcapp.tables.label_columns import LabelColumnFinder
-from cpcapp.tables.reading.csv import MISSING
+from cpcapp.tables.messages import require_package
+from cpcapp.tables.reading.numbers import MISSING
 from cpcapp.tables.reading.table import Chunk, ProgressReport, Table, report_nothing
 from cpcapp.tables.reduce import AnyTable, open_rereadable
 
@@ -63,6 +64,7 @@ def describe_tables(
     >>> found["label"], found["target"]["n_rows"]
     ('group', 3)
     """
+    require_package("pyarrow", "tables")
     own, other = open_rereadable(target, "auto"), open_rereadable(background, None)
     report = report_nothing if progress is None else progress
     ours, theirs = _TableCounter(own), _TableCounter(other)

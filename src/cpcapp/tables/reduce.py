@@ -316,8 +316,15 @@ def fit_model(
         "rows": target.moments.n_samples,
         "background_rows": 0 if background is None else background.moments.n_samples,
     }
+    against: dict[str, Any] = {}
     if method == "cpca":
         info["alpha"] = estimator.alpha_
+    elif background is not None:
+        against = {
+            "background_mean": background.mean,
+            "background_scale": background.scale,
+            "output_covariance": estimator._get_contrast().output_covariance,
+        }
     return TableModel(
         features=target.features,
         components=np.asarray(estimator.components_),
@@ -330,4 +337,5 @@ def fit_model(
         standardize=standardize,
         missing=target.missing,
         info=info,
+        **against,
     )

@@ -93,10 +93,52 @@ def test_what_is_wrong_with_rows(tmp_path):
 
 def test_bytes_that_are_no_text_further_on_are_named_by_line(tmp_path):
     path = tmp_path / "t.csv"
-    path.write_bytes(b"a,b\n" + b"x,1\n" * 300_000 + b"\xe4,2\n")
+    path.write_bytes("ä,b\n".encode() + b"x,1\n" * 300_000 + b"\xe4,2\n")
     table = open_table(str(path))
     with pytest.raises(TableError, match="line 300002 is not UTF-8"):
-        list(table.chunks(["b"], ["a"]))
+        list(table.chunks(["b"], ["ä"]))
+
+
+@pytest.mark.parametrize("n_before", [0, 300_000], ids=["first line", "far on"])
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_latin_1_is_recognised_wherever_it_begins(tmp_path, name, n_before):
+    data = ("a,b\n" + "x,1\n" * n_before + "Zoë 5 €,2\n").encode("cp1252")
+    (tmp_path / name).write_bytes(gzip.compress(data, 1) if name.endswith("gz") else data)
+    table = open_table(tmp_path / name)
+    for _ in range(2):
+        chunks = list(table.chunks(["b"], ["a"]))
+        assert chunks[-1].kept["a"].to_pylist()[-1] == "Zoë 5 €"
+        assert chunks[-1].positions[-1] == n_before + 2
+        assert table.reading_notes() == ["Latin-1 (Windows-1252), not UTF-8"]
+
+
+@pytest.mark.parametrize("order", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("compress", [lambda data: data, gzip.compress])
+def test_utf_16_of_spreadsheets_is_recognised(tmp_path, order, compress):
+    path = tmp_path / "t.txt"
+    text = "größe\t名\r\n" + "1.5\tZoë\r\n2\t\U0001f42d\r\n" * 20_000
+    path.write_bytes(compress(("\ufeff" + text).encode(order)))
+    values, kept, rows = read_all(path, ["größe"], ["名"])
+    assert values.ravel().tolist() == [1.5, 2.0] * 20_000
+    assert kept["名"] == ["Zoë", "\U0001f42d"] * 20_000
+    assert rows[-1] == 40_000
+    assert open_table(path).reading_notes() == ["UTF-16"]
+
+
+def test_utf_16_that_is_cut_off_is_named_by_line(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(("\ufeff" + "a,b\n" + "1,2\n" * 2_000_000).encode("utf-16-le")[:-1])
+    table = open_table(path)
+    with pytest.raises(TableError, match=r"t\.csv is UTF-16 and damaged after line 2000001"):
+        list(table.chunks(["a", "b"], []))
+
+
+@pytest.mark.parametrize("text", ["ä,b\n1,2\n", "a,b\n1,2\n"], ids=["utf-8", "ascii"])
+def test_utf_8_needs_no_note(tmp_path, text):
+    (tmp_path / "t.csv").write_text(text, "utf-8")
+    table = open_table(tmp_path / "t.csv")
+    list(table.chunks(["b"], []))
+    assert table.reading_notes() == []
 
 
 @pytest.mark.parametrize("extra", ["", "+3,5;x\n"], ids=["fast", "exact"])
@@ -148,12 +190,50 @@ def test_a_carriage_return_within_quotes_is_text(tmp_path):
 
 
 def test_a_point_among_decimal_commas_is_not_guessed(tmp_path):
-    (tmp_path / "t.csv").write_text("a;b\n1,5;2\n2,5;3\n1.234;4\n1.234,5;5\n")
+    (tmp_path / "t.csv").write_text("a;b\n1,5;2\n2,5;3\n1.234;4\n")
     hint = "(a point, where other numbers have decimal commas? write 1234 or 1,234)"
-    assert problems(tmp_path / "t.csv", "ab") == {
-        4: f"column 'a' is '1.234', not a number {hint}",
-        5: f"column 'a' is '1.234,5', not a number {hint}",
-    }
+    assert problems(tmp_path / "t.csv", "ab") == {4: f"column 'a' is '1.234', not a number {hint}"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "note"),
+    [
+        ('a,b\n"1,234.5",2.5\n"1,234",7\n', [1234.5, 1234], "line 2: '1,234.5' is 1234.5"),
+        ("a;b\n1.234,5;2,5\n1.234;7\n", [1234.5, 1234], "line 2: '1.234,5' is 1234.5"),
+        ("a;b\n1 234,5;2,5\n1 234;7\n", [1234.5, 1234], "line 2: '1 234,5' is 1234.5"),
+        ("a\tb\n-12,345,678\t2.5\n1,234\t7\n", [-12345678, 1234], "line 2: '-12,345,678' is"),
+        ("a;b\n1\u202f234,5;2,5\n9;7\n", [1234.5, 9], r"line 2: '1\u202f234,5' is 1234.5"),
+        ("a;b\n1'234.5;2.5\n12;7\n", [1234.5, 12], "is 1234.5"),
+    ],
+)
+def test_thousands_separators_are_recognised_and_said(tmp_path, text, expected, note):
+    (tmp_path / "t.csv").write_text(text, "utf-8")
+    table = open_table(tmp_path / "t.csv")
+    assert table.text_columns(["a", "b"]) == []
+    (chunk,) = table.chunks(["a", "b"], [])
+    assert not chunk.bad
+    np.testing.assert_array_equal(chunk.values, np.column_stack([expected, [2.5, 7]]))
+    assert note in table.reading_notes()[-1]
+
+
+def test_thousands_separators_of_latin_1(tmp_path):
+    (tmp_path / "t.csv").write_bytes("größe;b\n1\u00a0234,5;2\n".encode("latin-1"))
+    table = open_table(tmp_path / "t.csv")
+    (chunk,) = table.chunks(["größe", "b"], [])
+    assert chunk.values.tolist() == [[1234.5, 2.0]]
+    assert [note.split(" ")[0] for note in table.reading_notes()] == [
+        *("Latin-1", "decimal", "thousands")
+    ]
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", ","])
+def test_a_comma_that_may_mean_either_is_refused(tmp_path, delimiter):
+    cell = '"2,345"' if delimiter == "," else "2,345"
+    (tmp_path / "t.csv").write_text(f"a{delimiter}b\n7{delimiter}8\n{cell}{delimiter}9\n")
+    reason = "its comma may separate thousands or decimals; write 2345 or 2.345"
+    found = f"column 'a' is '2,345', not a number ({reason})"
+    assert problems(tmp_path / "t.csv", "ab") == {3: found}
+    assert open_table(tmp_path / "t.csv").text_columns(["a", "b"]) == []
 
 
 def test_digits_of_other_scripts_are_not_guessed(tmp_path):

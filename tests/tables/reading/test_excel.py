@@ -223,4 +223,6 @@ def test_reduce_and_apply_take_workbooks(tmp_path, rng, capsys):
     again = str(tmp_path / "again.csv")
     model = f"{out}/model.safetensors"
     assert main(["apply", model, x, "-o", again, "--id", "who"]) == 0
-    pd.testing.assert_frame_equal(pd.read_csv(again), pd.read_csv(f"{out}/scores.csv"))
+    found, scores = pd.read_csv(again), pd.read_csv(f"{out}/scores.csv")
+    assert list(found) == [*scores, "power", "p"]
+    pd.testing.assert_frame_equal(found[list(scores)], scores)

@@ -1,4 +1,4 @@
-"""Delimited text: a fast parser, and an exact one for blocks with problems."""
+"""Delimited text: a fast parser, and a careful one for blocks with anything unusual."""
 
 from __future__ import annotations
 
@@ -9,37 +9,43 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
 import numpy as np
 
-from cpcapp.tables.messages import TableError
+from cpcapp.tables.messages import TableError, count_of
+from cpcapp.tables.reading.encodings import UTF8_MARK, UTF16_MARKS, TextEncoding, Utf16Stream
 from cpcapp.tables.reading.gzip_damage import locate_gzip_damage
-from cpcapp.tables.reading.records import Block, read_blocks
-from cpcapp.tables.reading.table import Chunk, Progress, Table, require_unique
+from cpcapp.tables.reading.numbers import MISSING, NumberMarks, find_marks
+from cpcapp.tables.reading.records import Block, choose_block_bytes, read_blocks
+from cpcapp.tables.reading.table import Chunk, Progress, Table, make_text_column, require_unique
 
-# What people, R, pandas and spreadsheets write for a missing value.
-MISSING = frozenset(
-    "NA N/A n/a #N/A #NA <NA> NaN nan NAN -nan NULL null None".split()  # noqa: SIM905
-) | {""}
-
-_UTF8_MARK = b"\xef\xbb\xbf"
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _SNIFFED_ROWS = 100
 _DELIMITERS = ",\t;|"
-_DECIMAL_COMMA = r"-?\d+,\d+([eE][-+]?\d+)?"
+_RETURN, _NEWLINE = 13, 10
+# C's spelling of a NaN with a payload, which Arrow takes for a number and Python does not.
+_NAN_PAYLOAD = re.compile(rb"nan\(", re.IGNORECASE)
 
 
 class CsvTable(Table):
     """A CSV or TSV file, with gzip or without; or a stream, which can be read once.
+
+    Blocks of whole records are parsed by Arrow. What it refuses is parsed once more in Python,
+    which gives the same numbers, knows more spellings, and names the lines of bad rows. Without
+    Arrow everything is parsed in Python.
 
     Parameters
     ----------
     source : Path or binary file
     name : str
         For messages; its ending suggests the delimiter.
+
+    Attributes
+    ----------
+    encoding : TextEncoding
+    marks : NumberMarks
     """
 
     unit: ClassVar[str] = "line"
@@ -47,14 +53,17 @@ class CsvTable(Table):
     def __init__(self, source: Path | IO[bytes], name: str) -> None:
         self.source, self.name = source, name
         self.rereadable = isinstance(source, Path) and source.is_file()
-        self._pushed_back: tuple[IO[bytes], bytes] | None = None
+        self.encoding, self._grouped = TextEncoding(name), _GroupedNumbers()
+        self._pushed_back: _PrefixedStream | None = None
         with self._naming_damage(), self._open(keep=not self.rereadable) as (stream, _):
             start = _read_head(stream)
             if not self.rereadable:
-                self._pushed_back = stream, start
+                self._pushed_back = _PrefixedStream(start, stream)
         self.delimiter = _find_delimiter(start, name)
-        self.columns, self._sample = self._read_header(start)
-        self.decimal = _find_decimal_mark(self._sample, self.delimiter)
+        records = self._read_head_records(start)
+        self.columns, self._sample = _split_header(records)
+        values = (value for record in records[1:] for value in record)
+        self.marks: NumberMarks = find_marks(values, self.delimiter)
         require_unique(self.columns, name)
         if self.columns and self.columns[0] == "":
             # R and pandas leave the column of row names without a name.
@@ -63,21 +72,28 @@ class CsvTable(Table):
             number = self.columns.index("") + 1
             raise TableError(f"{name}: column {number} has no name in the first line; give it one")
 
-    def _read_header(self, start: bytes) -> tuple[list[str], list[list[str]]]:
+    def _read_head_records(self, start: bytes) -> list[list[str]]:
         whole = start[: start.rfind(b"\n") + 1] or start
         _refuse_stray_return(whole, self.name, 1)
-        text = _decode(whole, self.name, 1)
+        text = self.encoding.decode(self.encoding.to_utf8(whole, 1), 1)
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter)
         try:
-            records = list(islice((record for record in reader if record), _SNIFFED_ROWS + 1))
+            records = [record for record in reader if record]
         except csv.Error as error:
             raise TableError(f"{self.name}: line {reader.line_num}: {error}") from error
         if not records:
             raise TableError(f"{self.name} is empty")
-        header, sample = [name.strip() for name in records[0]], records[1:]
-        if sample and len(sample[0]) == len(header) + 1:
-            header.insert(0, "")  # R's write.table gives the row names no name
-        return header, sample
+        return records
+
+    def reading_notes(self) -> list[str]:
+        """Return what was recognised: an encoding, decimal commas, thousands separators."""
+        notes = [self.encoding.note] if self.encoding.note else []
+        if self.marks.decimal == ",":
+            notes.append("decimal commas")
+        if self._grouped.count:
+            number = count_of(self._grouped.count, "number")
+            notes.append(f"thousands separators in {number} ({self._grouped.example})")
+        return notes
 
     def text_columns(self, names: Sequence[str]) -> list[str]:
         """Return the columns that have no number in the first rows."""
@@ -87,8 +103,7 @@ class CsvTable(Table):
             index = self.column_index[name]
             values = [record[index].strip() for record in complete]
             values = [value for value in values if value not in MISSING]
-            # What looks like a number is one, even if `_to_number` refuses its spelling.
-            if values and all(guess_number(value, self.decimal) is None for value in values):
+            if values and not any(self.marks.looks_numeric(value) for value in values):
                 found.append(name)
         return found
 
@@ -96,17 +111,23 @@ class CsvTable(Table):
         self, features: Sequence[str], kept: Sequence[str], progress: Progress | None = None
     ) -> Iterator[Chunk]:
         """Yield all rows; see `Table.chunks`."""
-        done, header = 0, True
+        done, header, self._grouped = 0, True, _GroupedNumbers()
         with self._naming_damage(), self._open() as (stream, position):
-            for block in read_blocks(stream, self.delimiter, self.name):
+            size = choose_block_bytes(len(self.columns))
+            for block in read_blocks(stream, self.delimiter, self.name, size):
                 if header:
                     header, block = False, self._drop_header(block)
                     if not len(block.lines):
                         continue
-                _refuse_stray_return(block.data, self.name, int(block.lines[0]))
+                first_line = int(block.lines[0])
+                _refuse_stray_return(block.data, self.name, first_line)
+                text = self.encoding.to_utf8(block.data, first_line)
+                if text is not block.data:
+                    # A character of Windows-1252 has up to three bytes in UTF-8.
+                    block = replace(block, data=text, longest=3 * block.longest)
                 chunk = self._parse_fast(block, features, kept, done)
                 if chunk is None:
-                    chunk = self._parse_exact(block, features, kept, done)
+                    chunk = self._parse_carefully(block, features, kept, done)
                 done += len(block.lines)
                 yield chunk
                 if progress is not None:
@@ -118,9 +139,13 @@ class CsvTable(Table):
         self, block: Block, features: Sequence[str], kept: Sequence[str], done: int
     ) -> Chunk | None:
         """Return the rows of a block, or None if anything in it is unusual."""
-        import pyarrow as pa
-        import pyarrow.csv
-
+        try:
+            import pyarrow as pa
+            import pyarrow.csv
+        except ImportError:
+            return None
+        if b"(" in block.data and _NAN_PAYLOAD.search(block.data):
+            return None
         types = {**dict.fromkeys(kept, pa.string()), **dict.fromkeys(features, pa.float64())}
         try:
             table = pa.csv.read_csv(
@@ -128,12 +153,13 @@ class CsvTable(Table):
                 pa.csv.ReadOptions(
                     column_names=self.columns, block_size=max(1 << 20, 2 * block.longest)
                 ),
-                pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=block.quoted),
+                # Arrow looks through a text twice where there may be lines within values.
+                pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=block.multiline),
                 pa.csv.ConvertOptions(
                     column_types=types,
                     include_columns=list(types),
                     null_values=sorted(MISSING),
-                    decimal_point=self.decimal,
+                    decimal_point=self.marks.decimal,
                 ),
             )
         except pa.ArrowInvalid:
@@ -149,13 +175,11 @@ class CsvTable(Table):
         columns = {name: found[name].combine_chunks() for name in kept}
         return Chunk(done + 1 + np.arange(table.num_rows), block.lines, values, columns)
 
-    def _parse_exact(
+    def _parse_carefully(
         self, block: Block, features: Sequence[str], kept: Sequence[str], done: int
     ) -> Chunk:
         """Return the rows of a block that can be used, and the problems of the others."""
-        import pyarrow as pa
-
-        text = _decode(block.data, self.name, int(block.lines[0]))
+        text = self.encoding.decode(block.data, int(block.lines[0]))
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter)
         feature_indices = [self.column_index[name] for name in features]
         kept_indices = {name: self.column_index[name] for name in kept}
@@ -178,7 +202,8 @@ class CsvTable(Table):
                     reason = f"{fields} where the header has {len(self.columns)}"
                     unreadable.append((int(block.lines[number]), reason))
                     continue
-                row = [self._to_number(record[index]) for index in feature_indices]
+                line = int(block.lines[number])
+                row = [self._to_number(record[index], line) for index in feature_indices]
                 for index, value in zip(feature_indices, row, strict=True):
                     if value is None:
                         reason = self._describe_non_number(self.columns[index], record[index])
@@ -195,41 +220,31 @@ class CsvTable(Table):
             done + 1 + chosen,
             block.lines[chosen],
             np.array(numbers, dtype=np.float64).reshape(len(whole), len(features)),
-            {name: pa.array(values, pa.string()) for name, values in columns.items()},
+            {name: make_text_column(values) for name, values in columns.items()},
             bad,
             unreadable,
         )
 
-    def _to_number(self, text: str) -> float | None:
+    def _to_number(self, text: str, line: int) -> float | None:
         """Return a number, NaN for a missing value, None for anything else."""
-        text = text.strip()
-        if text in MISSING:
-            return float("nan")
-        # Python would read digits of other scripts too. In a file of decimal commas a point may
-        # stand for thousands.
-        if not text.isascii() or (self.decimal != "." and "." in text):
-            return None
-        return guess_number(text, self.decimal)
+        value = self.marks.parse_plain(text)
+        if value is None:
+            value = self.marks.parse_grouped(text)
+            if value is not None:
+                self._grouped.add(text, value, line)
+        return value
 
     def _describe_non_number(self, column: str, text: str) -> str:
         shown = text if len(text) <= 30 else text[:27] + "..."
-        plain, hint = text.strip(), ""
-        if not plain.isascii() and guess_number(plain, self.decimal) is not None:
-            hint = " (digits of another script? write 0 to 9)"
-        elif self.decimal == "," and guess_number(plain.replace(".", ""), ",") is not None:
-            hint = " (a point, where other numbers have decimal commas? write 1234 or 1,234)"
-        elif re.fullmatch(_DECIMAL_COMMA, plain):
-            hint = " (a decimal comma? write 1.5)"
-        return f"column {column!r} is {shown!r}, not a number{hint}"
+        return f"column {column!r} is {shown!r}, not a number{self.marks.describe_problem(text)}"
 
     def _drop_header(self, block: Block) -> Block:
         if len(block.lines) == 1:
-            return Block(b"", block.lines[:0], 0)
-        text = block.data.decode("latin-1")
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter)
-        next(record for record in reader if record)
-        lines = text.split("\n", reader.line_num)
-        return Block(lines[-1].encode("latin-1"), block.lines[1:], block.longest)
+            return Block(b"", block.lines[:0], 0, multiline=False)
+        end = 0
+        for _ in range(int(block.lines[1]) - 1):
+            end = block.data.index(b"\n", end) + 1
+        return replace(block, data=block.data[end:], lines=block.lines[1:])
 
     # -- files ---------------------------------------------------------------------------------
 
@@ -237,23 +252,28 @@ class CsvTable(Table):
     def _open(self, *, keep: bool = False) -> Iterator[tuple[Any, Any]]:
         """Open the text at its start; also give a function that returns the share read."""
         if self._pushed_back is not None:
-            stream, start = self._pushed_back
-            yield _PrefixedStream(start, stream), lambda: 0.0
+            yield self._pushed_back, lambda: 0.0
             return
         if not isinstance(self.source, Path):
-            yield self.source, lambda: 0.0
+            yield self._remove_mark(self.source), lambda: 0.0
             return
         file = self.source.open("rb")
         try:
             size = max(self.source.stat().st_size, 1)
             compressed = self.rereadable and file.peek(2)[:2] == b"\x1f\x8b"
             text: Any = gzip.GzipFile(fileobj=file) if compressed else file
-            if self.rereadable and text.peek(3)[:3] == _UTF8_MARK:
-                text.read(3)
-            yield text, lambda: min(1.0, file.tell() / size)
+            yield self._remove_mark(text), lambda: min(1.0, file.tell() / size)
         finally:
             if not keep:
                 file.close()
+
+    def _remove_mark(self, stream: Any) -> Any:
+        """Return a stream of UTF-8, or of what `encoding` turns into it, without a mark."""
+        start = stream.read(3)
+        if start[:2] in UTF16_MARKS:
+            self.encoding.found = "utf-16"
+            return Utf16Stream(_PrefixedStream(start, stream), self.name)
+        return stream if start == UTF8_MARK else _PrefixedStream(start, stream)
 
     @contextmanager
     def _naming_damage(self) -> Iterator[None]:
@@ -267,6 +287,18 @@ class CsvTable(Table):
             assert isinstance(self.source, Path)
             where = locate_gzip_damage(self.source)
             raise TableError(f"{self.name} is damaged {where}; use an undamaged copy") from error
+
+
+class _GroupedNumbers:
+    """Counts numbers with thousands separators, and keeps the first as an example."""
+
+    def __init__(self) -> None:
+        self.count, self.example = 0, ""
+
+    def add(self, text: str, value: float, line: int) -> None:
+        if not self.count:
+            self.example = f"line {line}: {text.strip()!r} is {value:.15g}"
+        self.count += 1
 
 
 def _copy_to_arrow(data: bytes) -> Any:
@@ -285,12 +317,12 @@ def _copy_to_arrow(data: bytes) -> Any:
 class _PrefixedStream(io.RawIOBase):
     """A stream, with bytes before it that were read already."""
 
-    def __init__(self, start: bytes, stream: IO[bytes]) -> None:
+    def __init__(self, start: bytes, stream: Any) -> None:
         self.start, self.stream = start, stream
 
     def read(self, size: int = -1) -> bytes:
         start, self.start = self.start, b""
-        return start + self.stream.read(size)
+        return start + bytes(self.stream.read(size))
 
 
 def _read_head(stream: IO[bytes]) -> bytes:
@@ -300,7 +332,7 @@ def _read_head(stream: IO[bytes]) -> bytes:
         more = stream.read(wanted)
         start += more
         if not more or start.count(b"\n") > 2 or len(start) > 64 << 20:
-            return start.removeprefix(_UTF8_MARK)
+            return start
 
 
 def _refuse_stray_return(data: bytes, name: str, line: int) -> None:
@@ -308,7 +340,11 @@ def _refuse_stray_return(data: bytes, name: str, line: int) -> None:
 
     Some programs end a row there, and some do not.
     """
-    if data.count(b"\r") == data.count(b"\r\n"):
+    if b"\r" not in data:
+        return
+    text = np.frombuffer(data, np.uint8)
+    returns = np.flatnonzero(text[:-1] == _RETURN)
+    if (text[returns + 1] == _NEWLINE).all():
         return
     quotes, counted = 0, 0
     for found in re.finditer(rb"\r(?!\n)", data):
@@ -322,8 +358,6 @@ def _refuse_stray_return(data: bytes, name: str, line: int) -> None:
 
 
 def _find_delimiter(start: bytes, name: str) -> str:
-    if start[:2] in _UTF16_MARKS:
-        raise TableError(f"{name} is UTF-16; save it as UTF-8")
     if b"\0" in start[:4096]:
         raise TableError(f"{name} is not text; give it the ending of its format")
     if b"\r" in start and b"\n" not in start:
@@ -337,33 +371,12 @@ def _find_delimiter(start: bytes, name: str) -> str:
     return found if found in header else expected
 
 
-def _decode(data: bytes, name: str, line: int) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        bad_line = line + data.count(b"\n", 0, error.start)
-        raise TableError(
-            f"{name}: line {bad_line} is not UTF-8; save the file as UTF-8 (for example with iconv "
-            "-f latin1 -t utf-8)"
-        ) from error
-
-
-def _find_decimal_mark(sample: Sequence[Sequence[str]], delimiter: str) -> str:
-    """Return the decimal mark: a point, or a comma as spreadsheets of many countries write."""
-    if delimiter == ",":
-        return "."
-    values = [value.strip() for record in sample for value in record]
-    commas = sum(re.fullmatch(_DECIMAL_COMMA, value) is not None for value in values)
-    points = sum(re.fullmatch(r"-?\d+\.\d+([eE][-+]?\d+)?", value) is not None for value in values)
-    return "," if commas > points else "."
-
-
-def guess_number(text: str, decimal: str) -> float | None:
-    """Return what may be meant by a text that looks like a number; None for other text."""
-    try:
-        return None if "_" in text else float(text.replace(decimal, "."))
-    except ValueError:
-        return None
+def _split_header(records: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    """Return the names of the columns, and the first rows."""
+    header, sample = [name.strip() for name in records[0]], records[1 : _SNIFFED_ROWS + 1]
+    if sample and len(sample[0]) == len(header) + 1:
+        header.insert(0, "")  # R's write.table gives the row names no name
+    return header, sample
 
 
 def unused_name(name: str, taken: Sequence[str]) -> str:

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.tables.messages import TableError, quote_names, require_package
-from cpcapp.tables.reading.csv import MISSING, guess_number, unused_name
+from cpcapp.tables.reading.csv import unused_name
+from cpcapp.tables.reading.numbers import MISSING, guess_number
 from cpcapp.tables.reading.table import Chunk, Progress, Table, require_unique, row_slices
 
 # A sheet of Excel has no more.

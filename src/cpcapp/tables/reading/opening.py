@@ -16,6 +16,7 @@ from cpcapp.tables.reading.table import Table
 _TEXT = (".csv", ".tsv", ".tab", ".txt", ".csv.gz", ".tsv.gz", ".tab.gz", ".txt.gz")
 _PARQUET = (".parquet", ".pq")
 _EXCEL = (".xlsx", ".xlsm")
+_NOT_TEXT = (*_PARQUET, *_EXCEL, ".npy", ".npz", ".h5ad")
 
 
 def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -> Table:
@@ -54,7 +55,6 @@ def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -
     array([[ 9. , 21.5],
            [ 8.5, 19. ]])
     """
-    require_package("pyarrow", "tables")
     path = os.fspath(path)
     if path == "-":
         return CsvTable(sys.stdin.buffer, "standard input")
@@ -72,6 +72,8 @@ def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -
         )
     if mask_var not in (None, "auto") and not ending.endswith(".h5ad"):
         raise TableError(f"{path} has no genes to choose", "{mask_var} is for .h5ad files only")
+    if ending.endswith(_NOT_TEXT):
+        require_package("pyarrow", "tables")
     try:
         if ending.endswith(_PARQUET):
             return ParquetTable(file, path)

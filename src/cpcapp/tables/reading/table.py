@@ -28,6 +28,43 @@ def report_nothing(title: str) -> AbstractContextManager[Progress]:
     return nullcontext(lambda share: None)
 
 
+class TextColumn:
+    """Text or None in each row: what is used of a pyarrow Array, where there is no pyarrow.
+
+    Parameters
+    ----------
+    values : list of str or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> TextColumn(["a", "b"]).filter(np.array([False, True])).to_pylist()
+    ['b']
+    """
+
+    def __init__(self, values: list[str | None]) -> None:
+        self._values = values
+
+    def to_pylist(self) -> list[str | None]:
+        """Return the values."""
+        return self._values
+
+    def filter(self, mask: NDArray[np.bool_]) -> TextColumn:
+        """Return the values where a mask is true."""
+        return TextColumn(
+            [value for value, chosen in zip(self._values, mask, strict=True) if chosen]
+        )
+
+
+def make_text_column(values: Sequence[str | None]) -> Any:
+    """Return texts as a pyarrow Array, or as a `TextColumn` without pyarrow."""
+    try:
+        import pyarrow as pa
+    except ImportError:
+        return TextColumn(list(values))
+    return pa.array(values, pa.string())
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Consecutive rows of a table.
@@ -41,7 +78,7 @@ class Chunk:
     values : ndarray or CSR matrix of shape (n, n_features)
         Missing values are NaN.
     kept : dict of str to pyarrow Array of length n
-        Columns that are copied to the output.
+        Columns that are copied to the output. Without pyarrow: to `TextColumn`.
     bad : dict of int to str
         Indices of rows in this chunk that can't be used, and why.
     unreadable : list of (int, str)
@@ -71,12 +108,10 @@ class Chunk:
         kept : sequence of str, optional
             Columns of `kept` to go on with; all by default.
         """
-        import pyarrow as pa
-
         new_index = np.cumsum(mask) - 1
         columns = {name: self.kept[name] for name in (self.kept if kept is None else kept)}
         if not mask.all():
-            columns = {name: column.filter(pa.array(mask)) for name, column in columns.items()}
+            columns = {name: column.filter(mask) for name, column in columns.items()}
         return Chunk(
             self.rows[mask],
             self.positions[mask],
@@ -137,6 +172,13 @@ class Table(ABC):
     def find_absent(self, names: Sequence[str]) -> list[str]:
         """Return the names that are no column of this table."""
         return [name for name in names if name not in self.column_index]
+
+    def reading_notes(self) -> list[str]:
+        """Return what was recognised in the file and a reader might have taken otherwise.
+
+        Complete when all rows have been read.
+        """
+        return []
 
     @abstractmethod
     def text_columns(self, names: Sequence[str]) -> list[str]:

@@ -97,6 +97,9 @@ class ResultFiles:
                 f"scores can't be written as {self.scores_format!r}",
                 "{scores_format} must be 'csv' or 'parquet'",
             )
+        require_package("safetensors", "tables")
+        if self.scores_format == "parquet":
+            require_package("pyarrow", "tables")
         if self.plot is not None:
             _check_plot(self.plot, self.folder)
         remove_leftovers(self.folder)

@@ -46,23 +46,37 @@ class RowSample:
             self.labels = [self.labels[i] for i in chosen]
 
 
-def write_plot(file: IO[bytes], suffix: str, reduction: Reduction, sample: RowSample) -> None:
-    """Write a scatter plot of a sample, and beside it the top features, as its suffix says."""
+def write_plot(
+    file: IO[bytes],
+    suffix: str,
+    reduction: Reduction,
+    sample: RowSample,
+    background: RowSample | None = None,
+) -> None:
+    """Write a scatter plot of samples, and beside it the top features, as its suffix says."""
     # Matplotlib is optional.
     from cpcapp.plotting import contrast_figure
 
     model = reduction.model
     assert sample.scores is not None
     title = f"{model.method}, {sample.n_rows:,} rows"
-    if sample.n_rows > len(sample.scores):
-        title += f" ({len(sample.scores):,} shown)"
+    title += _count_shown(sample)
+    if background is not None:
+        title += f"; background {background.n_rows:,} rows{_count_shown(background)}"
     figure = contrast_figure(
         sample.scores,
         sample.labels if sample.label is not None else None,
         weights=reduction.weights,
         feature_names=model.features,
         eigenvalues=model.eigenvalues,
+        background=None if background is None else background.scores,
         title=title,
         label_title=sample.label or "",
     )
     figure.savefig(file, format=suffix[1:].lower(), dpi=150)
+
+
+def _count_shown(sample: RowSample) -> str:
+    assert sample.scores is not None
+    shown = len(sample.scores)
+    return f" ({shown:,} shown)" if sample.n_rows > shown else ""

@@ -17,7 +17,11 @@ from cpcapp.tables.results.files import is_parquet
 
 
 def name_score_columns(
-    kept: Sequence[str], n_components: int | Sequence[str], *, with_set: bool = False
+    kept: Sequence[str],
+    n_components: int | Sequence[str],
+    *,
+    with_set: bool = False,
+    with_power: bool = False,
 ) -> list[str]:
     """Return the names of the columns of a table of scores.
 
@@ -32,6 +36,7 @@ def name_score_columns(
     if isinstance(components, int):
         components = [f"component_{i + 1}" for i in range(components)]
     names = [*(kept or ["row"]), *(["set"] if with_set else []), *components]
+    names += ["power", "p"] if with_power else []
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise TableError(

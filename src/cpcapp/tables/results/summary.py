@@ -13,6 +13,7 @@ from cpcapp import __version__
 from cpcapp.tables.cleaning import describe_skipped
 from cpcapp.tables.columns import Selection
 from cpcapp.tables.messages import Message, count_of, quote_names
+from cpcapp.tables.reading.table import Table
 from cpcapp.tables.reduce import Reduction
 from cpcapp.tables.sample_sets import SampleSet
 
@@ -62,7 +63,10 @@ class Summary:
     def lines(self) -> list[str]:
         """Return the result in lines of text."""
         found, model = self.reduction, self.reduction.model
-        lines = [_set_line(one) for one in (found.target, found.background) if one is not None]
+        sets = [one for one in (found.target, found.background) if one is not None]
+        lines = [_set_line(one) for one in sets]
+        tables = dict.fromkeys(one.selection.table for one in sets)
+        lines += [line for table in tables if (line := describe_reading(table))]
         alpha = f", alpha {model.info['alpha']:.3g}" if "alpha" in model.info else ""
         mask = found.target.selection.table.mask_column
         genes = "" if mask is None or found.columns.explicit else f" (genes in var[{mask!r}])"
@@ -127,6 +131,12 @@ class Summary:
         return "\n".join([*self.lines(), *notes])
 
 
+def describe_reading(table: Table) -> str:
+    """Return in one line what was recognised in a file; nothing if all was as usual."""
+    notes = table.reading_notes()
+    return f"{'recognised':11} {table.name}: {', '.join(notes)}" if notes else ""
+
+
 def _round_number(value: Any) -> float | None:
     """Return a number with six digits; None for none, and for what JSON can't hold."""
     if value is None or not math.isfinite(value):
@@ -142,6 +152,7 @@ def _describe_set(sample_set: SampleSet) -> dict[str, Any]:
         "split": selection.column,
         "values": values,
         "all_values_but": sorted(selection.excluded) or None if values is None else None,
+        "recognised": selection.table.reading_notes(),
         **sample_set.counts.to_dict(),
     }
 

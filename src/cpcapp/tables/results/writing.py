@@ -15,7 +15,7 @@ from cpcapp._files import atomic_write
 from cpcapp._staging import stage_results
 from cpcapp.tables.messages import TableError
 from cpcapp.tables.model import FloatArray
-from cpcapp.tables.reading.table import Chunk, ProgressReport, report_nothing
+from cpcapp.tables.reading.table import Chunk, ProgressReport, make_text_column, report_nothing
 from cpcapp.tables.reduce import Reduction
 from cpcapp.tables.results.files import ResultFiles, is_parquet
 from cpcapp.tables.results.plot import RowSample, write_plot
@@ -110,25 +110,29 @@ def write_results(
     summary = Summary(reduction)
     with stage_results(files.folder) as staged:
         new = replace(files, folder=staged.new)
-        sample = _write_scores(new.scores, reduction, background, report)
+        drawn = _write_scores(
+            new.scores, reduction, background, report, plot=files.plot is not None
+        )
         _write_loadings(new.loadings, reduction)
         _write_top_features(new.top_features, reduction)
         reduction.model.save(new.model)
         with atomic_write(new.summary) as file:
             file.write(json.dumps(summary.to_dict(), indent=1).encode())
-        with _staged_plot(files, reduction, sample):
+        with _staged_plot(files, reduction, *drawn):
             staged.commit(marker=new.summary.name, remove=[files.outdated_scores.name])
     return Results(files, summary)
 
 
 @contextmanager
-def _staged_plot(files: ResultFiles, reduction: Reduction, sample: RowSample) -> Iterator[None]:
+def _staged_plot(
+    files: ResultFiles, reduction: Reduction, sample: RowSample, background: RowSample | None
+) -> Iterator[None]:
     """Draw the plot, which takes its place if what is done meanwhile succeeds."""
     if files.plot is None:
         yield
         return
     with atomic_write(files.plot) as file:
-        write_plot(file, files.plot.suffix, reduction, sample)
+        write_plot(file, files.plot.suffix, reduction, sample, background)
         yield
 
 
@@ -154,32 +158,42 @@ def plan_files(
 
 
 def _write_scores(
-    path: Path, reduction: Reduction, background: SampleSet | None, progress: ProgressReport
-) -> RowSample:
+    path: Path,
+    reduction: Reduction,
+    background: SampleSet | None,
+    progress: ProgressReport,
+    *,
+    plot: bool,
+) -> tuple[RowSample, RowSample | None]:
+    """Write the scores; return samples of both sets, of the background for a plot only.
+
+    The background is read once more for its scores or its points, and not at all for neither.
+    """
     kept, n_components = reduction.columns.kept, reduction.model.n_components
     names = name_score_columns(kept, n_components, with_set=background is not None)
-    sample = RowSample(reduction.columns.labels)
+    sample, grey = RowSample(reduction.columns.labels), RowSample(())
     with open_scores(path, names) as writer:
         for chunk, scores in _read_scores(reduction, reduction.target, kept, progress):
             writer.write(chunk, scores, None if background is None else "target")
             sample.add(chunk, scores)
-        if background is not None:
-            for chunk, scores in _read_scores(reduction, background, kept, progress):
-                writer.write(chunk, scores, "background")
-    return sample
+        if reduction.background is not None and (plot or background is not None):
+            rows = _read_scores(reduction, reduction.background, kept, progress)
+            for chunk, scores in rows:
+                if background is not None:
+                    writer.write(chunk, scores, "background")
+                grey.add(chunk, scores)
+    return sample, grey if grey.n_rows else None
 
 
 def _read_scores(
     reduction: Reduction, sample_set: SampleSet, kept: Sequence[str], progress: ProgressReport
 ) -> Iterator[tuple[Chunk, FloatArray]]:
     """Yield rows and scores; kept columns that the background lacks are empty there."""
-    import pyarrow as pa
-
     selection = sample_set.selection
     present = [name for name in kept if name in selection.table.column_index]
     with progress(f"writing {selection.role}") as share:
         for chunk, scores in reduction.scores(sample_set, present, share):
-            empty = pa.nulls(len(chunk.rows), pa.string())
+            empty = make_text_column([None] * len(chunk.rows))
             columns = {name: chunk.kept.get(name, empty) for name in kept}
             yield Chunk(chunk.rows, chunk.positions, None, columns), scores
 
