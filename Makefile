@@ -49,6 +49,8 @@ demo: $(VENV)/.user
 	$(BIN)/cpcapp demo -o demo-output
 	@echo
 	$(BIN)/cpcapp demo --contrast -o demo-output
+	@echo
+	@echo "To look at photos and tables of your own in a browser: $(BIN)/cpcapp serve"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

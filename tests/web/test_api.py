@@ -16,6 +16,7 @@ from PIL import Image
 
 from cpcapp.splicing import load_model, read_image
 from cpcapp.splicing.pictures.overlays import choose_boundary_white, draw_boundary
+from made_photos import exif_with_thumbnail
 from serving import EXAMPLES, serving, wait_until
 
 PHOTO = (EXAMPLES / "cat-with-helmet.png").read_bytes()
@@ -157,6 +158,27 @@ def test_a_photo_that_browsers_do_not_show_becomes_one_that_they_do(server):
     assert (result["width"], result["height"]) == (70, 90)
 
 
+def test_what_was_done_to_a_photo_on_reading_is_said(server):
+    grey = cv2.cvtColor(read_image(PHOTO).pixels, cv2.COLOR_RGB2GRAY)[:80, :80]
+    result = server.post(cv2.imencode(".png", grey)[1].tobytes()).json()["result"]
+    assert ["When it was read", "grey"] in result["fact_rows"]
+
+
+def test_a_thumbnail_of_something_else_can_be_seen(server):
+    photo = Image.open(io.BytesIO(PHOTO)).convert("RGB").resize((160, 120))
+    answers = []
+    for thumbnail in (photo, photo.transpose(Image.Transpose.ROTATE_180)):
+        file = io.BytesIO()
+        photo.save(file, "JPEG", quality=92, exif=exif_with_thumbnail(thumbnail))
+        answers.append(server.post(file.getvalue(), "photo.jpg").json()["result"])
+    same, other = answers
+    assert same["thumbnail"] is None
+    assert other["facts"]["warnings"] == [
+        "The thumbnail in the file shows something else than the photo."
+    ]
+    assert picture(server, other["thumbnail"]).shape == (120, 160, 3)
+
+
 def test_maps_larger_than_a_screen_have_small_copies(server):
     wide = cv2.resize(read_image(PHOTO).pixels, (2000, 100))
     content = cv2.imencode(".png", wide)[1].tobytes()
@@ -187,7 +209,7 @@ def test_what_is_no_photo_is_refused_in_words(server):
     assert error["message"].startswith("This file is not a JPEG")
     error = assert_error(server.post(PHOTO[:-500]), 422, "unreadable")
     assert "cut off" in error["message"]
-    assert_error(server.post(b""), 422, "unreadable")
+    assert assert_error(server.post(b""), 422, "unreadable")["message"] == "This file is empty."
 
 
 def test_too_many_pixels_are_refused(server):
@@ -242,6 +264,13 @@ def test_too_many_bytes_are_refused_while_they_come(server):
             "multipart/form-data; boundary=b",
             413,
             "too_large",
+        ),
+        (
+            b'--b\r\nContent-Disposition: form-data; name="file"; filename="%s"\r\n\r\n1\r\n'
+            % (b"x" * 500_000),
+            "multipart/form-data; boundary=b",
+            400,
+            "broken_form",
         ),
         (
             b'--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n1\r\n' * 2

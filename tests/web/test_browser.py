@@ -6,6 +6,7 @@ Pictures of it go to the folder CPCAPP_SCREENSHOTS, if it is set.
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import re
@@ -14,9 +15,11 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from PIL import Image
 from playwright.sync_api import expect
 
-from serving import EXAMPLES, PATIENCE, serving
+from made_photos import exif_with_thumbnail
+from serving import EXAMPLES, PATIENCE, serving, wait_until
 
 CUP = EXAMPLES / "cup-in-the-sky.png"
 GENUINE = EXAMPLES / "astronaut.jpg"
@@ -203,6 +206,84 @@ def test_zoom_by_wheel_keyboard_and_buttons(open_page, cup, screenshots):
     drawn(page)
     page.keyboard.press("Tab")  # no trap: the focus goes on
     assert page.evaluate("() => document.activeElement.id") != "stage"
+
+
+def test_a_small_photo_can_be_seen_as_small_as_it_is(open_page, server, cup):
+    page = open_page(cup)
+    width = server.client.get(f"/api/jobs/{cup}").json()["result"]["width"]
+    page.click("#zoom-full")
+    drawn(page)
+    shown = (pixels(page, "plain")[..., 3] > 0).any(axis=0)
+    assert shown.sum() == width
+    page.click("#zoom-fit")
+    drawn(page)
+    assert (pixels(page, "plain")[..., 3] > 0).any(axis=0).sum() > width
+
+
+def test_single_traces_are_looked_at_alone(open_page, cup):
+    page = open_page(cup)
+    page.locator("#layer-evidence").uncheck(force=True)
+    photo = pixels(page, "under")
+    page.locator("#trace-choice").get_by_label("Error level").check(force=True)
+    drawn(page)
+    assert (pixels(page, "under") != photo).mean() > 0.3
+    expect(page.locator("#trace-text")).to_contain_text("saved as JPEG at quality 90")
+    # A PNG that never was a JPEG: that is said, and what would be seen is not.
+    page.locator("#trace-choice").get_by_label("JPEG grid").check(force=True)
+    drawn(page)
+    assert (pixels(page, "under") == photo).all()
+    expect(page.locator("#trace-text")).to_have_text(re.compile("^Nothing to show. No grid"))
+    # What was shown before is shown again.
+    page.locator("#trace-choice").get_by_label("None").check(force=True)
+    expect(page.locator("#layer-evidence")).not_to_be_checked()
+    expect(page.locator("#trace-text")).to_be_hidden()
+
+
+def test_what_the_file_says_aloud(open_page, screenshots):
+    """An editor, and a thumbnail of something else, stand beside the verdict."""
+    photo = Image.open(CUP).convert("RGB").resize((160, 120))
+    exif = exif_with_thumbnail(photo.transpose(Image.Transpose.ROTATE_180))
+    file = io.BytesIO()
+    photo.save(file, "JPEG", quality=92, exif=exif, comment=b"Created with GIMP")
+    page = open_page()
+    send(page, {"name": "edited.jpg", "mimeType": "image/jpeg", "buffer": file.getvalue()})
+    wait_for_result(page)
+    warnings = page.locator("#verdict #warnings li")
+    expect(warnings).to_have_text(
+        [
+            "The thumbnail in the file shows something else than the photo.",
+            "Saved by GIMP.",
+        ]
+    )
+    expect(page.locator("#live")).to_contain_text("Saved by GIMP.")
+    assert page.evaluate("() => document.getElementById('thumbnail-picture').naturalWidth") == 160
+    page.screenshot(path=screenshots / "edited.png", full_page=True)
+
+
+def test_a_photo_taken_out_while_it_is_sent_is_not_looked_at(open_page, server):
+    page = open_page()
+    kept = server.health()["kept"]
+    held = []
+    page.route("**/api/localize*", lambda route: held.append(route))
+    send(page, CUP)
+    expect(page.locator(".item .state")).to_have_text("Sending")
+    page.click(".item-close")
+    with page.expect_request(lambda request: request.method == "DELETE"):
+        held[0].continue_()
+    wait_until(lambda: server.health()["kept"] == kept)
+    expect(page.locator("#live")).to_be_empty()
+
+
+def test_a_reload_keeps_photos_that_are_worked_on(open_page, server):
+    page = open_page()
+    held = []
+    page.route("**/events", lambda route: held.append(route))
+    send(page, CUP)
+    wait_until(lambda: page.evaluate("() => sessionStorage.getItem('cpcapp-jobs')"))
+    page.unroute("**/events")
+    page.reload()
+    wait_for_result(page)
+    expect(page.locator(".item .name")).to_have_text([CUP.name])
 
 
 def test_two_fingers_zoom(open_page, cup):

@@ -166,7 +166,7 @@ def pixels(page, method):
 
 
 def test_from_files_to_plots(page):
-    assert page.inner_text("#setup-title") == "mice.xlsx::Sheet against control.csv"
+    assert page.inner_text("#setup-title") == "mice.xlsx, Sheet against control.csv"
     assert "81 rows against 70 rows; 4 columns can be compared." in page.inner_text("#setup-text")
     assert "1 row can't be used" in page.inner_text("#setup-problems")
     assert "row 82: column 'b' is 'n.d.', not a number" in page.inner_text("#row-facts")
@@ -206,7 +206,7 @@ def test_a_box_in_one_plot_selects_in_all(page):
     for method in ("pca", "cpca", "cpca++"):
         np.testing.assert_array_equal(selected(page, method), inside)
     summary = page.inner_text("#summary")
-    assert summary.startswith(f"{len(inside)} of 80 rows selected: 40 of 40 sick")
+    assert summary.startswith(f"{len(inside)} of 80 rows selected (kind: sick 40 of 40")
     assert page.locator("#selected-list li").count() == min(len(inside), 51)
     before = pixels(page, "pca")
     page.click("#clear-selection")
@@ -222,7 +222,7 @@ def test_everything_can_be_done_by_keyboard(page):
     page.keyboard.press("Enter")
     expect(sick).to_have_attribute("aria-pressed", "true")
     np.testing.assert_array_equal(selected(page), np.arange(40, 80))
-    expect(page.locator("#summary")).to_have_text("40 of 80 rows selected: 40 of 40 sick.")
+    expect(page.locator("#summary")).to_have_text("40 of 80 rows selected (kind: sick 40 of 40).")
     assert page.get_attribute("#summary", "aria-live") == "polite"
     # Row by row, along the first component.
     plot(page, "pca").focus()
@@ -303,7 +303,7 @@ def test_columns_are_searched_chosen_and_explained(open_page, files):
     inputs.nth(1).fill("52")
     inputs.nth(1).press("Enter")
     np.testing.assert_array_equal(selected(page), np.arange(60, 65))
-    expect(page.locator("#summary")).to_have_text("5 of 80 rows selected: age from 50 to 52.")
+    expect(page.locator("#summary")).to_have_text("5 of 80 rows selected (age: 50 to 52).")
 
 
 def test_a_label_that_is_a_feature_is_taken_out(open_page, files):
@@ -366,6 +366,65 @@ def test_errors_say_what_to_do(open_page, files, tmp_path):
     (tmp_path / "large.csv").write_bytes(b"a,b\n" + b"1,2\n" * 200_000)
     page.set_input_files("#file-target", tmp_path / "large.csv")
     expect(message).to_contain_text("large.csv is larger than 0.5 MB.")
+
+
+def test_errors_are_seen_on_a_phone(open_page, files, tmp_path):
+    page = open_page(viewport={"width": 390, "height": 844})
+    (tmp_path / "empty.csv").write_text("")
+    send(page, (tmp_path / "empty.csv", files[1]))
+    expect(page.locator("#message-text")).to_have_text("empty.csv is empty.")
+    expect(page.locator("#message-text")).to_be_in_viewport()
+
+
+def test_tables_without_a_common_column(open_page, files, tmp_path):
+    page = open_page()
+    (tmp_path / "other.csv").write_text("p,q\n1,2\n3,4\n")
+    send(page, (files[0], tmp_path / "other.csv"))
+    expect(page.locator("#setup-problems li").first).to_have_text(
+        "A comparison needs two columns of numbers that both tables have. Only in other.csv: p, q."
+    )
+    expect(page.locator("#compare")).to_be_disabled()
+
+
+def test_tables_that_the_server_has_removed(open_page, server, files):
+    page = open_page()
+    send(page, files)
+    wait_for_plots(page)
+    (job,) = set(re.findall(r"/api/jobs/([^/]+)/", page.get_attribute("#download-scores", "href")))
+    assert server.client.delete(f"/api/jobs/{job}").status_code == 204
+    page.click("#toggle-setup")
+    page.click("#compare")
+    expect(page.locator("#message")).to_contain_text("There is no such job.")
+    # From here one can go on.
+    expect(page.locator("#start")).to_be_visible()
+    expect(page.locator("#setup")).to_be_hidden()
+    send(page, files)
+    wait_for_plots(page)
+
+
+def test_large_numbers_fit_beside_the_axis(open_page, files, tmp_path):
+    page = open_page()
+    rng = np.random.default_rng(0)
+    for name in ("target", "background"):
+        values = 4e5 * rng.normal(size=(50, 2)) + [0, 1e6]
+        pd.DataFrame(values, columns=["income", "debt"]).to_csv(tmp_path / name, index=False)
+        (tmp_path / name).rename(tmp_path / f"{name}.csv")
+    page.evaluate(
+        """() => {
+            const draw = CanvasRenderingContext2D.prototype.fillText;
+            window.ends = [];
+            CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+                const width = this.measureText(text).width;
+                window.ends.push(x - (this.textAlign === "right" ? width : width / 2));
+                draw.call(this, text, x, y);
+            };
+        }"""
+    )
+    send(page, (tmp_path / "target.csv", tmp_path / "background.csv"))
+    wait_for_plots(page)
+    ends = page.evaluate("() => window.ends")
+    assert ends
+    assert min(ends) >= 0
 
 
 @pytest.mark.parametrize("example", ["synthetic", "mice"])

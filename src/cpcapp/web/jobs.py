@@ -293,6 +293,9 @@ class JobQueue:
                     else:
                         job.n_bytes = await asyncio.to_thread(_folder_bytes, job.folder)
                         self._make_room()
+                if worker is not None and worker.n_jobs >= _JOBS_PER_WORKER:
+                    await worker.stop()
+                    worker = None
                 if worker is None:
                     worker = await self._start_worker()
         finally:
@@ -344,9 +347,6 @@ class JobQueue:
                 )
                 return None
             self._finish(job, answer, time.monotonic() - begin)
-            if worker.n_jobs >= _JOBS_PER_WORKER:
-                await worker.stop()
-                return await self._start_worker()
             return worker
         _fail(
             job,

@@ -98,6 +98,7 @@ class PhotoResult(BaseModel):
     limits: list[str] = Field(description="What it can't see, a sentence each.")
     facts: dict[str, Any] = Field(description="What the file says of itself.")
     fact_rows: list[list[str]] = Field(description="The same as rows of a table.")
+    thumbnail: str | None = Field(description="Of the file, if it does not show this photo.")
     views: list[View]
     pictures: dict[str, str] = Field(description="Addresses, in full resolution.")
     previews: dict[str, str] = Field(description="The same, not larger than a screen.")

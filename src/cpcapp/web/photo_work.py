@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cpcapp._text import number
 from cpcapp.splicing.localizer import Localization, SpliceLocalizer
 from cpcapp.splicing.photos.containers import UnreadableError, inspect_container
-from cpcapp.splicing.photos.file_facts import read_file_facts
+from cpcapp.splicing.photos.file_facts import FileFacts, read_file_facts
 from cpcapp.splicing.photos.images import ImageError, ReadImage, read_image
 from cpcapp.splicing.pictures.overlays import (
     choose_boundary_white,
@@ -104,7 +104,8 @@ def run_photo(folder: Path, request: dict[str, Any], report: Report) -> dict[str
         "meaning": explain_verdict(found),
         "limits": explain_limits(found),
         "facts": facts.to_dict(),
-        "fact_rows": [[str(label), str(text)] for label, text in facts.rows()],
+        "fact_rows": _list_facts(facts, image),
+        "thumbnail": _write_thumbnail(files, facts),
         "views": _write_views(files, views),
         "pictures": pictures,
         "previews": previews,
@@ -114,8 +115,23 @@ def run_photo(folder: Path, request: dict[str, Any], report: Report) -> dict[str
     }
 
 
+def _list_facts(facts: FileFacts, image: ReadImage) -> list[list[str]]:
+    rows = [[str(label), str(text)] for label, text in facts.rows()]
+    return [*rows, ["When it was read", "; ".join(image.notes)]] if image.notes else rows
+
+
+def _write_thumbnail(files: _JobFiles, facts: FileFacts) -> str | None:
+    """Let the page show the thumbnail inside a file if it is not of this photo."""
+    content = facts.thumbnail_png
+    if facts.thumbnail is None or not facts.thumbnail.differs or content is None:
+        return None
+    return files.add("thumbnail.png", content, "image/png")
+
+
 def _read(data: bytes, max_pixels: int) -> ReadImage:
     """Read a photo, or raise `JobError` in the words of the page."""
+    if not data:
+        raise JobError("unreadable", "This file is empty.")
     try:
         width, height = inspect_container(data).size
         if width * height > max_pixels:

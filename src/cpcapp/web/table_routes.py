@@ -15,8 +15,9 @@ from cpcapp.web.errors import ApiError
 from cpcapp.web.jobs import Job, JobQueue
 from cpcapp.web.models import UPLOAD_ERRORS, JobAnswer
 from cpcapp.web.pages import render_page
+from cpcapp.web.settings import Settings
 from cpcapp.web.table_work import ENDINGS, EXAMPLES, ROLES
-from cpcapp.web.uploads import Upload, receive_upload, reserve_for_upload
+from cpcapp.web.uploads import Upload, receive_chunks, receive_upload, reserve_for_upload
 from cpcapp.web.waiting import answer_job
 
 # Names of some thousand columns.
@@ -145,7 +146,7 @@ def make_table_routes(jobs: JobQueue) -> APIRouter:
     )
     async def compare(request: Request, job_id: str, wait: Wait = True) -> JSONResponse:
         """Compare PCA, cPCA and cPCA++ on tables that were sent before; as often as you like."""
-        choice = await _read_choice(request)
+        choice = await _read_choice(request, settings)
         job = jobs.get(job_id)
         if job.kind != "tables":
             raise ApiError(404, "no_job", "There are no such tables.", "Send the tables again.")
@@ -216,13 +217,13 @@ def _ask(job: Job, choice: ComparisonRequest) -> None:
     job.request = {**job.request, "action": "compare", "run": run, **choice.model_dump()}
 
 
-async def _read_choice(request: Request) -> ComparisonRequest:
-    body = b""
-    async for part in request.stream():
+async def _read_choice(request: Request, settings: Settings) -> ComparisonRequest:
+    body = bytearray()
+    async for part in receive_chunks(request, settings):
         body += part
         if len(body) > _MAX_JSON_BYTES:
             raise ApiError(413, "too_large", "The list of columns is too long.")
-    return _check_choice(body or b"{}")
+    return _check_choice(bytes(body) or b"{}")
 
 
 def _check_choice(body: bytes) -> ComparisonRequest:

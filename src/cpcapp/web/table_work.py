@@ -98,7 +98,9 @@ def _open(folder: Path, request: dict[str, Any], role: str) -> Table:
 def _name(text: str, folder: Path, request: dict[str, Any]) -> str:
     """Return a text in which files are called as the client calls them."""
     for role in ROLES:
-        text = text.replace(str(folder / request["files"][role]), request["names"][role])
+        path, name = str(folder / request["files"][role]), request["names"][role]
+        # A sheet of a workbook, or an array of an archive, stands behind the path.
+        text = text.replace(f"{path}::", f"{name}, ").replace(path, name)
     return text
 
 

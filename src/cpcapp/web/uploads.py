@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # Of a field that is not a file: names of models and columns.
 _MAX_FIELD_BYTES = 65_536
 _MAX_PARTS = 16
+# Of the headers of a part: the longest name that a file system has, and more.
+_MAX_HEADER_BYTES = 8192
 _MAX_NAME = 150
 # Read and thrown away of what is refused; then the connection is closed.
 _DISCARDED_BYTES = 16 << 20
@@ -88,7 +90,7 @@ async def receive_upload(
             "For example: curl -F file=@photo.jpg ADDRESS/api/localize",
         )
     reader = _FormReader(folder, settings, frozenset(files), frozenset(fields))
-    chunks = _chunks(request, settings)
+    chunks = receive_chunks(request, settings)
     try:
         await _parse(reader, boundary, chunks, request.headers.get("content-length", ""))
     except ApiError:
@@ -118,7 +120,7 @@ async def reserve_for_upload(request: Request, jobs: JobQueue, client: str) -> A
         try:
             place = await stack.enter_async_context(jobs.reserve(client))
         except ApiError:
-            await _discard(_chunks(request, jobs.settings))
+            await _discard(receive_chunks(request, jobs.settings))
             raise
         yield place
 
@@ -152,8 +154,14 @@ async def _discard(chunks: AsyncIterator[bytes]) -> None:
                 break
 
 
-async def _chunks(request: Request, settings: Settings) -> AsyncIterator[bytes]:
-    """Yield the body; raise if it comes too slowly."""
+async def receive_chunks(request: Request, settings: Settings) -> AsyncIterator[bytes]:
+    """Yield the body of a request.
+
+    Raises
+    ------
+    ApiError
+        If it comes too slowly or breaks off.
+    """
     end = time.monotonic() + settings.upload_seconds
     stream = request.stream()
     while True:
@@ -213,10 +221,18 @@ class _FormReader:
         self._name, self._text, self._size = "", b"", 0
 
     def _add_header(self, data: bytes, start: int, end: int) -> None:
+        self._count_header(end - start)
         self._header += data[start:end]
 
     def _add_value(self, data: bytes, start: int, end: int) -> None:
+        self._count_header(end - start)
         self._value += data[start:end]
+
+    def _count_header(self, n_bytes: int) -> None:
+        """Refuse long headers: they are kept in memory, and each further piece copies them."""
+        self._size += n_bytes
+        if self._size > _MAX_HEADER_BYTES:
+            raise ApiError(400, "broken_form", "A part of the form has too long headers.")
 
     def _end_header(self) -> None:
         if self._header.lower() == b"content-disposition":
@@ -224,6 +240,7 @@ class _FormReader:
         self._header, self._value = b"", b""
 
     def _open(self) -> None:
+        self._size = 0  # from here on that of the content
         _, options = parse_options_header(self._disposition)
         self._name = options.get(b"name", b"").decode("utf-8", "replace")
         known = self.files | self.fields

@@ -108,6 +108,7 @@ class TestCameras:
             "thumbnail": None,
             "looks_like_photo": True,
             "reason": facts.reason,
+            "warnings": [],
             "remarks": [],
         }
         assert json.loads(json.dumps(facts.to_dict())) == facts.to_dict()
@@ -204,12 +205,27 @@ class TestPrograms:
         assert facts.software == "Firmware 1.0.4"
         assert facts.editor == "Adobe Photoshop 25.0 (Windows)"
         assert facts.remarks[0] == "Saved by Adobe Photoshop 25.0 (Windows)."
+        assert facts.warnings == facts.remarks[:1]
+        assert facts.to_dict()["warnings"] == list(facts.warnings)
 
     def test_photoshop_records_its_quality(self, photo):
         data = with_segments(
             encode_jpeg(photo, 90), photoshop_segment(resource(0x0406, b"\0\4\0\0\0\1\1"))
         )
         assert facts_of(data).remarks[0] == "Saved by Adobe Photoshop (quality 8 of 12)."
+
+    @pytest.mark.parametrize(
+        ("comment", "editor"),
+        [
+            ("Created with GIMP", "GIMP"),
+            ("File written by Adobe Photoshop® 4.0", "Adobe Photoshop® 4.0"),
+            ("A holiday in Spain", None),
+        ],
+    )
+    def test_comments_name_editors(self, photo, comment, editor):
+        facts = facts_of(saved(photo, "JPEG", comment=comment.encode()))
+        assert facts.editor == editor
+        assert facts.warnings == (() if editor is None else (f"Saved by {editor}.",))
 
     def test_facebook_and_whatsapp(self, photo):
         iptc = resource(0x0404, b"\x1c\2\x28\0\x10FBMD01000a9a0000")
@@ -259,6 +275,8 @@ class TestPrograms:
     def test_content_credentials(self, photo):
         data = with_segments(encode_jpeg(photo, 90), (0xEB, b"JP\0\1jumb....c2pa"))
         assert any("C2PA" in text for text in facts_of(data).remarks)
+        # Cameras write them too: no warning.
+        assert facts_of(data).warnings == ()
 
     def test_a_colour_profile(self, photo):
         from PIL import ImageCms
@@ -411,7 +429,9 @@ class TestKinds:
             facts = facts_of(data)
             assert not facts.looks_like_photo
             assert facts.reason.startswith("It looks like a screenshot or a drawing: ")
-            assert facts.reason in facts.remarks
+            assert [text.partition(":")[0] for text in facts.warnings] == [
+                "It looks like a screenshot or a drawing, not a photo"
+            ]
 
     def test_one_colour(self):
         facts = facts_of(saved(np.full((64, 64, 3), 7, np.uint8), "PNG"))

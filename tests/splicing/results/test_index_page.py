@@ -242,6 +242,24 @@ class TestInABrowser:
         shown.fill("#find", "")
         assert self.names(shown)[0] == "2.png"
 
+    def test_a_narrow_page_is_sorted_by_a_list(self, shown):
+        assert not shown.locator("#sort").is_visible()
+        shown.set_viewport_size({"width": 390, "height": 844})
+        assert not shown.locator("th button").first.is_visible()
+        shown.select_option("#sort", label="photo")
+        assert self.names(shown)[:3] == ["1.png", "2.png", "10.png"]
+        shown.select_option("#sort", label="p")
+        assert self.names(shown)[0] == "1.png"
+        shown.select_option("#sort", label="verdict")
+        assert self.names(shown)[0] == "10.png"
+
+    def test_pictures_have_names(self, shown):
+        """They are links, which nobody finds by ear otherwise."""
+        shown.click("#more button")
+        link = shown.get_by_role("link", name="overlay of z299.png", exact=True)
+        assert link.get_attribute("href") == "z299.overlay.png"
+        assert shown.get_by_role("link", name="overlay of 10.png", exact=True).count() == 1
+
     def test_finding_and_more_rows(self, shown):
         assert shown.locator("tbody tr").count() == 200
         assert shown.inner_text("#shown") == "200 of 303 photos"

@@ -31,7 +31,8 @@ EVIL = ["<script>x</script>.jpg", '"onmouseover="alert(1)".jpg', "'; rm -rf ~ #.
 class Facts:
     """What a file says, in the shape in which a report is given it."""
 
-    remarks: tuple[str, ...] = ("Saved by Adobe Photoshop 25.0.",)
+    warnings: tuple[str, ...] = ("Saved by Adobe Photoshop 25.0.",)
+    remarks: tuple[str, ...] = ("Saved by Adobe Photoshop 25.0.", "It has a <remark>.")
     camera: str = "A <camera> & more"
     thumbnail_png: bytes | None = None
     differs: bool = False
@@ -43,6 +44,7 @@ class Facts:
         small = {"width": 16, "height": 12, "differs": self.differs, "difference": 9.0}
         return {
             "camera": self.camera,
+            "warnings": list(self.warnings),
             "remarks": list(self.remarks),
             "thumbnail": None if self.thumbnail_png is None else small,
         }
@@ -99,7 +101,7 @@ def said(report, found):
         verdict_sentence(found),
         explain_verdict(found),
         *explain_limits(found),
-        *("Saved by Adobe Photoshop 25.0.", "A <camera> & more"),
+        *("Saved by Adobe Photoshop 25.0.", "It has a <remark>.", "A <camera> & more"),
         *("Bright where it is strong.", "At quality 90.", "This photo is no JPEG."),
         *("Salloum", "arXiv:1901.07172"),
         *(sha256, hashlib.md5(read_example(NAME)).hexdigest(), "640 × 427 pixels"),
@@ -114,6 +116,18 @@ class TestPage:
         text = pack(Page(report.html()).text)
         for sentence in said(report, found):
             assert pack(sentence) in text, sentence
+
+    def test_warnings_about_the_file_stand_below_the_verdict(self, report, found):
+        for text in (pack(Page(report.html()).text), pdf_text(report.pdf())):
+            verdict, warning, meaning = (
+                text.index(pack(sentence))
+                for sentence in (
+                    verdict_sentence(found),
+                    "Saved by Adobe Photoshop 25.0.",
+                    explain_verdict(found),
+                )
+            )
+            assert verdict < warning < meaning
 
     def test_it_needs_nothing_else(self, report):
         page = Page(report.html())

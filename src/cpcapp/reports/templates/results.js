@@ -34,7 +34,7 @@ document.addEventListener("DOMContentLoaded", () => {
   function addPicture(link) {
     const picture = document.createElement("img");
     picture.loading = "lazy";
-    picture.alt = "";
+    picture.alt = link.textContent;
     picture.src = link.dataset.small;
     delete link.dataset.small;
     link.replaceChildren(picture);
@@ -53,11 +53,11 @@ document.addEventListener("DOMContentLoaded", () => {
     byId("more").hidden = shown.length === fitting.length;
   }
 
-  function sort(header, column) {
+  function sort(header, column, down) {
     const kind = header.dataset.sort;
-    const down = header.getAttribute("aria-sort") === "ascending";
     for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
     header.setAttribute("aria-sort", down ? "descending" : "ascending");
+    byId("sort").value = String(column);
     const sign = down ? -1 : 1;
     for (const item of rows) item.key = KEYS[kind](item, column);
     rows.sort((one, other) => {
@@ -70,13 +70,23 @@ document.addEventListener("DOMContentLoaded", () => {
     show();
   }
 
-  Array.from(table.tHead.rows[0].cells).forEach((header, column) => {
+  const headers = table.tHead.rows[0].cells;
+  byId("sort").addEventListener("input", (event) => {
+    sort(headers[Number(event.target.value)], Number(event.target.value), false);
+  });
+  Array.from(headers).forEach((header, column) => {
     if (!header.dataset.sort) return;
+    // A narrow page has no room for the headers.
+    const option = new Option(header.textContent, String(column));
+    option.selected = header.dataset.sort === "order";
+    byId("sort").append(option);
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = header.textContent;
     header.replaceChildren(button);
-    button.addEventListener("click", () => sort(header, column));
+    button.addEventListener("click", () => {
+      sort(header, column, header.getAttribute("aria-sort") === "ascending");
+    });
   });
   for (const input of [find, code]) {
     input.addEventListener("input", () => { limit = STEP; show(); });

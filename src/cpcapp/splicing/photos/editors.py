@@ -86,6 +86,11 @@ _SOURCE_TYPES = {
     "composite": "it was put together from several photos",
     "compositecapture": "it was put together from several photos",
 }
+# As comments begin: "Created with GIMP", "File written by Adobe Photoshop".
+_BEGINNING = re.compile(
+    r"^(?:file )?(?:created|made|edited|processed|written|saved|generated) (?:with|by|using|in) ",
+    re.IGNORECASE,
+)
 _CREATOR_TOOL = re.compile(
     rb"xmp:CreatorTool(?:\s*=\s*[\"']([^\"'<>]{1,400})|\s*>\s*([^<]{1,400})<)"
 )
@@ -110,14 +115,17 @@ class Origin:
         The program that the file names, in its own words; a camera's firmware mostly.
     editor : str
         The editor, as its name stands in the file; empty if none is known.
+    generators : tuple of str
+        Plain sentences about generators of pictures.
     remarks : tuple of str
-        Plain sentences about other programs.
+        The same about all other programs.
     photoshop_quality : int or None
         The quality, from 0 to 12, that Photoshop recorded when it saved a JPEG.
     """
 
     software: str
     editor: str
+    generators: tuple[str, ...]
     remarks: tuple[str, ...]
     photoshop_quality: int | None = None
 
@@ -159,13 +167,17 @@ def find_origin(metadata: Metadata, exif: Exif, name: str = "") -> Origin:
     ]
     if b"FBMD" in resources.get(_IPTC, b""):
         remarks.append("Saved by Facebook or Instagram, says a mark that they leave.")
+    if metadata.credentials:
+        remarks.append("The file has content credentials (C2PA), which are not checked here.")
     if _WHATSAPP.match(name):
         remarks.append("Its name is of the kind that WhatsApp gives to photos.")
-    return Origin(software, editor, (*_generators(metadata, texts), *remarks), quality)
+    generators = tuple(_generators(metadata, texts))
+    return Origin(software, editor, generators, tuple(remarks), quality)
 
 
 def _editor(text: str) -> str:
     """Return the editor that a text names, in the words of the text; empty if none is known."""
+    text = _BEGINNING.sub("", text)
     for pattern, name in _EDITORS:
         if pattern.search(text):
             # A long text has the name somewhere in it.
@@ -189,7 +201,7 @@ def _agents(xmp: bytes) -> list[str]:
 
 
 def _generators(metadata: Metadata, texts: dict[str, str]) -> Iterator[str]:
-    """Yield what a file says about a generator."""
+    """Yield what a file says about a generator, or about how it was made."""
     for match in _SOURCE_TYPE.finditer(metadata.xmp):
         meaning = _SOURCE_TYPES.get(match[1].decode("latin-1").casefold())
         if meaning:
@@ -199,8 +211,6 @@ def _generators(metadata: Metadata, texts: dict[str, str]) -> Iterator[str]:
         yield "The file holds the settings of the AI generator Stable Diffusion."
     if '"class_type"' in texts.get("prompt", ""):
         yield "The file holds the settings of the AI generator ComfyUI."
-    if metadata.credentials:
-        yield "The file has content credentials (C2PA), which are not checked here."
 
 
 def _resources(data: bytes) -> Iterator[tuple[int, bytes]]:

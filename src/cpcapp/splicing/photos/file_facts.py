@@ -55,8 +55,11 @@ class FileFacts:
     looks_like_photo : bool
     reason : str
         Why it looks like a photo, or like a screenshot or a drawing.
+    warnings : tuple of str
+        What nobody should miss, in plain sentences: another thumbnail, an editor or a generator
+        that is named, a picture that is no photo.
     remarks : tuple of str
-        Plain sentences, the most important one first.
+        The warnings and all else that there is to say, the most important first.
     """
 
     format: str
@@ -77,6 +80,7 @@ class FileFacts:
     thumbnail: Thumbnail | None = field(default=None, repr=False)
     looks_like_photo: bool = True
     reason: str = ""
+    warnings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
     @property
@@ -118,6 +122,7 @@ class FileFacts:
             },
             "looks_like_photo": self.looks_like_photo,
             "reason": self.reason,
+            "warnings": list(self.warnings),
             "remarks": list(self.remarks),
         }
 
@@ -213,16 +218,16 @@ def read_file_facts(data: bytes, image: ReadImage) -> FileFacts:
         looks_like_photo=kind.looks_like_photo,
         reason=kind.reason,
     )
-    remarks = dict.fromkeys(_remarks(facts, origin, exif))
-    return replace(facts, remarks=tuple(remarks))
+    warnings = dict.fromkeys(_warnings(facts, origin))
+    remarks = warnings | dict.fromkeys(_remarks(facts, origin, exif))
+    return replace(facts, warnings=tuple(warnings), remarks=tuple(remarks))
 
 
-def _remarks(facts: FileFacts, origin: Origin, exif: Exif) -> Iterator[str]:
-    """Yield what a person should know, the most important first."""
+def _warnings(facts: FileFacts, origin: Origin) -> Iterator[str]:
+    """Yield what nobody should miss, the most important first."""
     if facts.thumbnail is not None and facts.thumbnail.differs:
         yield "The thumbnail in the file shows something else than the photo."
-    generators = [text for text in origin.remarks if "generator" in text or "itself says" in text]
-    yield from generators
+    yield from origin.generators
     if facts.editor:
         quality = origin.photoshop_quality
         yield (
@@ -231,16 +236,23 @@ def _remarks(facts: FileFacts, origin: Origin, exif: Exif) -> Iterator[str]:
             else (f"Saved by {facts.editor} (quality {quality} of 12).")
         )
     if not facts.looks_like_photo:
-        yield facts.reason
+        yield (
+            "It looks like a screenshot or a drawing, not a photo: verdicts are made for photos, "
+            "and this one says little."
+        )
+
+
+def _remarks(facts: FileFacts, origin: Origin, exif: Exif) -> Iterator[str]:
+    """Yield what else a person should know, the most important first."""
     tables = facts.jpeg.tables if facts.jpeg else None
     if tables and "Photoshop" in tables and not (facts.editor or "").startswith("Adobe"):
         yield "Its JPEG tables are those of Adobe's programs, though the file names none of them."
     yield from _time_remarks(facts)
     yield from _size_remarks(facts, exif)
-    yield from (text for text in origin.remarks if text not in generators)
+    yield from origin.remarks
     if facts.gps:
         yield "The file stores the place where it was taken."
-    if not (facts.camera or facts.software or facts.editor or origin.remarks):
+    if not (facts.camera or facts.software or facts.editor or origin.generators or origin.remarks):
         yield (
             "The file names no camera and no program. Web sites and messengers remove such data, "
             "so this says little."

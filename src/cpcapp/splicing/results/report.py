@@ -89,6 +89,8 @@ class PhotoReport:
     verdict, verdict_code : str
     sentence, meaning : str
         The verdict in one plain sentence, and what it means.
+    warnings : tuple of str
+        What the file says that nobody should miss; stands right below the verdict.
     limits : tuple of str
         What can't be seen in a photo.
     pictures, traces : tuple of ReportPicture
@@ -97,7 +99,7 @@ class PhotoReport:
     file_rows, photo_rows, model_rows, setting_rows, version_rows : tuple of (label, text)
         What the file says of itself; what identifies photo, model, settings and programs.
     remarks : tuple of str
-        What is odd about the file.
+        What is odd about the file, the warnings among it.
     previews : tuple of ReportPicture
         The small picture inside the file, if it is not of this photo.
     command : str
@@ -110,6 +112,7 @@ class PhotoReport:
     verdict_code: str
     sentence: str
     meaning: str
+    warnings: tuple[str, ...]
     limits: tuple[str, ...]
     pictures: tuple[ReportPicture, ...] = field(repr=False)
     traces: tuple[ReportPicture, ...] = field(repr=False)
@@ -185,12 +188,13 @@ class PhotoReport:
             verdict_code=found.verdict_code,
             sentence=verdict_sentence(found),
             meaning=explain_verdict(found),
+            warnings=() if facts is None else _sentences(facts, "warnings"),
             limits=tuple(explain_limits(found)),
             pictures=tuple(_draw_pictures(image, found)),
             traces=tuple(_encode_view(view) for view in views),
             result_rows=_result_rows(found),
             file_rows=() if facts is None else _bounded(facts.rows()),
-            remarks=() if facts is None else _remarks(facts),
+            remarks=() if facts is None else _sentences(facts, "remarks"),
             previews=() if facts is None else _previews(facts),
             photo_rows=_photo_rows(name, image, data),
             model_rows=_bounded(model_identity.items()),
@@ -224,6 +228,7 @@ class PhotoReport:
         )
         document.add_heading(self.name, level=1)
         document.add_callout(self.sentence, COLOURS[self.verdict_code])
+        document.add_list(self.warnings)
         document.add_text(self.meaning)
         _add_pictures(document, self.pictures)
         document.add_text(_SCALED, soft=True)
@@ -346,9 +351,8 @@ def _add_pictures(document: PdfDocument, pictures: Sequence[ReportPicture]) -> N
             document.add_text(f"{picture.title}: {picture.text}", soft=True)
 
 
-def _remarks(facts: FileFacts) -> tuple[str, ...]:
-    remarks = facts.to_dict().get("remarks") or ()
-    return tuple(_shorten(str(remark)) for remark in remarks)
+def _sentences(facts: FileFacts, kind: str) -> tuple[str, ...]:
+    return tuple(_shorten(str(text)) for text in facts.to_dict().get(kind) or ())
 
 
 def _previews(facts: FileFacts) -> tuple[ReportPicture, ...]:

@@ -1,6 +1,6 @@
 // The photos page: takes photos in, sends them one after another, and shows what was found.
 
-import { ask, askPatiently, follow } from "/static/api.js";
+import { ApiError, ask, askPatiently, follow } from "/static/api.js";
 import { ResultPanel } from "/static/result.js";
 
 const byId = (id) => document.getElementById(id);
@@ -25,6 +25,7 @@ class Item {
     this.state = "waiting";
     this.announced = 0;
     this.preview = null;
+    this.removed = false;
     this.#build();
   }
 
@@ -58,7 +59,7 @@ class Item {
 
   // Formats that the browser can't show have no preview until the server has made one.
   setPreview(address) {
-    if (this.thumb.src.startsWith("blob:")) URL.revokeObjectURL(this.thumb.src);
+    this.forgetPreview();
     this.preview = address;
     this.thumb.onerror = () => {
       this.preview = null;
@@ -67,6 +68,11 @@ class Item {
       this.refresh();
     };
     this.thumb.src = address;
+  }
+
+  // A preview made here keeps the whole file in memory until it is given back.
+  forgetPreview() {
+    if (this.thumb.src.startsWith("blob:")) URL.revokeObjectURL(this.thumb.src);
   }
 
   get isFinished() {
@@ -101,13 +107,17 @@ class Item {
     this.refresh();
     try {
       this.update(this.job || (await this.send()));
+      // Taken out of the list while it was being sent: nobody wants the result.
+      if (this.removed) return forget(this.job);
+      store();
       const job = this.job.status === "done" ? this.job : await follow(this.job.id, (state) => this.update(state));
       this.update(job);
       if (job.status === "failed") throw job.error;
       this.state = "done";
       this.setPreview(job.result.previews.photo);
-      say(`${this.name}: ${job.result.sentence}`);
+      say([`${this.name}: ${job.result.sentence}`, ...job.result.facts.warnings].join(" "));
     } catch (error) {
+      if (this.removed) return;
       this.state = "failed";
       this.error = { message: error.message || String(error), help: error.help || "" };
       say(`${this.name}: ${this.error.message}`);
@@ -127,6 +137,10 @@ class Item {
     }
     this.refresh();
   }
+}
+
+function forget(job) {
+  ask(`/api/jobs/${job.id}`, { method: "DELETE" }).catch(() => {});
 }
 
 function say(text) {
@@ -163,8 +177,10 @@ function remove(item) {
   const hadFocus = item.row.contains(document.activeElement);
   items.splice(at, 1);
   if (waiting.includes(item)) waiting.splice(waiting.indexOf(item), 1);
+  item.removed = true;
   item.row.remove();
-  if (item.job) ask(`/api/jobs/${item.job.id}`, { method: "DELETE" }).catch(() => {});
+  item.forgetPreview();
+  if (item.job) forget(item.job);
   store();
   const neighbour = items[Math.min(at, items.length - 1)] || null;
   if (item === current) select(neighbour);
@@ -242,7 +258,10 @@ function addFiles(files) {
       return askPatiently("/api/localize?wait=false", () => ({ method: "POST", body: form }));
     });
     if (file.size > settings.max_bytes) {
-      item.send = () => Promise.reject(new Error(`The file is larger than ${settings.max_bytes / 1e6} MB.`));
+      item.send = () => Promise.reject(new ApiError(413, {
+        message: `The file is larger than ${settings.max_bytes / 1e6} MB.`,
+        help: "Send a smaller file, or start the server with a larger --max-megabytes.",
+      }));
     }
     item.setPreview(URL.createObjectURL(file));
     add(item);

@@ -58,6 +58,7 @@ export class ResultPanel {
   #showVerdict(result) {
     byId("verdict").dataset.code = result.verdict_code;
     fill("sentence", result.sentence.replaceAll(" = ", "\u00a0=\u00a0"));
+    byId("warnings").replaceChildren(...result.facts.warnings.map((text) => element("li", text)));
     fill("meaning", result.meaning);
     byId("limits").replaceChildren(...result.limits.map((text) => element("li", text)));
     const p = result.p_value;
@@ -79,7 +80,9 @@ export class ResultPanel {
   }
 
   #showFacts(result) {
-    byId("remarks").replaceChildren(...(result.facts.remarks || []).map((text) => element("li", text)));
+    byId("remarks").replaceChildren(...result.facts.remarks.map((text) => element("li", text)));
+    byId("thumbnail").hidden = !result.thumbnail;
+    if (result.thumbnail) byId("thumbnail-picture").src = result.thumbnail;
     byId("facts").replaceChildren(
       ...result.fact_rows.map(([label, text]) => {
         const row = element("tr");
@@ -159,12 +162,16 @@ export class ResultPanel {
   #showTraces(views) {
     byId("traces").hidden = !views.length;
     fill("trace-text", "");
+    let before = null; // whether the evidence was shown before a trace was chosen
     const choose = (view) => {
       this.viewer.setTrace(view && view.url ? view.name : null);
-      fill("trace-text", view ? [view.text, view.note].filter(Boolean).join(" ") : "");
+      const missing = view && !view.url;
+      fill("trace-text", missing ? `Nothing to show. ${view.note}` : view && view.text);
       // A trace is looked at alone; what was shown before comes back with the photo.
       const box = byId("layer-evidence");
-      box.checked = !view;
+      if (view && before === null) before = box.checked;
+      box.checked = view ? false : before;
+      if (!view) before = null;
       this.viewer.setLayer("evidence", box.checked);
     };
     const chip = (title, view, checked) => {
@@ -174,7 +181,7 @@ export class ResultPanel {
       input.name = "trace";
       input.checked = checked;
       input.addEventListener("change", () => choose(view));
-      label.append(input, element("span", title));
+      label.append(input, element("span", title, view && !view.url ? "nothing" : ""));
       return label;
     };
     byId("trace-choice").replaceChildren(

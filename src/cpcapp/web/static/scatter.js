@@ -66,6 +66,11 @@ function chooseTicks(low, high, most) {
   return ticks;
 }
 
+// Short, as the room beside an axis is small: 5e5, not 5.0e+5.
+function formatTick(value) {
+  return formatNumber(value).replace(/\.0(?=e)/, "").replace("e+", "e");
+}
+
 export { pack };
 
 export function formatNumber(value) {
@@ -114,6 +119,7 @@ function findRange(sets) {
 }
 
 const MARGIN = { left: 34, right: 8, top: 8, bottom: 22 };
+const FONT_SIZE = 10.5; // pixels
 const NEAR = 12; // pixels from which a point is hovered
 const MOVE_SECONDS = 0.22;
 
@@ -260,10 +266,20 @@ export class Scatter extends EventTarget {
     const [left, right, low, high] = this.#rangeNow();
     const { width, height } = this.canvas;
     const r = this.ratio;
-    this.scaleX = (width - (MARGIN.left + MARGIN.right) * r) / (right - left);
+    this.left = this.#leftMargin();
+    this.scaleX = (width - (this.left + MARGIN.right) * r) / (right - left);
     this.scaleY = -(height - (MARGIN.top + MARGIN.bottom) * r) / (high - low);
-    this.shiftX = MARGIN.left * r - left * this.scaleX;
+    this.shiftX = this.left * r - left * this.scaleX;
     this.shiftY = MARGIN.top * r - high * this.scaleY;
+  }
+
+  // Room for the numbers at the second axis; of the last range, so that a movement has one margin.
+  #leftMargin() {
+    this.markContext.font = `${FONT_SIZE}px system-ui, sans-serif`;
+    const widths = chooseTicks(this.range[2], this.range[3], 5).map(
+      (tick) => this.markContext.measureText(formatTick(tick)).width,
+    );
+    return Math.ceil(Math.max(MARGIN.left, ...widths.map((width) => width + 9)));
   }
 
   #splatGround(points) {
@@ -297,7 +313,7 @@ export class Scatter extends EventTarget {
     const { width, height } = this.marks;
     context.clearRect(0, 0, width, height);
     context.lineWidth = r;
-    context.font = `${10.5 * r}px system-ui, sans-serif`;
+    context.font = `${FONT_SIZE * r}px system-ui, sans-serif`;
     context.fillStyle = this.theme.text;
     const [left, right, low, high] = this.#rangeNow();
     const bottom = height - MARGIN.bottom * r;
@@ -305,18 +321,18 @@ export class Scatter extends EventTarget {
     context.globalAlpha = 0.55;
     context.beginPath();
     if (left < 0 && right > 0) this.#line(context, this.shiftX, MARGIN.top * r, this.shiftX, bottom);
-    if (low < 0 && high > 0) this.#line(context, MARGIN.left * r, this.shiftY, width - MARGIN.right * r, this.shiftY);
+    if (low < 0 && high > 0) this.#line(context, this.left * r, this.shiftY, width - MARGIN.right * r, this.shiftY);
     context.stroke();
     context.globalAlpha = 1;
     context.textAlign = "center";
     context.textBaseline = "top";
     for (const tick of chooseTicks(left, right, 5)) {
-      context.fillText(formatNumber(tick), tick * this.scaleX + this.shiftX, bottom + 5 * r);
+      context.fillText(formatTick(tick), tick * this.scaleX + this.shiftX, bottom + 5 * r);
     }
     context.textAlign = "right";
     context.textBaseline = "middle";
     for (const tick of chooseTicks(low, high, 5)) {
-      context.fillText(formatNumber(tick), (MARGIN.left - 5) * r, tick * this.scaleY + this.shiftY);
+      context.fillText(formatTick(tick), (this.left - 5) * r, tick * this.scaleY + this.shiftY);
     }
     if (this.hovered >= 0 && this.places && 2 * this.hovered < this.places.length) {
       const [x, y] = this.place(this.hovered);

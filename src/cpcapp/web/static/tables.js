@@ -41,6 +41,7 @@ function showError(error) {
   byId("message-text").textContent = known ? error.message : String(error);
   byId("message-help").textContent = error.help || "";
   byId("message-progress").hidden = true;
+  byId("message").scrollIntoView({ block: "nearest" });
   say(`That did not work. ${error.message || ""} ${error.help || ""}`);
 }
 
@@ -75,6 +76,7 @@ async function open(title, request) {
   const number = (asked += 1);
   show("start", "message");
   showProgress(title);
+  byId("message").scrollIntoView({ block: "nearest" });
   say(title);
   try {
     const found = await request();
@@ -151,9 +153,13 @@ function fillSetup() {
   const usable = tables.columns.filter((column) => column.usable).length;
   byId("setup-text").textContent = `${count(target.n_rows, "row")} against ${count(background.n_rows, "row")}; `
     + `${count(usable, "column")} can be compared.`;
-  byId("setup-problems").replaceChildren(...[target, background].filter((one) => one.n_bad_rows).map((one) => {
+  const problems = [target, background].filter((one) => one.n_bad_rows).map((one) => (
+    `${one.name}: ${count(one.n_bad_rows, "row")} can't be used and will be left out. ${one.problems.join("; ")}.`
+  ));
+  if (usable < 2) problems.unshift(`A comparison needs two columns of numbers that both tables have.${nameOthers()}`);
+  byId("setup-problems").replaceChildren(...problems.map((text) => {
     const item = document.createElement("li");
-    item.textContent = `${one.name}: ${count(one.n_bad_rows, "row")} can't be used and will be left out. ${one.problems.join("; ")}`;
+    item.textContent = text;
     return item;
   }));
   byId("column-search").value = "";
@@ -168,6 +174,13 @@ function fillSetup() {
   label.value = tables.label || "";
   freeLabel();
   openChoices(false);
+}
+
+function nameOthers() {
+  const names = tables.only_in_background;
+  if (!names.length) return "";
+  const more = names.length > 5 ? `, and ${names.length - 5} more` : "";
+  return ` Only in ${tables.background.name}: ${names.slice(0, 5).join(", ")}${more}.`;
 }
 
 function makeColumn(column) {
@@ -277,11 +290,15 @@ async function compare() {
     say(comparison.describe());
   } catch (error) {
     if (number !== asked) return;
-    show("setup", "message");
-    openChoices(true);
+    if (error instanceof ApiError && error.status === 404) {
+      // Removed after a while: nothing can be done with them any more.
+      startAgain();
+      show("start", "message");
+    } else {
+      show("setup", "message");
+      openChoices(true);
+    }
     showError(error);
-    // Removed after a while: nothing can be done with them any more.
-    if (error instanceof ApiError && error.status === 404) tables = null;
   }
 }
 

@@ -53,7 +53,10 @@ export class Comparison {
       scatter.addEventListener("hover", (event) => this.#hover(method, event.detail));
       scatter.addEventListener("brush", (event) => this.#brush(event.detail));
       scatter.addEventListener("pick", (event) => this.#pick(event.detail));
-      scatter.addEventListener("clear", () => this.select(null));
+      scatter.addEventListener("clear", () => {
+        this.kept = undefined;
+        this.select(null);
+      });
     }
     this.slider = byId("alpha");
     this.slider.addEventListener("input", () => this.setAlpha(Number(this.slider.value)));
@@ -313,15 +316,15 @@ export class Comparison {
       const parts = common.slice(0, 5).map(([code, found]) => {
         if (Number.isNaN(code)) return `${found} without a label`;
         const { name, count: all } = label.classes[code];
-        return `${found.toLocaleString("en")} of ${all.toLocaleString("en")} ${name}`;
+        return `${name} ${found.toLocaleString("en")} of ${all.toLocaleString("en")}`;
       });
       if (common.length > 5) parts.push(`${common.length - 5} more`);
-      text += `: ${parts.join(", ")}`;
+      text += ` (${label.name}: ${parts.join("; ")})`;
     } else if (label && number) {
       const values = [...byClass.keys()].filter((value) => !Number.isNaN(value));
       const low = values.reduce((a, b) => Math.min(a, b), Infinity);
       const high = values.reduce((a, b) => Math.max(a, b), -Infinity);
-      text += `: ${label.name} from ${formatNumber(low)} to ${formatNumber(high)}`;
+      text += ` (${label.name}: ${formatNumber(low)} to ${formatNumber(high)})`;
     }
     byId("summary").textContent = `${text}.`;
   }
@@ -359,7 +362,8 @@ export class Comparison {
       const swatch = element("i");
       swatch.style.background = `rgb(${[...this.colourOf(row)].join(" ")})`;
       item.append(swatch, element("span", "", this.nameOf(row)));
-      const where = [this.labelOf(row), `${this.rows.unit} ${this.rows.positions[row]}`].filter(Boolean);
+      const at = `${this.rows.unit} ${this.rows.positions[row]}`;
+      const where = [this.labelOf(row), at].filter((text) => text && text !== this.nameOf(row));
       item.append(element("span", "where", where.join(" · ")));
       items.push(item);
     }
@@ -432,7 +436,8 @@ export class Comparison {
       part.append(element("h4", "", `Component ${component + 1}: top features`), list);
       return part;
     });
-    this.plots[method].card.querySelector(".features").replaceChildren(...lists);
+    const hint = "By how much a component changes when a feature changes by one standard deviation of the target.";
+    this.plots[method].card.querySelector(".features").replaceChildren(...lists, element("p", "muted", hint));
   }
 
   #fillPowers() {

@@ -138,8 +138,7 @@ export class Viewer {
 
   // x, y: where the corner of the photo is, in pixels of the stage.
   #place(scale, x, y) {
-    const least = this.fitScale;
-    this.scale = Math.min(Math.max(scale, least), Math.max(MAX_SCALE, least));
+    this.scale = this.#bound(scale);
     [this.x, this.y] = [[x, 0, this.shown.width], [y, 1, this.shown.height]].map(([at, axis, length]) => {
       const room = this.size[axis] - length * this.scale;
       return room >= 0 ? room / 2 : Math.min(0, Math.max(room, at));
@@ -148,8 +147,13 @@ export class Viewer {
     this.redraw(true);
   }
 
+  // A photo that is smaller than the stage can be shown as large as it is, too.
+  #bound(scale) {
+    return Math.min(Math.max(scale, Math.min(this.fitScale, 1)), MAX_SCALE);
+  }
+
   zoom(factor, x = this.size[0] / 2, y = this.size[1] / 2) {
-    const scale = Math.min(Math.max(this.scale * factor, this.fitScale), MAX_SCALE);
+    const scale = this.#bound(this.scale * factor);
     const change = scale / this.scale;
     this.#place(scale, x - (x - this.x) * change, y - (y - this.y) * change);
   }
