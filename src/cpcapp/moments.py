@@ -35,6 +35,11 @@ _RAW_BLOCK = 8192
 _SNIFF = 64
 # The cancellation left in a sparse block is at most its row count times the rounding unit.
 _SPARSE_BLOCK = 65_536
+# Sparse rows of at least this many features are kept beyond as many samples, up to this many stored
+# values for each entry of the scatter. A value takes 12 bytes with its place, so that the rows take
+# at most 3/8 of the memory of the scatter; benchmarks/results/sparse.md has the times.
+_SPARSE_ROWS_FROM = 2000
+_SPARSE_ROWS_SHARE = 0.25
 # Deviations below this fraction of the mean are rounding, not variation.
 _CONSTANT = 1e3 * np.finfo(np.float64).eps
 # Between these a variance, and a covariance of 1e-16 of it, is neither infinite nor 0. They leave
@@ -76,7 +81,9 @@ class Moments:
 
     While there are fewer samples than features the rows themselves are the smallest exact form
     of the scatter, and they are what is kept (``is_thin``), so that 300 samples of 20,000
-    features never become a 20,000 x 20,000 matrix. From then on only the scatter is kept.
+    features never become a 20,000 x 20,000 matrix. From then on only the scatter is kept. Sparse
+    rows of 2000 features or more are kept further, while they store no more than a quarter as many
+    values as the scatter has.
 
     Parameters
     ----------
@@ -210,15 +217,37 @@ class Moments:
             return
         if self.mean is None:
             self.mean = np.zeros(m)
-        if self.form == "auto" and self._scatter is None and self.n_samples + n < m:
+        if self._keeps(rows):
             kept = rows.copy() if sp.issparse(rows) else np.array(rows, dtype=np.float64)
             mean = np.asarray(kept.mean(axis=0)).ravel()
             raise_if_not_finite(mean)
-            self._rows.append(kept)
+            self._append(kept)
             self._move_mean(n, mean)
             return
         self._fold()
         self._add(rows)
+
+    def _keeps(self, rows: Any) -> bool:
+        """Return whether these rows and all before them are a smaller form than the scatter."""
+        if self.form != "auto" or self._scatter is not None:
+            return False
+        n, m = rows.shape
+        if self.n_samples + n < m:
+            return True
+        blocks = [*self._rows, rows]
+        if m < _SPARSE_ROWS_FROM or not all(sp.issparse(block) for block in blocks):
+            return False
+        stored = sum(int(block.nnz) for block in blocks)
+        return stored <= _SPARSE_ROWS_SHARE * int(m) ** 2
+
+    def _append(self, rows: Any) -> None:
+        self._rows.append(rows)
+        # Sparse blocks of like size are joined, as digits carry: of many small chunks there are
+        # never more than a few blocks.
+        while len(self._rows) > 1 and all(sp.issparse(block) for block in self._rows[-2:]):
+            if self._rows[-2].shape[0] > self._rows[-1].shape[0]:
+                break
+            self._rows[-2:] = [sp.csr_array(sp.vstack(self._rows[-2:], format="csr"))]
 
     def _fold(self) -> None:
         """Turn the rows kept so far into a scatter matrix."""
@@ -391,8 +420,9 @@ class Moments:
                 if sp.issparse(block):
                     shifted, shift = _centre_full_columns(block)
                     rest = self.mean - shift  # Σ(x-m)² = Σx² - 2mΣx + n·m², x and m both shifted
-                    sums = np.asarray(shifted.sum(axis=0)).ravel()
-                    squares = np.asarray(shifted.multiply(shifted).sum(axis=0)).ravel()
+                    places, values = shifted.indices, shifted.data
+                    sums = np.bincount(places, values, minlength=len(rest))
+                    squares = np.bincount(places, values * values, minlength=len(rest))
                     total += squares - 2 * rest * sums + block.shape[0] * rest**2
                 else:
                     total += ((block - self.mean) ** 2).sum(axis=0)
