@@ -32,7 +32,7 @@ _PROBES = 16
 _FREEDOM_PROBES = 4
 # An exact trace takes this many products of stored values at most, which is about a second.
 _MOST_PRODUCTS = 2e8
-_STRIP_BYTES = 32e6
+_STRIP_BYTES = 8e6
 # Of the energy norm, squared, in conjugate gradients.
 _ENERGY_TOLERANCE = 3e-4
 
@@ -176,7 +176,9 @@ def sketch_covariance(
         return scale * rows.covariance_times(scale * v)
 
     width = rows.n_features
-    basis, image = _krylov_space(times, rng.standard_normal((width, min(_SKETCH_BLOCK, width))))
+    start = rng.standard_normal((width, min(_SKETCH_BLOCK, width)))
+    # Features that do not vary have no part in any direction.
+    basis, image = _krylov_space(times, start * (rows.variance > 0.0)[:, None])
     trace = float((rows.variance / units).sum())
     if rows.count_products() <= most_products:
         square, error = rows.trace_of_square(units), 0.0
@@ -200,8 +202,8 @@ def _krylov_space(
     times: Callable[[FloatArray], FloatArray], start: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return an orthonormal basis of ``start``, ``S start``, ..., and ``S`` times the basis."""
-    new = np.linalg.qr(start)[0]
-    basis, image = np.empty((len(start), 0)), np.empty((len(start), 0))
+    basis = image = np.empty((len(start), 0))
+    new = _orthonormalize(start, basis)
     for _ in range(_SKETCH_STEPS):
         product = times(new)
         basis, image = np.hstack([basis, new]), np.hstack([image, product])
@@ -270,7 +272,7 @@ class LoadedBackground:
         energy = np.zeros(right.shape[1])
         for _ in range(_MOST_STEPS):
             image = self.times(direction)
-            step = old / (direction * image).sum(axis=0)
+            step = _ratio(old, (direction * image).sum(axis=0))
             # After each step the energy grows by step · rᵀTr, and what is missing shrinks as fast.
             gain = step * old
             energy += gain
@@ -279,9 +281,14 @@ class LoadedBackground:
             residual -= step * image
             z = near.times(residual)
             new = (residual * z).sum(axis=0)
-            direction = z + new / old * direction
+            direction = z + _ratio(new, old) * direction
             old = new
         return energy
+
+
+def _ratio(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return ``a / b``, and 0 where a residual of 0 has left nothing to divide by."""
+    return np.divide(a, b, out=np.zeros_like(a), where=b > 0.0)
 
 
 class _RoughInverse:
@@ -442,13 +449,11 @@ class _Space:
             errors = norms[:k] / np.maximum(values[:k], 1e-9 * values[0])
             if len(errors) == k and (errors <= tolerance).all():
                 break
-            if self.size + self.block > self.most:
+            if self.most < len(self.basis) and self.size + self.block > self.most:
                 self._restart(r_f, steered)
             if not self._add(corrections):
-                break  # the space is all there is
+                break  # the space holds all that products can lead to
         else:
-            raise NotConvergedError
-        if len(values) < k:
             raise NotConvergedError
         return Pairs(
             values[:k],
@@ -485,9 +490,7 @@ class _Space:
 
     def _restart(self, r_f: FloatArray, sigma: FloatArray) -> None:
         """Keep of the space what has the largest eigenvalues."""
-        kept = min(_KEPT * self.block, self.size - self.block)
-        if kept <= 0:
-            return
+        kept = min(_KEPT * self.block, self.size)
         y = np.linalg.qr(_top(r_f, sigma, kept)[1])[0]
         for array in (self.basis, self.powers, self.loaded):
             array[:, :kept] = array[:, : self.size] @ y
