@@ -218,8 +218,12 @@ class Moments:
         if self.mean is None:
             self.mean = np.zeros(m)
         if self._keeps(rows):
-            kept = rows.copy() if sp.issparse(rows) else np.array(rows, dtype=np.float64)
-            mean = np.asarray(kept.mean(axis=0)).ravel()
+            if sp.issparse(rows):
+                kept = rows.copy()
+                mean = np.full(n, 1.0 / n) @ kept
+            else:
+                kept = np.array(rows, dtype=np.float64)
+                mean = kept.mean(axis=0)
             raise_if_not_finite(mean)
             self._append(kept)
             self._move_mean(n, mean)
@@ -420,9 +424,8 @@ class Moments:
                 if sp.issparse(block):
                     shifted, shift = _centre_full_columns(block)
                     rest = self.mean - shift  # Σ(x-m)² = Σx² - 2mΣx + n·m², x and m both shifted
-                    places, values = shifted.indices, shifted.data
-                    sums = np.bincount(places, values, minlength=len(rest))
-                    squares = np.bincount(places, values * values, minlength=len(rest))
+                    ones = np.ones(block.shape[0])
+                    sums, squares = ones @ shifted, ones @ shifted.power(2)
                     total += squares - 2 * rest * sums + block.shape[0] * rest**2
                 else:
                     total += ((block - self.mean) ** 2).sum(axis=0)
@@ -665,8 +668,17 @@ def _centre_full_columns(block: Any) -> tuple[Any, FloatArray]:
     sparse as they were.
     """
     n, m = block.shape
-    full = np.bincount(block.indices, minlength=m) == n
     shift = np.zeros(m)
+    # Rows without a column in common, as a few of sparse data are, leave no column full.
+    common = block.indices[: block.indptr[1]]
+    for row in range(1, min(n, _SNIFF)):
+        if len(common) == 0:
+            break
+        stored = block.indices[block.indptr[row] : block.indptr[row + 1]]
+        common = np.intersect1d(common, stored, assume_unique=True)
+    if len(common) == 0:
+        return block, shift
+    full = np.bincount(block.indices, minlength=m) == n
     if not full.any():
         return block, shift
     sums = np.asarray(block.sum(axis=0)).ravel()
