@@ -31,7 +31,7 @@ _SKETCH_BLOCK, _SKETCH_STEPS = 8, 3
 _PROBES = 16
 _FREEDOM_PROBES = 4
 # An exact trace takes this many products of stored values at most, which is about a second.
-_MOST_PRODUCTS = 2e8
+_MOST_PRODUCTS = 5e7
 _STRIP_BYTES = 8e6
 # Of the energy norm, squared, in conjugate gradients.
 _ENERGY_TOLERANCE = 3e-4
