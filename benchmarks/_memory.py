@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from _data import correlated
+from _sparse_cells import cells
 from cpcapp import CPCAPlusPlus
 from cpcapp.moments import _DENSE_BLOCK
 
@@ -53,6 +54,12 @@ def wide_fit(n: int, n_background: int, n_features: int) -> Figures:
     }
 
 
+def sparse_fit(n_cells: int, n_genes: int, density: float) -> Figures:
+    """Return the peak of a fit to sparse cells, beyond the data and of the whole process."""
+    figures = _in_new_process(_fit_sparse, n_cells, n_genes, density)
+    return {**figures, "matrix_bytes": 8 * n_genes**2}
+
+
 def _write(path: Path, n_rows: int, *, signal: bool) -> None:
     rng = np.random.default_rng(int(signal))
     out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=(n_rows, _FEATURES))
@@ -79,6 +86,16 @@ def _fit_wide(n: int, n_background: int, n_features: int) -> Figures:
     X = correlated(n, n_features, rng, signal=True)
     B = correlated(n_background, n_features, rng)
     return _peak(lambda: CPCAPlusPlus(2, solver="dual").fit(X, background=B))
+
+
+def _fit_sparse(n_cells: int, n_genes: int, density: float) -> Figures:
+    X, B = (cells(n_cells, n_genes, density, target=t) for t in (True, False))
+    stored = sum(a.nbytes for m in (X, B) for a in (m.data, m.indices, m.indptr))
+    # Without tracemalloc, and before the peak that it has to remember.
+    CPCAPlusPlus(2).fit(X, background=B)
+    resident = _resident_high_water()
+    figures = _peak(lambda: CPCAPlusPlus(2).fit(X, background=B))
+    return {**figures, "data_bytes": stored, "resident_peak_bytes": resident}
 
 
 def _peak(fit: Callable[[], CPCAPlusPlus]) -> Figures:

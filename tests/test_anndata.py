@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from anndata import AnnData
 
 from cpcapp import CPCA, CPCAPlusPlus
+from cpcapp._genes import count_cells_above
 from cpcapp.anndata import contrast
 from cpcapp.estimators.cpca_plus_plus import NoComponentsWarning
 from cpcapp.tables import TableError, apply_model, reduce_tables, write_results
@@ -48,7 +49,7 @@ def cells(rng):
 
 def test_real_cells_are_contrasted_as_matrices_are(pbmc):
     back = pbmc.obs["bulk_labels"].isin(MYELOID).to_numpy()
-    assert contrast(pbmc, ("bulk_labels", MYELOID), 3) is None
+    assert contrast(pbmc, ("bulk_labels", MYELOID), 3, min_cells=0) is None
     X = pbmc.X[:, pbmc.var["highly_variable"]].astype(np.float64)
     expected = CPCAPlusPlus(3).fit(X[~back], background=X[back])
     np.testing.assert_allclose(pbmc.obsm["X_cpcapp"], expected.transform(X), atol=0.05)
@@ -57,15 +58,75 @@ def test_real_cells_are_contrasted_as_matrices_are(pbmc):
     assert pbmc.uns["cpcapp"]["params"]["mask_var"] == "highly_variable"
 
 
-def test_real_raw_counts_stay_sparse_and_tell_cell_types_apart(pbmc):
-    """B cells against T cells: their own genes come out on top."""
+@pytest.fixture
+def lymphocytes(pbmc):
+    """95 B cells and 192 T cells; X is scaled, raw.X are sparse logarithms of counts."""
     kinds = pbmc.obs["bulk_labels"].astype(str)
-    lymphocytes = pbmc[kinds.str.startswith(("CD4+", "CD8+", "CD19+"))].copy()
-    lymphocytes.obs["T"] = ~lymphocytes.obs["bulk_labels"].astype(str).str.startswith("CD19+")
-    raw = lymphocytes.raw.to_adata()
-    seen = np.asarray((raw[lymphocytes.obs["T"]].X > 0).sum(axis=0)).ravel() >= 5
-    raw.obs["T"] = lymphocytes.obs["T"]
-    contrast(raw, "T", 1, mask_var=seen)
+    found = pbmc[kinds.str.startswith(("CD4+", "CD8+", "CD19+"))].copy()
+    found.obs["T"] = ~found.obs["bulk_labels"].astype(str).str.startswith("CD19+")
+    return found
+
+
+def take_raw(cells):
+    raw = cells.raw.to_adata()
+    raw.obs["T"] = cells.obs["T"]
+    return raw
+
+
+@pytest.mark.parametrize("scaled", [True, False], ids=["scaled", "counts"])
+def test_real_genes_that_hardly_a_background_cell_expresses_are_left_out(lymphocytes, scaled):
+    raw = take_raw(lymphocytes)
+    expressing = np.asarray((raw[raw.obs["T"]].X > 0).sum(axis=0)).ravel()
+    cells = lymphocytes if scaled else raw
+    with pytest.warns(
+        UserWarning, match=r"78 of 765 genes are left out, because fewer than 5 of the 192 backg"
+    ) as said:
+        contrast(cells, "T", 2, mask_var=None)
+    assert said[0].filename == __file__
+    used = cells.varm["cpcapp"].any(axis=1)
+    np.testing.assert_array_equal(used, expressing >= 5)
+    assert cells.uns["cpcapp"]["n_genes_left_out"] == 78
+    assert cells.uns["cpcapp"]["params"]["min_cells"] == 5
+    kept = contrast(cells, "T", 2, mask_var=None, min_cells=0, copy=True)
+    assert kept.uns["cpcapp"]["n_genes_left_out"] == 0
+    # Of the two kinds of genes, those left out are the ones with the extreme contrasts.
+    assert kept.uns["cpcapp"]["eigenvalues"][1] > 1.4 * cells.uns["cpcapp"]["eigenvalues"][1]
+    chosen = contrast(cells, "T", 2, mask_var=expressing >= 5, copy=True)
+    np.testing.assert_allclose(chosen.obsm["X_cpcapp"], cells.obsm["X_cpcapp"])
+
+
+def test_few_background_cells_leave_out_only_what_they_do_not_express(cells):
+    X = cells.X.toarray()
+    X[:12, 2] = np.arange(12) == 0
+    cells.X = sp.csr_matrix(X)
+    with pytest.warns(UserWarning, match=r"1 of 8 genes are left out.* fewer than 2 .*\(g2\)"):
+        contrast(cells, np.arange(300) < 12)
+    assert (cells.varm["cpcapp"][2] == 0.0).all()
+    contrast(cells, np.arange(300) < 10)  # one of ten is enough
+    assert (cells.varm["cpcapp"][2] != 0.0).all()
+    contrast(cells, np.arange(300) < 12, method="cpca")
+    assert "min_cells" not in cells.uns["cpcapp"]["params"]
+
+
+def test_sparse_values_below_zero_are_counted_as_dense_ones(rng):
+    X = sp.random_array((50, 20), density=0.3, rng=rng, format="csr")
+    X.data -= 0.5
+    X.data[X.indices == 0] = 0.0
+    split = [X[:20], X[20:]]
+    sparse = count_cells_above(lambda: iter(split), lambda: iter(split[1:]), 20)
+    dense = [part.toarray() for part in split]
+    expected = (dense[1] > X.toarray().min(axis=0)).sum(axis=0)
+    np.testing.assert_array_equal(sparse, expected)
+    np.testing.assert_array_equal(
+        count_cells_above(lambda: iter(dense), lambda: iter(dense[1:]), 20), expected
+    )
+
+
+def test_real_raw_counts_stay_sparse_and_tell_cell_types_apart(lymphocytes):
+    """B cells against T cells: their own genes come out on top."""
+    raw = take_raw(lymphocytes)
+    with pytest.warns(UserWarning, match="genes are left out"):
+        contrast(raw, "T", 1)
     assert sp.issparse(raw.X)
     cells = raw[~raw.obs["T"]].X.toarray()
     weights = raw.varm["cpcapp"][:, 0] * cells.std(axis=0)
@@ -173,7 +234,7 @@ def test_the_same_genes_as_reduce_of_a_file(pbmc, tmp_path, mask_var):
     assert 0 < pbmc.var["highly_variable"].sum() < pbmc.n_vars
     plain = AnnData(pbmc.X, obs=pbmc.obs[["bulk_labels"]], var=pbmc.var)
     plain.write_h5ad(tmp_path / "cells.h5ad")
-    contrast(plain, ("bulk_labels", MYELOID), mask_var=mask_var)
+    contrast(plain, ("bulk_labels", MYELOID), mask_var=mask_var, min_cells=0)
     found = reduce_tables(
         tmp_path / "cells.h5ad",
         split="bulk_labels",
@@ -258,6 +319,9 @@ def test_sparse_cells_never_become_dense(rng):
         ({"method": "pca"}, "method='pca' must be one of"),
         ({"method": "cpca", "n_components": "auto"}, "give a number"),
         ({"n_components": 9}, "n_components=9"),
+        ({"min_cells": -1}, "min_cells=-1 must be 'auto' or a whole number"),
+        ({"min_cells": 2.5}, "min_cells=2.5 must be 'auto' or a whole number"),
+        ({"min_cells": 201}, "min_cells=201 leaves no gene: .* of the 200 background cells"),
     ],
 )
 def test_mistakes(cells, arguments, message):

@@ -458,3 +458,66 @@ def test_a_large_mean_comes_back_from_a_file(rng, tmp_path):
     X = rng.normal(loc=1e12, size=(3000, 5))
     Moments.of(X[:1000]).save(tmp_path / "m.npz")
     assert_same(Moments.load(tmp_path / "m.npz").update(X[1000:]), X)
+
+
+class TestSparseRows:
+    """Sparse rows of many features stay rows while they are small against the scatter."""
+
+    @staticmethod
+    def sparse(rng, n, m=2000, density=0.01):
+        return sp.random_array((n, m), density=density, format="csr", rng=rng)
+
+    def test_rows_are_kept_beyond_as_many_samples_as_features(self, rng):
+        X = self.sparse(rng, 3000)
+        kept = Moments.of(X)
+        assert kept.is_thin and kept.n_samples == 3000
+        folded = Moments.of(X, form="scatter")
+        assert not folded.is_thin
+        np.testing.assert_allclose(kept.mean, folded.mean, rtol=1e-12)
+        np.testing.assert_allclose(kept.variance(), folded.variance(), rtol=1e-9, atol=1e-14)
+        np.testing.assert_allclose(kept.covariance(), folded.covariance(), atol=1e-12)
+
+    def test_until_they_store_a_quarter_of_what_the_scatter_has(self, rng):
+        X = self.sparse(rng, 2000, density=0.2)
+        kept = Moments.of(X)
+        assert kept.is_thin
+        kept.update(self.sparse(rng, 200, density=0.4))
+        assert kept.is_thin
+        kept.update(self.sparse(rng, 200, density=0.4))
+        assert not kept.is_thin
+        assert kept.n_samples == 2400
+
+    def test_few_features_or_a_dense_chunk_give_the_scatter(self, rng):
+        assert not Moments.of(self.sparse(rng, 3000, m=1999)).is_thin
+        kept = Moments.of(self.sparse(rng, 2500)).update(np.zeros((1, 2000)))
+        assert not kept.is_thin
+
+    def test_chunks_of_any_size_in_any_order_give_the_same(self, rng):
+        X = self.sparse(rng, 2600)
+        cuts = np.sort(rng.choice(np.arange(1, 2600), 120, replace=False))
+        chunks = [X[a:b] for a, b in zip([0, *cuts], [*cuts, 2600], strict=True)]
+        rng.shuffle(chunks)
+        whole, parts = Moments.of(X), Moments.of(iter(chunks))
+        halves = Moments.of(iter(chunks[:50])) + Moments.of(iter(chunks[50:]))
+        for added in (parts, halves):
+            assert added.is_thin
+            assert len(added._rows) <= 12  # of like size they are joined
+            np.testing.assert_allclose(added.mean, whole.mean, rtol=1e-12)
+            np.testing.assert_allclose(added.variance(), whole.variance(), rtol=1e-10)
+        assert sum(block.shape[0] for block in parts._rows) == 2600
+
+    def test_a_copy_is_independent(self, rng):
+        first = Moments.of(self.sparse(rng, 2100))
+        second = first.copy()
+        second.update(self.sparse(rng, 2100))
+        assert first.n_samples == sum(block.shape[0] for block in first._rows) == 2100
+
+    def test_saved_and_loaded(self, rng, tmp_path):
+        kept = Moments.of(iter([self.sparse(rng, 1500), self.sparse(rng, 700)]))
+        kept.save(tmp_path / "rows.npz")
+        again = Moments.load(tmp_path / "rows.npz")
+        assert again.is_thin and again.n_samples == 2200
+        np.testing.assert_array_equal(again.mean, kept.mean)
+        np.testing.assert_allclose(again.variance(), kept.variance(), rtol=1e-12)
+        again += kept
+        assert again.n_samples == 4400

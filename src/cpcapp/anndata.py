@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from cpcapp._genes import Mask, check_mask, select_genes
+from cpcapp._genes import Mask, check_mask, count_cells_above, select_genes
 from cpcapp._rows import refuse_damaged
 from cpcapp.contrast import SingularBackgroundError
 from cpcapp.detection import count_components
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 _METHODS = ("cpca++", "cpca")
 # Cells in a block: dense, 2,000 genes of them take 65 MB.
 _BLOCK_ROWS = 4096
+# Of fewer cells a variance is known to less than its half: its relative error is about √(1/cells).
+_MIN_CELLS = 5
 
 
 def contrast(
@@ -38,14 +42,15 @@ def contrast(
     layer: str | None = None,
     use_raw: bool = False,
     mask_var: Any = "auto",
+    min_cells: int | str = "auto",
     key_added: str | None = None,
     copy: bool = False,
 ) -> AnnData | None:
     """Find the directions along which cells vary most, relative to background cells.
 
     Every cell of ``adata`` gets its components, background cells too. A sparse matrix stays
-    sparse. Only a square matrix of the genes used is dense, or one of the cells where these are
-    fewer.
+    sparse. Up to 2000 genes a square matrix of the genes used is dense, or one of the cells where
+    these are fewer; with more genes nothing is.
 
     Parameters
     ----------
@@ -71,6 +76,11 @@ def contrast(
         Genes to use: a mask, or the name of one in ``adata.var``; None for all. ``"auto"``
         uses ``adata.var["highly_variable"]`` if there is one, as scanpy does, and as ``cpcapp
         reduce`` does with ``.h5ad`` files.
+    min_cells : int or "auto", default="auto"
+        Leave out genes that fewer background cells express, with a warning that says how many:
+        hardly any variance to divide by is known of them. A cell expresses a gene if its value is
+        above the smallest that any cell has. ``"auto"`` is 5, or a tenth of the background cells
+        if that is less; 0 keeps all genes. Not used by ``method="cpca"``, which divides by nothing.
     key_added : str, optional
         Write to ``obsm[key_added]``, ``varm[key_added]`` and ``uns[key_added]``.
     copy : bool, default=False
@@ -83,7 +93,7 @@ def contrast(
         filters (n_vars, n_components), 0 for genes that were not used, and
         ``.uns["cpcapp"]`` a dict with ``params``, ``eigenvalues`` (target over background
         variance), ``variance`` (of the target's scores), ``mean`` and ``atoms`` of the genes
-        (n_vars, n_components), and ``n_target`` and ``n_background``.
+        (n_vars, n_components), and ``n_target``, ``n_background`` and ``n_genes_left_out``.
 
     See Also
     --------
@@ -107,12 +117,19 @@ def contrast(
     if method not in _METHODS:
         raise ValueError(f"method={method!r} must be one of {', '.join(map(repr, _METHODS))}")
     _check_n_components(n_components, method)
+    _check_min_cells(min_cells)
     adata = adata.copy() if copy else adata
     genes, gene_mask = _select_genes(adata, mask_var)
     matrix = _get_matrix(adata, layer, use_raw, adata.var_names[genes], "adata")
-    target, other, is_background = _compute_moments(
-        adata, matrix, background, (layer, use_raw), genes
-    )
+    own, others = _find_sides(adata, matrix, background, (layer, use_raw), genes)
+    least = _choose_min_cells(min_cells, others.n_cells) if method == "cpca++" else 0
+    kept = _find_expressed(own, others, least)
+    n_left_out = int((~kept).sum())
+    if n_left_out:
+        _warn_left_out(adata.var_names[genes][~kept], least, others.n_cells, len(kept))
+        genes = _narrow(genes, kept)
+        own, others, matrix = own.select(kept), others.select(kept), matrix.select(kept)
+    target, other = own.moments(), others.moments()
     # The estimator gives no components only if it counts them itself.
     k: Any = (_count(target, other) or "auto") if n_components == "auto" else n_components
     estimator: Any = CPCAPlusPlus(k, loading=loading)
@@ -120,11 +137,14 @@ def contrast(
         estimator = CPCA(k, alpha=alpha)
     estimator.fit_moments(target, other)
     scores = _compute_scores(estimator, matrix)
-    in_target = slice(None) if is_background is None else ~is_background
+    in_target = slice(None) if own.cells is None else own.cells
     params: dict[str, Any] = {"method": method, "use_raw": use_raw}
     params |= {} if layer is None else {"layer": layer}
     params |= {} if gene_mask is None else {"mask_var": gene_mask}
-    params |= {"alpha": estimator.alpha_} if method == "cpca" else {"loading": str(loading)}
+    if method == "cpca":
+        params["alpha"] = estimator.alpha_
+    else:
+        params |= {"loading": str(loading), "min_cells": least}
     found = {
         "params": params,
         "eigenvalues": np.asarray(estimator.eigenvalues_),
@@ -133,6 +153,7 @@ def contrast(
         "atoms": _expand_genes(estimator.atoms_.T, genes),
         "n_target": target.n_samples,
         "n_background": other.n_samples,
+        "n_genes_left_out": n_left_out,
     }
     obsm, rest = ("X_cpcapp", "cpcapp") if key_added is None else (key_added, key_added)
     with warnings.catch_warnings():
@@ -151,6 +172,54 @@ def _check_n_components(n_components: int | str, method: str) -> None:
         raise ValueError(f"n_components={n_components!r} must be a whole number or 'auto'")
     if method != "cpca++":
         raise ValueError("n_components='auto' is for method='cpca++'; give a number")
+
+
+def _check_min_cells(min_cells: int | str) -> None:
+    if min_cells == "auto":
+        return
+    if isinstance(min_cells, bool) or not isinstance(min_cells, Integral) or min_cells < 0:
+        raise ValueError(
+            f"min_cells={min_cells!r} must be 'auto' or a whole number of at least 0 (0 keeps all "
+            "genes)"
+        )
+
+
+def _choose_min_cells(min_cells: int | str, n_background: int) -> int:
+    if isinstance(min_cells, str):
+        return min(_MIN_CELLS, -(-n_background // 10))
+    return int(min_cells)
+
+
+def _find_expressed(own: _Side, others: _Side, min_cells: int) -> Mask:
+    """Return which of the genes in use enough background cells express."""
+    if min_cells == 0:
+        return np.ones(own.rows.n_genes, dtype=bool)
+    kept = count_cells_above(own.blocks, others.blocks, own.rows.n_genes) >= min_cells
+    if not kept.any():
+        raise ValueError(
+            f"min_cells={min_cells} leaves no gene: none is expressed in as many of the "
+            f"{others.n_cells} background cells; give a smaller one, or 0 to keep all genes"
+        )
+    return np.asarray(kept)
+
+
+def _warn_left_out(names: Any, min_cells: int, n_background: int, n_genes: int) -> None:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    warnings.warn(
+        f"{len(names)} of {n_genes} genes are left out, because fewer than {min_cells} of the "
+        f"{n_background} background cells express them ({', '.join(map(str, names[:5]))}{more}): "
+        "their variance in the background is hardly known, and would give components of their "
+        "own; min_cells=0 keeps them",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
+def _narrow(genes: Mask, kept: Mask) -> Mask:
+    """Return the mask of those of the genes in use that are kept."""
+    narrowed = genes.copy()
+    narrowed[genes] = kept
+    return narrowed
 
 
 def _count(target: Moments, background: Moments) -> int:
@@ -190,6 +259,12 @@ class _Rows:
         self.matrix = matrix.tocsr() if sp.issparse(matrix) and matrix.format == "csc" else matrix
         everything = np.array_equal(columns, np.arange(matrix.shape[1]))
         self.columns = None if everything else columns
+        self.n_genes = len(columns)
+
+    def select(self, genes: Mask) -> _Rows:
+        """Return the same with some of its columns."""
+        columns = np.arange(self.matrix.shape[1]) if self.columns is None else self.columns
+        return _Rows(self.matrix, columns[genes], self.name)
 
     def blocks(self, rows: Mask | None = None) -> Iterator[Any]:
         for start in range(0, self.matrix.shape[0], _BLOCK_ROWS):
@@ -236,21 +311,46 @@ def _find_genes(names: Any, wanted: Any, where: str) -> NDArray[np.intp]:
     return np.asarray(indices, dtype=np.intp)
 
 
-def _compute_moments(
+@dataclass(frozen=True)
+class _Side:
+    """The cells of the target or of the background: those of a mask, or all."""
+
+    rows: _Rows
+    cells: Mask | None
+    name: str
+
+    @property
+    def n_cells(self) -> int:
+        return int(self.rows.matrix.shape[0] if self.cells is None else self.cells.sum())
+
+    def blocks(self) -> Iterator[Any]:
+        return self.rows.blocks(self.cells)
+
+    def select(self, genes: Mask) -> _Side:
+        return replace(self, rows=self.rows.select(genes))
+
+    def moments(self) -> Moments:
+        try:
+            return Moments.of(self.blocks())
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}") from error
+
+
+def _find_sides(
     adata: AnnData, matrix: _Rows, background: Any, source: tuple[str | None, bool], genes: Mask
-) -> tuple[Moments, Moments, Mask | None]:
-    """Return the moments of both sets, and which cells of ``adata`` are background."""
+) -> tuple[_Side, _Side]:
+    """Return the cells of the target and of the background."""
     from anndata import AnnData
 
     if isinstance(background, AnnData):
         layer, use_raw = source
         other = _get_matrix(background, layer, use_raw, adata.var_names[genes], "background")
-        return _collect(matrix.blocks(), "adata"), _collect(other.blocks(), "background"), None
+        return _Side(matrix, None, "adata"), _Side(other, None, "background")
     mask = _find_background(adata, background)
     for name, count in (("background", int(mask.sum())), ("target", int((~mask).sum()))):
         if count < 2:
             raise ValueError(f"background leaves {count} {name} cells; at least 2 are needed")
-    return _collect(matrix.blocks(~mask), "adata"), _collect(matrix.blocks(mask), "adata"), mask
+    return _Side(matrix, ~mask, "adata"), _Side(matrix, mask, "adata")
 
 
 def _find_background(adata: AnnData, background: Any) -> Mask:
@@ -276,13 +376,6 @@ def _find_background(adata: AnnData, background: Any) -> Mask:
     if background is None:
         raise TypeError("background must be AnnData, a mask, or a column of obs and a value")
     return check_mask(background, adata.n_obs, "background")
-
-
-def _collect(blocks: Iterator[Any], name: str) -> Moments:
-    try:
-        return Moments.of(blocks)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
 
 
 def _compute_scores(estimator: Any, matrix: _Rows) -> NDArray[np.float64]:

@@ -19,15 +19,26 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from cpcapp import loading as rules
 from cpcapp.loading import Loading, LoadingRule
+from cpcapp.matrix_free import (
+    CentredRows,
+    LoadedBackground,
+    NotConvergedError,
+    Steering,
+    sketch_covariance,
+    solve_pencil,
+)
 from cpcapp.moments import FeatureRangeError, FloatArray, Moments, Spread, _centre_full_columns
 
 _EPS = float(np.finfo(np.float64).eps)
 
-SOLVERS = ("auto", "dense", "iterative", "dual")
+SOLVERS = ("auto", "dense", "iterative", "dual", "matrix-free")
 SCALINGS = ("background", "unit")
 
 # Below this many features the dense solver is as fast as Lanczos and its certificate.
 _ITERATIVE_FROM = 400
+# From here on products with sparse rows are faster than any matrix of features or of samples, for
+# up to one component per hundred features: benchmarks/results/sparse.md.
+_MATRIX_FREE_FROM, _MATRIX_FREE_FEATURES = 2000, 100
 
 
 @dataclass(frozen=True)
@@ -48,7 +59,7 @@ class Contrast:
     output_covariance : ndarray of shape (k, k) or None
         Covariance to expect of ``Fᵀx`` over background samples that were not in the training
         set.
-    solver : {"dense", "iterative", "dual"}
+    solver : {"dense", "iterative", "dual", "matrix-free"}
         The solver that gave the result.
     target_variance : ndarray of shape (n_features,)
         Of each feature. Filters times its root are weights that do not depend on units.
@@ -123,11 +134,13 @@ def solve_contrast(
         - ``"diagonal"``: the paper's: nothing if the background covariance is positive
           definite, else ``ρI`` with ρ a millionth of the mean background variance.
         - a float: this fraction of the mean eigenvalue of ``R_b`` is added to its diagonal.
-    solver : {"auto", "dense", "iterative", "dual"}, default="auto"
+    solver : {"auto", "dense", "iterative", "dual", "matrix-free"}, default="auto"
         ``"dense"``: Cholesky and LAPACK's top-k ``syevr``. ``"iterative"``: Cholesky and
         Lanczos, with a certificate that nothing larger was missed. ``"dual"``: for fewer
         samples than features, from inner products of samples; never forms an
-        (n_features, n_features) matrix. ``"auto"`` takes the fastest; all are exact.
+        (n_features, n_features) matrix. ``"matrix-free"``: for sparse samples, from products of
+        samples with a few vectors; forms no square matrix at all. ``"auto"`` takes the fastest.
+        The first three are exact; for the last see Notes.
     scaling : {"background", "unit"}, default="background"
         ``"background"``: ``Fᵀ (loaded R_b) F = I``. ``"unit"``: filters of length 1, as in the
         paper.
@@ -153,6 +166,14 @@ def solve_contrast(
     too few directions are loud in the target alone, and the result is that of ``"oas"``. Other
     rules do not steer.
 
+    ``solver="matrix-free"`` iterates until the residual of each component is below 1e-5 of its
+    eigenvalue, which makes eigenvalues exact to 1e-6 or better. Two traces of the background
+    are estimated from random signs where exact ones would take longer than the solution: the one
+    that gives the shrinkage of ``"auto"`` and ``"oas"``, with an error of about 2 %, and the one
+    that the output covariance is corrected with. It takes no ``loading="none"`` or
+    ``"diagonal"``, which need the rank of the background. Where it does not converge, ``"auto"``
+    turns to the dense matrices.
+
     Examples
     --------
     >>> import numpy as np
@@ -169,11 +190,15 @@ def solve_contrast(
     _check_options(loading, solver, scaling)
     f, b = _check_sides(target, background)
     k = check_n_components(k, target, name="k")
-    chosen = _choose_solver(solver, target, background, k)
+    chosen = _choose_solver(solver, target, background, k, loading)
+    fall_back = solver == "auto"
+    solution = None
     if chosen == "dual":
         solution = _solve_dual(f, b, k, loading)
-    else:
-        fall_back = solver == "auto"
+    elif chosen == "matrix-free":
+        solution = _solve_matrix_free(f, b, k, loading, fall_back)
+        chosen = "iterative"
+    if solution is None:
         solution = _solve_primal(f, b, k, loading, chosen, fall_back, overwrite)
     return replace(_finish(solution, scaling), target_variance=f.spread.variance)
 
@@ -358,17 +383,35 @@ def _n_rows(target: Moments, background: Moments | None) -> int:
     return target.n_samples + (0 if background is None else background.n_samples)
 
 
-def _choose_solver(solver: str, target: Moments, background: Moments | None, k: int) -> str:
-    thin = target.is_thin and (background is None or background.is_thin)
+def _choose_solver(
+    solver: str, target: Moments, background: Moments | None, k: int, loading: str | float
+) -> str:
+    sides = [target] if background is None else [target, background]
+    width, n_rows = _width(target), _n_rows(target, background)
+    thin = all(side.is_thin and side.n_samples < width for side in sides)
     if solver == "dual" and not thin:
         raise ValueError(
             "solver='dual' needs fewer samples than features on both sides; use solver='auto'"
         )
+    sparse = all(
+        side.is_thin and not side.is_weighted and all(map(sp.issparse, side._rows))
+        for side in sides
+    )
+    regular = background is None or loading not in ("none", "diagonal", 0.0)
+    if solver == "matrix-free" and not (sparse and regular):
+        raise ValueError(
+            "solver='matrix-free' needs sparse rows on both sides, without weights, of which "
+            f"Moments still keeps each, and a loading above 0, not loading={loading!r}; use "
+            "solver='auto'"
+        )
     if solver != "auto":
         return solver
-    if thin and _n_rows(target, background) <= _width(target):
+    many = min(width, n_rows) >= _MATRIX_FREE_FROM and k <= width // _MATRIX_FREE_FEATURES
+    if sparse and regular and many:
+        return "matrix-free"
+    if thin and n_rows <= width:
         return "dual"
-    large = _width(target) >= _ITERATIVE_FROM and k <= _width(target) // 50
+    large = width >= _ITERATIVE_FROM and k <= width // 50
     return "iterative" if large else "dense"
 
 
@@ -415,13 +458,7 @@ def _solve_primal(
         # tr(w R_b (LLᵀ)⁻¹) = M - tr(D (LLᵀ)⁻¹) = M - ‖L⁻¹ D^½‖²
         inverse, _ = lapack.dtrtri(lower, lower=1, overwrite_c=1)
         freedom -= float(np.einsum("ij,ij,j->", inverse, inverse, diagonal))
-    # Fᵀ (w R_b + D) F = I, so Fᵀ R_b F needs no second look at R_b. Where it is shrunk to
-    # nothing, Σ is the better estimate.
-    shrunk = rule.weight <= _EPS**0.5
-    apart = diagonal - rule.loading().diagonal if shrunk else diagonal
-    inside = np.eye(k) - filters.T @ (apart[:, None] * filters)
-    inside /= 1.0 if shrunk else rule.weight
-    outside = _out_of_sample(inside, freedom, n_background)
+    outside = _out_of_sample(_in_sample(filters, rule), freedom, n_background)
     found = Contrast(filters, atoms, values, rule.loading(), outside, method)
     return _without_steering(found, rule.steering)
 
@@ -691,6 +728,54 @@ def _dual_steering(
     return largest / bound * units
 
 
+# -- matrix-free: only products of samples with a few vectors ------------------------------
+
+
+def _solve_matrix_free(
+    target: _Side, background: _Side | None, k: int, loading: str | float, fall_back: bool
+) -> Contrast | None:
+    """Solve from sparse rows. Returns None if that did not converge and there is another way."""
+    try:
+        return _matrix_free_contrast(target, background, k, loading)
+    except NotConvergedError:
+        if fall_back:
+            return None
+        raise ValueError(
+            "solver='matrix-free' did not converge (the eigenvalues lie too close together, or "
+            f"loading={loading} is too small); use solver='dense'"
+        ) from None
+
+
+def _matrix_free_contrast(
+    target: _Side, background: _Side | None, k: int, loading: str | float
+) -> Contrast:
+    rows, width = CentredRows(target.moments, target.spread), _width(target.moments)
+    if background is None:
+        identity = LoadedBackground(None, LoadingRule(0.0, 1.0, np.ones(width)), None)
+        found = solve_pencil(rows, identity, k)
+        _check_rank(found.values, width, k)
+        return Contrast(found.filters, found.atoms, found.values, None, None, "matrix-free")
+    others = CentredRows(background.moments, background.spread)
+    sketch = sketch_covariance(others, rules.loading_units("oas", target.spread, background.spread))
+    units = rules.loading_units(loading, target.spread, background.spread)
+    trace = float((others.variance / units).sum())
+    rule = rules.shrink_or_load(loading, units, others.n_samples, trace, sketch.trace_of_square)
+    steering = None
+    if loading == "auto":
+        bound = rules.contrast_bound(rows.n_samples, width)
+        steering_units = rules.steering_units(target.spread, background.spread)
+        steering = Steering(bound, rules.least_contrast(bound), steering_units)
+    found = solve_pencil(rows, LoadedBackground(others, rule, sketch), k, steering)
+    _check_rank(found.values, width, k)
+    rule = replace(rule, steering=found.steering)
+    freedom = LoadedBackground(others, rule, sketch).degrees_of_freedom()
+    outside = _out_of_sample(_in_sample(found.filters, rule), freedom, others.n_samples)
+    solution = Contrast(
+        found.filters, found.atoms, found.values, rule.loading(), outside, "matrix-free"
+    )
+    return _without_steering(solution, rule.steering)
+
+
 # -- after the eigenproblem ----------------------------------------------------------------
 
 
@@ -712,6 +797,17 @@ def _without_steering(found: Contrast, steering: FloatArray | None) -> Contrast:
         eigenvalues=values,
         output_covariance=y.T @ found.output_covariance @ y,
     )
+
+
+def _in_sample(filters: FloatArray, rule: LoadingRule) -> FloatArray:
+    """Return ``FᵀR_bF``, the output covariance of the samples that the filters were made with."""
+    # Fᵀ (w R_b + D) F = I, so this needs no second look at R_b. Where it is shrunk to nothing, Σ
+    # is the better estimate.
+    shrunk = rule.weight <= _EPS**0.5
+    diagonal = rule.diagonal()
+    apart = diagonal - rule.loading().diagonal if shrunk else diagonal
+    inside = np.eye(filters.shape[1]) - filters.T @ (apart[:, None] * filters)
+    return np.asarray(inside if shrunk else inside / rule.weight)
 
 
 def _out_of_sample(inside: FloatArray, freedom: float, n_background: int) -> FloatArray:

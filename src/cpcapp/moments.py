@@ -39,6 +39,11 @@ _FAR = 1e3
 _LOOKED_AT = 8
 # The cancellation left in a sparse block is at most its row count times the rounding unit.
 _SPARSE_BLOCK = 65_536
+# Sparse rows of at least this many features are kept beyond as many samples, up to this many stored
+# values for each entry of the scatter. A value takes 12 bytes with its place, so that the rows take
+# at most 3/8 of the memory of the scatter; benchmarks/results/sparse.md has the times.
+_SPARSE_ROWS_FROM = 2000
+_SPARSE_ROWS_SHARE = 0.25
 # Deviations below this fraction of the mean are rounding, not variation.
 _CONSTANT = 1e3 * np.finfo(np.float64).eps
 # Between these a variance, and a covariance of 1e-16 of it, is neither infinite nor 0. They leave
@@ -77,7 +82,9 @@ class Moments:
 
     While there are fewer samples than features the rows themselves are the smallest exact form
     of the scatter, and they are what is kept (``is_thin``), so that 300 samples of 20,000
-    features never become a 20,000 x 20,000 matrix. From then on only the scatter is kept.
+    features never become a 20,000 x 20,000 matrix. From then on only the scatter is kept. Sparse
+    rows of 2000 features or more are kept further, while they store no more than a quarter as many
+    values as the scatter has.
 
     Parameters
     ----------
@@ -304,8 +311,7 @@ class Moments:
             return
         if self.mean is None:
             self._start(m)
-        kept = sum(block.shape[0] for block in self._rows)
-        if self.form == "auto" and self._scatter is None and kept + n < m:
+        if self._keeps(rows, weights):
             self._keep(rows.copy() if sp.issparse(rows) else np.array(rows, np.float64), weights)
             return
         self._fold()
@@ -321,9 +327,35 @@ class Moments:
         raise_if_not_finite(shift)
         rest = _mean_of(centred, weights)
         raise_if_not_finite(rest)
+        self._append(rows, weights)
+        self._move_mean(*_weight_of(rows, weights), shift, rest)
+
+    def _keeps(self, rows: Any, weights: FloatArray | None) -> bool:
+        """Return whether these rows and all before them are a smaller form than the scatter."""
+        if self.form != "auto" or self._scatter is not None:
+            return False
+        n, m = rows.shape
+        if sum(block.shape[0] for block in self._rows) + n < m:
+            return True
+        blocks = [*self._rows, rows]
+        if m < _SPARSE_ROWS_FROM or not all(sp.issparse(block) for block in blocks):
+            return False
+        if weights is not None or self.is_weighted:  # no solver multiplies with weighted rows
+            return False
+        stored = sum(int(block.nnz) for block in blocks)
+        return stored <= _SPARSE_ROWS_SHARE * int(m) ** 2
+
+    def _append(self, rows: Any, weights: FloatArray | None) -> None:
         self._rows.append(rows)
         self._row_weights.append(weights)
-        self._move_mean(*_weight_of(rows, weights), shift, rest)
+        # Sparse blocks of like size are joined, as digits carry: of many small chunks there are
+        # never more than a few blocks.
+        while len(self._rows) > 1 and all(sp.issparse(block) for block in self._rows[-2:]):
+            weighted = any(its is not None for its in self._row_weights[-2:])
+            if weighted or self._rows[-2].shape[0] > self._rows[-1].shape[0]:
+                break
+            self._rows[-2:] = [sp.csr_array(sp.vstack(self._rows[-2:], format="csr"))]
+            del self._row_weights[-1]
 
     def _fold(self) -> None:
         """Turn the rows kept so far into a scatter matrix."""
@@ -662,7 +694,7 @@ class Moments:
                     # Σ(x-m)² = Σx² - 2mΣx + n·m², x and m both shifted
                     rest = -self._mean_step(shift)
                     sums = weight * _mean_of(shifted, weights)
-                    squares = weight * _mean_of(shifted.multiply(shifted), weights)
+                    squares = weight * _mean_of(shifted.power(2), weights)
                     total += squares - 2 * rest * sums + weight * rest**2
                 else:
                     total += weight * _mean_of(self._mean_step(block) ** 2, weights)
@@ -920,8 +952,17 @@ def _centre_full_columns(block: Any) -> tuple[Any, FloatArray]:
     sparse as they were.
     """
     n, m = block.shape
-    full = np.bincount(block.indices, minlength=m) == n
     shift = np.zeros(m)
+    # Rows without a column in common, as a few of sparse data are, leave no column full.
+    common = block.indices[: block.indptr[1]]
+    for row in range(1, min(n, _SNIFF)):
+        if len(common) == 0:
+            break
+        stored = block.indices[block.indptr[row] : block.indptr[row + 1]]
+        common = np.intersect1d(common, stored, assume_unique=True)
+    if len(common) == 0:
+        return block, shift
+    full = np.bincount(block.indices, minlength=m) == n
     if not full.any():
         return block, shift
     sums = np.asarray(block.sum(axis=0)).ravel()

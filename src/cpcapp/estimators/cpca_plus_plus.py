@@ -59,7 +59,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         :func:`cpcapp.solve_contrast`. ``"auto"`` prefers loud directions to a contrast beyond 6, as
         long as there are ``n_components`` that are loud in the target alone; ``"oas"`` is the plain
         ratio, however faint what it finds.
-    solver : {"auto", "dense", "iterative", "dual"}, default="auto"
+    solver : {"auto", "dense", "iterative", "dual", "matrix-free"}, default="auto"
         See :func:`cpcapp.solve_contrast`.
     scaling : {"background", "unit"}, default="background"
         Filters such that background data comes out with variance 1, or of length 1.
@@ -100,7 +100,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         The mixture. Only with a list of backgrounds.
     covariate_effects_ : dict
         What covariates explain of ``"target"`` and ``"background"``. Only with covariates.
-    solver_ : {"dense", "iterative", "dual"}
+    solver_ : {"dense", "iterative", "dual", "matrix-free"}
         The solver that was used.
     n_samples_seen_ : tuple of int
         Samples of target and background; with weights the effective number.
