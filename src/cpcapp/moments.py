@@ -14,6 +14,18 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas
 
 from cpcapp import _moments_files
+from cpcapp._blocks import (
+    SNIFFED,
+    cut,
+    is_far,
+    mean_of,
+    mirror,
+    needs_no_centring,
+    quiet,
+    rank_one,
+    sum_or_none,
+    weight_of,
+)
 from cpcapp._removal import LeftOver, drop_rows, removal_rounding, require_digits
 from cpcapp._rows import (
     FeatureRangeError,
@@ -33,10 +45,6 @@ FloatArray = NDArray[np.float64]
 _DENSE_BLOCK = 1024
 # Where no centring is needed nothing is copied, and blocks may be larger.
 _RAW_BLOCK = 8192
-_SNIFF = 64
-# A mean within a thousand deviations of these many rows leaves 13 digits of a block's variance.
-_FAR = 1e3
-_LOOKED_AT = 8
 # The cancellation left in a sparse block is at most its row count times the rounding unit.
 _SPARSE_BLOCK = 65_536
 # Sparse rows of at least this many features are kept beyond as many samples, up to this many stored
@@ -165,7 +173,7 @@ class Moments:
         """
         self = cls(form=form)
         for chunk, weights in weighted_chunks(_chunks(data), sample_weight, _is_whole(data)):
-            with _quiet():
+            with quiet():
                 self._absorb(*drop_zero_weights(self._check(chunk), weights))
         return self
 
@@ -289,7 +297,7 @@ class Moments:
         """
         for piece, weights in weighted_chunks(_chunks(chunk), sample_weight, _is_whole(chunk)):
             rows, weights = drop_zero_weights(self._check(piece), weights)
-            with _quiet():
+            with quiet():
                 require_finite(rows)
                 self._absorb(rows, weights)
         return self
@@ -322,13 +330,13 @@ class Moments:
         if sp.issparse(rows):
             centred, shift = _centre_full_columns(rows)
         else:
-            shift = _mean_of(rows, weights)
+            shift = mean_of(rows, weights)
             centred = rows - shift
         raise_if_not_finite(shift)
-        rest = _mean_of(centred, weights)
+        rest = mean_of(centred, weights)
         raise_if_not_finite(rest)
         self._append(rows, weights)
-        self._move_mean(*_weight_of(rows, weights), shift, rest)
+        self._move_mean(*weight_of(rows, weights), shift, rest)
 
     def _keeps(self, rows: Any, weights: FloatArray | None) -> bool:
         """Return whether these rows and all before them are a smaller form than the scatter."""
@@ -376,21 +384,21 @@ class Moments:
         if sp.issparse(rows):
             for start in range(0, n, _SPARSE_BLOCK):
                 stop = start + _SPARSE_BLOCK
-                self._add_sparse(rows[start:stop], _cut(weights, start, stop))
+                self._add_sparse(rows[start:stop], cut(weights, start, stop))
             return
         # One workspace for all blocks: fresh pages would cost as much as the products.
         work = np.empty((min(n, _DENSE_BLOCK) + 1, m))
         for start in range(0, n, _RAW_BLOCK):
             large = rows[start : start + _RAW_BLOCK]
             plain = weights is None and large.dtype == np.float64 and large.flags.c_contiguous
-            if plain and len(large) > _SNIFF:
+            if plain and len(large) > SNIFFED:
                 mean = large.mean(axis=0)
-                if _needs_no_centring(large, mean):
+                if needs_no_centring(large, mean):
                     self._add_raw(large, mean)
                     continue
             for first in range(0, len(large), _DENSE_BLOCK):
                 block = large[first : first + _DENSE_BLOCK]
-                its = _cut(weights, start + first, start + first + _DENSE_BLOCK)
+                its = cut(weights, start + first, start + first + _DENSE_BLOCK)
                 self._add_centred(block, work[: len(block) + 1], its)
 
     def _add_raw(self, block: NDArray[Any], mean: FloatArray) -> None:
@@ -403,17 +411,17 @@ class Moments:
         self, block: NDArray[Any], work: FloatArray, weights: FloatArray | None
     ) -> None:
         n = len(block)
-        shift = _mean_of(block, weights)
+        shift = mean_of(block, weights)
         raise_if_not_finite(shift)
         np.subtract(block, shift, out=work[:n])
         rest = np.zeros_like(shift)
-        if _is_far(shift, work[:n]):
+        if is_far(shift, work[:n]):
             # The mean is off by its own rounding; what is left of it is exact.
-            rest = _mean_of(work[:n], weights)
+            rest = mean_of(work[:n], weights)
             work[:n] -= rest
         if weights is not None:
             work[:n] *= np.sqrt(weights)[:, None]
-        weight, squared = _weight_of(block, weights)
+        weight, squared = weight_of(block, weights)
         # S_ab = S_a + S_b + (n_a n_b / n_ab) δδᵀ: the last term rides along as one more row.
         step = self._mean_step(shift, rest)
         np.multiply(step, np.sqrt(self._merge_weight(weight)), out=work[n])
@@ -431,20 +439,20 @@ class Moments:
         """Finish adding a block whose products were added about ``mean + low - offset``."""
         raise_if_not_finite(mean)
         assert self._scatter is not None
-        _rank_one(self._scatter, offset, -weight)
-        _rank_one(self._scatter, self._mean_step(mean, low), self._merge_weight(weight))
+        rank_one(self._scatter, offset, -weight)
+        rank_one(self._scatter, self._mean_step(mean, low), self._merge_weight(weight))
         self._move_mean(weight, squared, mean, low)
 
     def _add_sparse(self, block: Any, weights: FloatArray | None) -> None:
         shifted, shift = _centre_full_columns(block)
-        offset = _mean_of(shifted, weights)
+        offset = mean_of(shifted, weights)
         raise_if_not_finite(offset)
         if weights is not None:
             shifted = sp.csr_array(shifted.multiply(np.sqrt(weights)[:, None]))
         gram = (shifted.T @ shifted).toarray()
         assert self._scatter is not None
         self._scatter += gram.T
-        self._merge_uncentred(*_weight_of(block, weights), offset, shift, offset)
+        self._merge_uncentred(*weight_of(block, weights), offset, shift, offset)
 
     def _merge_weight(self, weight: float) -> float:
         return self.total_weight * weight / (self.total_weight + weight)
@@ -501,7 +509,7 @@ class Moments:
             raise ValueError(
                 f"can't add moments of {self.n_features} and of {other.n_features} features"
             )
-        self._rounding = _sum_or_none(self._rounding, other._rounding)
+        self._rounding = sum_or_none(self._rounding, other._rounding)
         if other.is_thin:
             for block, weights in list(zip(other._rows, other._row_weights, strict=True)):
                 self._absorb(block, weights)
@@ -513,7 +521,7 @@ class Moments:
         self._scatter += other._scatter
         weight = other.total_weight
         step = self._mean_step(other.mean, other._low)
-        _rank_one(self._scatter, step, self._merge_weight(weight))
+        rank_one(self._scatter, step, self._merge_weight(weight))
         self._move_mean(weight, other._squared_weight, other.mean, other._low)
         return self
 
@@ -594,7 +602,7 @@ class Moments:
         # S_a = S_ab - S_b - (n_ab n_b / n_a) δδᵀ with δ the mean of b less that of both.
         step = self._mean_step(other.mean, other._low)
         after = np.asfortranarray(before - other._lower())
-        _rank_one(after, step, -self.total_weight * other.total_weight / left.weight)
+        rank_one(after, step, -self.total_weight * other.total_weight / left.weight)
         rounding = removal_rounding(self._rounding, before.diagonal())
         if left.is_single:
             after[:] = 0.0  # what is there is rounding
@@ -660,7 +668,7 @@ class Moments:
         """Return the scatter, ``(n_features, n_features)``, as a new symmetric matrix."""
         self._require_samples()
         whole = self._lower().copy(order="F")
-        _mirror(whole)
+        mirror(whole)
         return whole
 
     def covariance(self, *, ddof: int = 0) -> FloatArray:
@@ -686,18 +694,18 @@ class Moments:
             return self._scatter.diagonal() / self.total_weight
         assert self.mean is not None
         total = np.zeros_like(self.mean)
-        with _quiet():
+        with quiet():
             for block, weights in zip(self._rows, self._row_weights, strict=True):
-                weight, _ = _weight_of(block, weights)
+                weight, _ = weight_of(block, weights)
                 if sp.issparse(block):
                     shifted, shift = _centre_full_columns(block)
                     # Σ(x-m)² = Σx² - 2mΣx + n·m², x and m both shifted
                     rest = -self._mean_step(shift)
-                    sums = weight * _mean_of(shifted, weights)
-                    squares = weight * _mean_of(shifted.power(2), weights)
+                    sums = weight * mean_of(shifted, weights)
+                    squares = weight * mean_of(shifted.power(2), weights)
                     total += squares - 2 * rest * sums + weight * rest**2
                 else:
-                    total += weight * _mean_of(self._mean_step(block) ** 2, weights)
+                    total += weight * mean_of(self._mean_step(block) ** 2, weights)
         return np.maximum(total, 0.0) / self.total_weight
 
     def moved(self, mean: ArrayLike) -> Self:
@@ -877,11 +885,6 @@ class Moments:
         return self
 
 
-def _quiet() -> np.errstate:
-    """Leave it to the check for NaN and infinity to speak of them."""
-    return np.errstate(invalid="ignore", over="ignore")
-
-
 def _chunks(data: Any) -> Iterator[Any]:
     if isinstance(data, Moments):
         raise TypeError("data is Moments already; add moments with +")
@@ -895,53 +898,6 @@ def _is_whole(data: Any) -> bool:
     """Return whether data is one chunk, not an iterable of chunks."""
     whole = hasattr(data, "shape") or hasattr(data, "__array__") or isinstance(data, (list, tuple))
     return whole or not isinstance(data, Iterable)
-
-
-def _mean_of(rows: Any, weights: FloatArray | None) -> FloatArray:
-    """Return the mean of each column, in float64."""
-    if weights is not None:
-        # Divided first: the sum of large values times large weights may be out of range.
-        return np.asarray((weights / weights.sum()) @ rows, dtype=np.float64)
-    # Not ones @ rows: NumPy's and SciPy's BLAS have threads of their own, and alternating between
-    # the two lets one spin while the other works.
-    return np.asarray(rows.mean(axis=0, dtype=np.float64)).ravel()
-
-
-def _is_far(mean: FloatArray, centred: FloatArray) -> bool:
-    """Return whether a mean is so large, seen from its rows, that its rounding would be seen.
-
-    Of s rows one shows a deviation of at most √(n/s) of the standard deviation that it makes.
-    """
-    sample = centred[:: max(len(centred) // _LOOKED_AT, 1)]
-    return bool((np.abs(mean) > _FAR * np.abs(sample).max(axis=0)).any())
-
-
-def _weight_of(rows: Any, weights: FloatArray | None) -> tuple[float, float]:
-    """Return the sum of the weights and of their squares."""
-    if weights is None:
-        return float(rows.shape[0]), float(rows.shape[0])
-    return float(weights.sum()), float(weights @ weights)
-
-
-def _cut(weights: FloatArray | None, start: int, stop: int) -> FloatArray | None:
-    return None if weights is None else weights[start:stop]
-
-
-def _sum_or_none(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:
-    if a is None or b is None:
-        return b if a is None else a
-    return a + b
-
-
-def _needs_no_centring(block: NDArray[Any], mean: FloatArray) -> bool:
-    """Return whether ``Σxxᵀ - n·mean·meanᵀ`` keeps its precision for these rows.
-
-    A sample of s rows shows the variance of a column to be at least s/n of what it has itself,
-    so a mean within four deviations of the sample loses a factor of at most 16 n/s: three
-    digits in the worst case, one as a rule.
-    """
-    sample = block[:: len(block) // _SNIFF][:_SNIFF]
-    return bool((mean * mean <= 16.0 * sample.var(axis=0)).all())
 
 
 def _centre_full_columns(block: Any) -> tuple[Any, FloatArray]:
@@ -969,19 +925,3 @@ def _centre_full_columns(block: Any) -> tuple[Any, FloatArray]:
     shift[full] = sums[full] / n
     centred = sp.csr_array((block.data - shift[block.indices], block.indices, block.indptr), (n, m))
     return centred, shift
-
-
-def _rank_one(lower: FloatArray, vector: FloatArray, weight: float) -> None:
-    """Add ``weight · vector vectorᵀ`` to a lower triangle in place."""
-    if weight != 0.0:
-        blas.dsyr(weight, vector, lower=1, a=lower, overwrite_a=1)
-
-
-def _mirror(lower: FloatArray, block: int = 256) -> None:
-    """Copy the lower triangle of a square matrix onto its upper one, in place."""
-    m = lower.shape[0]
-    for start in range(0, m, block):
-        stop = min(start + block, m)
-        corner = lower[start:stop, start:stop]
-        corner[...] = np.tril(corner) + np.tril(corner, -1).T
-        lower[start:stop, stop:] = lower[stop:, start:stop].T

@@ -215,7 +215,7 @@ class TestCovariates:
             X,
             background=B,
             covariates=batch.astype(str),
-            background_covariates=np.zeros(400).astype(int).astype(str),
+            background_covariates=["0"] * 400,
         )
         assert est.top_features(1)[0][0][0] == "x2"
         copy = pickle.loads(pickle.dumps(est))

@@ -271,6 +271,8 @@ def moments() -> list[bytes]:
         with tempfile.TemporaryDirectory() as folder:
             Moments(form=form).update(data).save(Path(folder) / "m.npz")
             found.append((Path(folder) / "m.npz").read_bytes())
+            Moments(form=form).update(data, sample_weight=0.5).save(Path(folder) / "w.npz")
+            found.append((Path(folder) / "w.npz").read_bytes())
     return found
 
 

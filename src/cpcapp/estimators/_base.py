@@ -79,7 +79,8 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def _read_with_extras(
         self, X: Any, background: Any, is_background: Any, extras: Extras
     ) -> tuple[Moments, Moments | None]:
-        reader = SideReader(extras, getattr(self, "feature_names_in_", None))
+        several = is_several(background)
+        reader = SideReader(extras, getattr(self, "feature_names_in_", None), several=several)
         back: Moments | None = None
         if is_background is not None:
             if background is not None:
@@ -87,7 +88,6 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             target, back = reader.marked(X, _check_mask(is_background, X.shape[0]))
         else:
             target = reader.target(X)
-            several = is_several(background)
             given = list(background) if several else [] if background is None else [background]
             sound = [self._sound_background(rows, X.shape[0]) for rows in given]
             backgrounds = reader.backgrounds(sound)

@@ -121,11 +121,12 @@ class Side:
 class SideReader:
     """Reads target and background of one fit."""
 
-    def __init__(self, extras: Extras, names: Any) -> None:
+    def __init__(self, extras: Extras, names: Any, *, several: bool = False) -> None:
         if extras.missing not in MISSING:
             allowed = ", ".join(map(repr, MISSING))
             raise ValueError(f"missing={extras.missing!r} must be one of {allowed}")
         self.extras = extras
+        self.several = several
         self.names = names
         self.coder: CovariateCoder | None = None
         self.effects: dict[str, CovariateEffect | None] = {}
@@ -150,15 +151,15 @@ class SideReader:
         if (given.covariates is None) and (given.background_covariates is not None):
             raise ValueError("background_covariates without covariates; give both, or neither")
         own = given.background_covariates
-        self._learn(given.covariates, *(own if isinstance(own, list | tuple) else [own]))
+        self._learn(given.covariates, *(own if self.several and own is not None else [own]))
         weights = check_weights(given.sample_weight, n)
         return self._read(Side(X, "X", None, weights, self._encode(given.covariates, n)), "target")
 
     def backgrounds(self, backgrounds: Sequence[Any]) -> list[Moments]:
         """Return the moments of each background, given as rows or moments."""
         given, count = self.extras, len(backgrounds)
-        weights = _one_each(given.background_sample_weight, count, "background_sample_weight")
-        tables = _one_each(given.background_covariates, count, "background_covariates")
+        weights = self._one_each("background_sample_weight", count)
+        tables = self._one_each("background_covariates", count)
         found = []
         for rows, weight, table in zip(backgrounds, weights, tables, strict=True):
             if isinstance(rows, Moments):
@@ -175,6 +176,17 @@ class SideReader:
             coded = self._encode(table, rows.shape[0], "background_covariates")
             found.append(self._read(Side(rows, "background", None, its, coded), "background"))
         return found
+
+    def _one_each(self, name: str, count: int) -> Sequence[Any]:
+        """Return an argument for each background."""
+        given = getattr(self.extras, name)
+        if given is None or not self.several:
+            return [given] * count
+        if not isinstance(given, list | tuple) or len(given) != count:
+            raise ValueError(
+                f"{name} must be a list with one entry for each of {count} backgrounds"
+            )
+        return given
 
     def _read(self, side: Side, role: str) -> Moments:
         try:
@@ -199,14 +211,3 @@ class SideReader:
         if self.extras.missing == "error" and np.isnan(coded).any():
             raise ValueError(f"{name} has NaN in {int(np.isnan(coded).any(axis=1).sum())} rows")
         return coded
-
-
-def _one_each(given: Any, count: int, name: str) -> Sequence[Any]:
-    """Return an argument for each of several backgrounds."""
-    if given is None:
-        return [None] * count
-    if count == 1 and not (isinstance(given, list | tuple) and len(given) == 1):
-        return [given]
-    if not isinstance(given, list | tuple) or len(given) != count:
-        raise ValueError(f"{name} must be a list with one entry for each of {count} backgrounds")
-    return given
