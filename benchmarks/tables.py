@@ -164,6 +164,7 @@ def as_markdown(results: Results) -> str:
         [
             f"{size['target_bytes'] / 1e6:,.0f} MB, {size['rows']:,} rows",
             f"{size['reduce_seconds']:.1f} s",
+            f"{size['reduce_processor_seconds']:.1f} s",
             f"{size['reduce_bytes_read_per_second'] / 1e6:.0f} MB/s",
             f"{size['reduce_peak_bytes'] / 1e6:,.0f} MB",
             f"{size['apply_seconds']:.1f} s",
@@ -171,7 +172,8 @@ def as_markdown(results: Results) -> str:
         ]
         for size in results["sizes"].values()
     ]
-    header = ["target", "reduce", "read at", "peak memory", "apply", "peak memory"]
+    header = ["target", "reduce", "of the processor", "read at", "peak memory"]
+    header += ["apply", "peak memory"]
     targets = [f"{t['name']}: {number(t['value'])}" for t in results["targets"]]
     parts = ["# Tables", machine_line(results), table(header, rows), reading_table(results)]
     parts.append("  \n".join(targets))

@@ -263,6 +263,15 @@ def test_doubtful_features_are_noted(tmp_path, rng):
     assert "'c' is constant in the background" in result["notes"]
 
 
+def test_what_was_recognised_in_the_files_is_noted(tmp_path, rng):
+    X = pd.DataFrame(rng.normal(size=(30, 3)), columns=["a", "b", "größe"])
+    X.to_csv(tmp_path / "x.csv", index=False, encoding="latin-1")
+    X.to_csv(tmp_path / "b.csv", index=False)
+    paths = tmp_path / "x.csv", tmp_path / "b.csv"
+    result = compare_methods(*paths, n_alphas=3, folder=tmp_path)
+    assert result["notes"] == [f"{paths[0]}: Latin-1 (Windows-1252), not UTF-8"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

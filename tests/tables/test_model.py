@@ -87,7 +87,8 @@ def test_p_values_of_new_background_rows_are_uniform(tables, standardize):
 
 def test_p_values_are_shares_of_held_out_rows_where_there_are_such(tables):
     model = replace(reduce(tables).model, calibration=np.array([1.0, 2.0, 2.0, 5.0]))
-    found = model.power_p_value(np.array([0.0, 1.0, 2.0, 3.0, 9.0]))
+    expected = model.output_covariance.trace()
+    found = model.power_p_value(np.array([0.0, 0.9, 1.9, 3.0, 9.0]) * expected)
     np.testing.assert_allclose(found, [1.0, 1.0, 0.8, 0.4, 0.2])
     model.save(tables / "m")
     np.testing.assert_array_equal(load_model(tables / "m").calibration, [1, 2, 2, 5])

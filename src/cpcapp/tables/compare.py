@@ -100,7 +100,8 @@ def compare_methods(
         its eigenvalues and top features, for cPCA at every α. ``points`` names the files of
         scores: float32, little-endian, of shape (rows, 2), for cPCA (α, rows, 2).
         ``files`` are ``scores.csv`` (all rows) and ``features.csv``. ``target`` and ``background``
-        count rows, and say which were left out and why. ``notes`` are doubts about features.
+        count rows, and say which were left out and why. ``notes`` are what was
+        recognised in the files, and doubts about features.
 
     Raises
     ------
@@ -154,7 +155,12 @@ def compare_methods(
     for part in points:
         part.write(folder)
     counted = [part.describe() for part in points]
-    notes = [note.problem for note in Summary(reduction).notes()]
+    notes = [
+        f"{one.selection.table.name}: {', '.join(recognised)}"
+        for one in (own_set, other_set)
+        if (recognised := one.selection.table.reading_notes())
+    ]
+    notes += [note.problem for note in Summary(reduction).notes()]
     reasons = {reason for counts in counted for reason in counts["reasons"]}
     return {
         "cpcapp": __version__,

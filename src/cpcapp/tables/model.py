@@ -53,9 +53,9 @@ class TableModel:
     output_covariance : ndarray of shape (n_components, n_components), optional
         Covariance of the components over new background rows.
     calibration : ndarray of shape (n,), optional
-        Output powers of background rows that the filters were not made with, ascending, at most
-        10,000. Where it is given, `p_value` is a share of it; otherwise the background is taken
-        for Gaussian.
+        Output powers of background rows that the filters were not made with, over the power to
+        expect (the trace of `output_covariance`), ascending, at most 10,000. Where it is given,
+        `p_value` is a share of it; otherwise the background is taken for Gaussian.
 
     Examples
     --------
@@ -155,12 +155,14 @@ class TableModel:
         -------
         ndarray of shape (n,)
         """
+        assert self.output_covariance is not None
         if self.calibration is not None:
+            relative = power / self.output_covariance.trace()
+            n_below = np.searchsorted(self.calibration, relative, side="left")
             # The row itself is counted as one more of the background: never 0, and exact for
             # rows that are exchangeable with the held-out ones.
-            n_above = len(self.calibration) - np.searchsorted(self.calibration, power, side="left")
-            return np.asarray((n_above + 1.0) / (len(self.calibration) + 1.0))
-        assert self.output_covariance is not None
+            n = len(self.calibration)
+            return np.asarray((n - n_below + 1.0) / (n + 1.0))
         # Here, because it takes scipy.stats, which is slow to import.
         from cpcapp.detection import power_p_value
 
