@@ -21,7 +21,7 @@ TESTS = ("tests/web/test_browser.py", "tests/web/test_tables_page.py")
 KEPT = (
     ("signs.png", "page-photo.jpg", 1150),
     ("tables-synthetic.png", "page-tables.jpg", 1150),
-    ("report.png", "report.jpg", 1000),
+    ("report.png", "report.jpg", 740),
 )
 WIDTH = 1000
 

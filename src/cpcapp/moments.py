@@ -911,7 +911,7 @@ def _centre_full_columns(block: Any) -> tuple[Any, FloatArray]:
     shift = np.zeros(m)
     # Rows without a column in common, as a few of sparse data are, leave no column full.
     common = block.indices[: block.indptr[1]]
-    for row in range(1, min(n, _SNIFF)):
+    for row in range(1, min(n, SNIFFED)):
         if len(common) == 0:
             break
         stored = block.indices[block.indptr[row] : block.indptr[row + 1]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -352,3 +353,18 @@ class TestDescribe:
         described = describe_tables(tmp_path / "x.xlsx", tmp_path / "x.xlsx")
         assert [c["missing"] for c in described["columns"]] == [0, 1]
         assert described["label"] == "who"
+
+
+def test_columns_of_very_different_scale_are_noted(tmp_path):
+    rng = np.random.default_rng(0)
+    paths = tmp_path / "x.csv", tmp_path / "b.csv"
+    for path in paths:
+        values = rng.normal(size=(60, 3)) * [1.0, 4e5, 0.0] + [0.0, 0.0, 7.0]
+        pd.DataFrame(values, columns=["age", "income", "year"]).to_csv(path, index=False)
+    raw, scaled = (
+        compare_methods(*paths, standardize=rule, folder=tmp_path / rule)["notes"]
+        for rule in ("none", "each")
+    )
+    note = r"the columns differ in scale up to [345]00,000 times: PCA and cPCA follow the largest"
+    assert [text for text in raw if re.match(note, text)]
+    assert not [text for text in scaled if "scale" in text]

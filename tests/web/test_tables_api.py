@@ -123,7 +123,7 @@ def test_both_in_one_step(server, frames):
     result = answer.json()["result"]
     assert (result["n_features"], result["standardize"]) == (3, "each")
     assert result["target"]["table"] == "Mäuse.parquet"
-    assert result["background"]["table"] == "b.XLSX::Sheet"
+    assert result["background"]["table"] == "b.XLSX, Sheet"
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ _SEED = 0
 _N_COMPONENTS = 2
 # Forty eigenproblems of this size take minutes on one core.
 _MAX_FEATURES = 3000
+# Of standard deviations, chosen by eye: units that differ as metres and millimetres do.
+_MAX_SCALE_RATIO = 1000.0
 # Classes that are told apart by name; those beyond are "other". Names of rows are copied as long.
 _MAX_CLASSES = 200
 _MAX_IDS, _MAX_TEXT = 3, 80
@@ -161,6 +163,7 @@ def compare_methods(
         if (recognised := one.selection.table.reading_notes())
     ]
     notes += [note.problem for note in Summary(reduction).notes()]
+    notes += _scale_notes(own_set, standardize)
     reasons = {reason for counts in counted for reason in counts["reasons"]}
     return {
         "cpcapp": __version__,
@@ -185,6 +188,20 @@ def compare_methods(
 
 
 _ROLES = ("target", "background")
+
+
+def _scale_notes(target: SampleSet, standardize: str) -> list[str]:
+    """Return a warning if a few columns are so large that PCA and cPCA see no others."""
+    deviation = target.deviation
+    # Less than that is a constant with errors of rounding.
+    deviation = deviation[deviation > 1e-8 * deviation.max()]
+    ratio = float(deviation.max() / deviation.min()) if len(deviation) else 1.0
+    if standardize != "none" or ratio < _MAX_SCALE_RATIO:
+        return []
+    return [
+        f"the columns differ in scale up to {float(f'{ratio:.1g}'):,.0f} times: PCA and cPCA "
+        "follow the largest; scale the tables to let all columns count"
+    ]
 
 
 def _check_options(standardize: str, missing: str, n_alphas: int, max_points: int) -> None:
