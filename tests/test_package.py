@@ -114,7 +114,7 @@ def test_unknown_names_are_an_attribute_error():
 # Rooms may import those before them. The private modules beside them (`_files`, `_parallel`, ...)
 # are for everybody and import nothing but each other.
 ROOMS = [
-    *("moments", "loading", "contrast", "detection", "estimators"),
+    *("moments", "loading", "matrix_free", "contrast", "detection", "estimators"),
     *("plotting", "tables", "anndata", "reports", "splicing", "datasets", "experiments", "web"),
     "cli",
 ]

@@ -276,7 +276,7 @@ class Moments:
         for start in range(0, n, _RAW_BLOCK):
             large = rows[start : start + _RAW_BLOCK]
             if large.dtype == np.float64 and large.flags.c_contiguous and len(large) > _SNIFF:
-                mean = large.mean(axis=0)
+                mean = np.add.reduce(large, axis=0) / len(large)
                 if _needs_no_centring(large, mean):
                     self._add_raw(large, mean)
                     continue
@@ -486,6 +486,9 @@ class Moments:
         variance = self.variance()
         assert self.mean is not None
         size = np.abs(self.mean)
+        if len(variance) and _LEAST_VARIANCE <= variance.min() <= variance.max() <= _MOST_VARIANCE:
+            constant = np.sqrt(variance) <= _CONSTANT * size
+            return Spread(variance, constant, np.zeros(len(size), dtype=bool))
         constant = np.sqrt(np.maximum(variance, 0.0)) <= _CONSTANT * size
         # Squares of small deviations are 0, as if the feature were constant: then its mean tells.
         lost = (variance < _LEAST_VARIANCE) & np.where(constant, (size > 0) & (size < 1e-150), True)
@@ -644,12 +647,13 @@ def _chunks(data: Any) -> Iterator[Any]:
 def _needs_no_centring(block: NDArray[Any], mean: FloatArray) -> bool:
     """Return whether ``Σxxᵀ - n·mean·meanᵀ`` keeps its precision for these rows.
 
-    A sample of s rows shows the variance of a column to be at least s/n of what it has itself,
-    so a mean within four deviations of the sample loses a factor of at most 16 n/s: three
-    digits in the worst case, one as a rule.
+    A sample of s rows shows the variance of a column to be at least s/n of what it has itself
+    about the same mean, so a mean within four deviations of the sample loses a factor of at most
+    16 n/s: three digits in the worst case, one as a rule.
     """
-    sample = block[:: len(block) // _SNIFF][:_SNIFF]
-    return bool((mean * mean <= 16.0 * sample.var(axis=0)).all())
+    sample = block[:: len(block) // _SNIFF][:_SNIFF] - mean
+    squares = np.einsum("ij,ij->j", sample, sample)
+    return bool((mean * mean <= 16.0 / len(sample) * squares).all())
 
 
 def _fits_single(squares: NDArray[Any], rows: NDArray[Any]) -> bool:
