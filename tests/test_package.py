@@ -122,8 +122,8 @@ def test_unknown_names_are_an_attribute_error():
 # Rooms may import those before them. The private modules beside them (`_files`, `_parallel`, ...)
 # are for everybody and import nothing but each other.
 ROOMS = [
-    *("moments", "missing", "covariates", "loading", "contrast", "detection", "backgrounds"),
-    *("sparse_filters", "correction", "estimators"),
+    *("moments", "missing", "covariates", "loading", "matrix_free", "contrast", "detection"),
+    *("backgrounds", "sparse_filters", "correction", "estimators"),
     *("plotting", "tables", "anndata", "reports", "splicing", "datasets", "experiments", "web"),
     "cli",
 ]

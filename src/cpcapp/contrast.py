@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from scipy.linalg import blas, cho_solve, eigh, eigvalsh, lapack
+from scipy.linalg import blas, cho_solve, eigvalsh, lapack
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from cpcapp import loading as rules
@@ -200,7 +200,7 @@ def solve_contrast(
         chosen = "iterative"
     if solution is None:
         solution = _solve_primal(f, b, k, loading, chosen, fall_back, overwrite)
-    return replace(_finish(solution, scaling), target_variance=f.spread.variance)
+    return _finish(solution, scaling, f.spread.variance)
 
 
 def subspace_overlap(target: Moments, background: Moments, k: int) -> float:
@@ -492,11 +492,11 @@ def _factor(
             raise SingularBackgroundError(_rank(r_b), len(r_b), n_background)
     rule = rules.shrink_or_load(loading, units, n_background, *rules.traces(r_b, units))
     r_b *= rule.weight
-    diagonal = np.diag_indices_from(r_b)
-    r_b[diagonal] += rule.ridge * units
+    diagonal = np.einsum("ii->i", r_b)  # a view
+    diagonal += rule.ridge * units
     if steer is not None and (steering := steer(r_b)) is not None:
         rule = replace(rule, steering=steering)
-        r_b[diagonal] += steering
+        diagonal += steering
     lower = _cholesky(r_b)
     if lower is None:
         raise ValueError(
@@ -557,10 +557,7 @@ def _top(c: FloatArray, k: int, method: str, fall_back: bool) -> tuple[FloatArra
 
 
 def _top_dense(c: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
-    m = len(c)
-    values, vectors = eigh(
-        c, lower=True, subset_by_index=(m - k, m - 1), overwrite_a=True, check_finite=False
-    )
+    values, vectors = rules.largest_eigenpairs(c, k)
     return values[::-1], np.asfortranarray(vectors[:, ::-1])
 
 
@@ -787,7 +784,9 @@ def _without_steering(found: Contrast, steering: FloatArray | None) -> Contrast:
     # basis Fy the atoms that predict the target best, R_fF(FᵀR_fF)⁻¹, are W(FᵀΣF)y.
     steered = steering[:, None] * found.filters
     inner = np.eye(len(found.eigenvalues)) - found.filters.T @ steered
-    values, y = eigh(np.diag(found.eigenvalues), inner)
+    values, y, failed = lapack.dsygvd(np.diag(found.eigenvalues), inner)
+    if failed:
+        raise np.linalg.LinAlgError(f"LAPACK's dsygvd gave {failed}")
     values, y = values[::-1], y[:, ::-1]
     assert found.output_covariance is not None
     return replace(
@@ -827,7 +826,7 @@ def _signs(filters: FloatArray) -> FloatArray:
     return np.where(filters[largest, np.arange(filters.shape[1])] < 0.0, -1.0, 1.0)
 
 
-def _finish(solution: Contrast, scaling: str) -> Contrast:
+def _finish(solution: Contrast, scaling: str, target_variance: FloatArray) -> Contrast:
     """Fix the signs, and the lengths if they are to be 1."""
     factor = _signs(solution.filters)
     if scaling == "unit":
@@ -845,4 +844,5 @@ def _finish(solution: Contrast, scaling: str) -> Contrast:
         # The best prediction of x from its outputs y is Wy, and the outputs are uncorrelated in
         # the target, with variances λ: tr cov(Wy) = Σ λ_j ‖w_j‖².
         explained_variance=solution.eigenvalues * (solution.atoms**2).sum(axis=0),
+        target_variance=target_variance,
     )

@@ -14,7 +14,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas, eigh, lapack
+from scipy.linalg import blas, lapack
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from cpcapp.moments import FloatArray, Spread
@@ -187,7 +187,7 @@ def steering_ridge(difference: Callable[[float], FloatArray], bound: float, k: i
     # By Sylvester's law as many μ are above c' as R_f - c'(Σ + S) has positive eigenvalues.
     least = least_contrast(bound)
     shifted = difference(least)
-    shifted[np.diag_indices_from(shifted)] -= least * ridge
+    np.einsum("ii->i", shifted)[...] -= least * ridge
     return ridge if count_positive(shifted) >= k else 0.0
 
 
@@ -259,11 +259,51 @@ def lanczos_largest(
 
 
 def _largest_dense(matrix: FloatArray) -> float:
-    last = len(matrix) - 1
-    values = eigh(
-        matrix, lower=True, eigvals_only=True, subset_by_index=(last, last), overwrite_a=True
+    return float(largest_eigenpairs(matrix, 1, vectors=False)[0][0])
+
+
+def largest_eigenpairs(
+    matrix: FloatArray, k: int, *, vectors: bool = True
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ``k`` largest eigenpairs of a symmetric matrix, ascending. Uses up the matrix.
+
+    LAPACK's ``dsyevr`` without SciPy's checks, which take as long as a small problem.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n, n)
+        Of finite numbers, valid in its lower triangle. In Fortran order no copy is made.
+    k : int
+    vectors : bool, default=True
+
+    Returns
+    -------
+    values : ndarray of shape (k,)
+    vectors : ndarray of shape (n, k)
+        Empty if there are to be none.
+
+    Examples
+    --------
+    >>> values, _ = largest_eigenpairs(np.asfortranarray(np.diag([3.0, 1.0, 2.0])), 2)
+    >>> values
+    array([2., 3.])
+    """
+    n = len(matrix)
+    work, integers, _ = lapack.dsyevr_lwork(n, lower=1)
+    values, found, count, _, failed = lapack.dsyevr(
+        matrix,
+        compute_v=vectors,
+        range="I",
+        lower=1,
+        il=n - k + 1,
+        iu=n,
+        lwork=int(work),
+        liwork=int(integers),
+        overwrite_a=1,
     )
-    return float(values[0])
+    if failed:
+        raise np.linalg.LinAlgError(f"LAPACK's dsyevr gave {failed}")
+    return values[:count], found[:, :count]
 
 
 def oas_shrinkage(trace: float, trace_of_square: float, n_samples: int, n_features: int) -> float:

@@ -392,7 +392,7 @@ class Moments:
             large = rows[start : start + _RAW_BLOCK]
             plain = weights is None and large.dtype == np.float64 and large.flags.c_contiguous
             if plain and len(large) > SNIFFED:
-                mean = large.mean(axis=0)
+                mean = np.add.reduce(large, axis=0) / len(large)
                 if needs_no_centring(large, mean):
                     self._add_raw(large, mean)
                     continue
@@ -798,6 +798,9 @@ class Moments:
         variance = self.variance()
         assert self.mean is not None
         size = np.abs(self.mean)
+        if len(variance) and _LEAST_VARIANCE <= variance.min() <= variance.max() <= _MOST_VARIANCE:
+            constant = np.sqrt(variance) <= _CONSTANT * size
+            return Spread(variance, constant, np.zeros(len(size), dtype=bool))
         constant = np.sqrt(np.maximum(variance, 0.0)) <= _CONSTANT * size
         # Squares of small deviations are 0, as if the feature were constant: then its mean tells.
         lost = (variance < _LEAST_VARIANCE) & np.where(constant, (size > 0) & (size < 1e-150), True)
