@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cpcapp.contrast import Contrast, solve_contrast
+    from cpcapp.counting import PermutationTest, permutation_test
     from cpcapp.detection import (
+        HeavyTailsWarning,
         count_components,
         glrt_detects,
         log_glrt,
@@ -31,13 +33,16 @@ __all__ = [
     "CPCA",
     "CPCAPlusPlus",
     "Contrast",
+    "HeavyTailsWarning",
     "Loading",
     "Moments",
     "NoComponentsWarning",
+    "PermutationTest",
     "count_components",
     "glrt_detects",
     "log_glrt",
     "noise_threshold",
+    "permutation_test",
     "permutation_threshold",
     "power_p_value",
     "solve_contrast",
@@ -48,7 +53,9 @@ __all__ = [
 # a photo needs neither.
 _ROOMS = {
     "cpcapp.contrast": ("Contrast", "solve_contrast"),
+    "cpcapp.counting": ("PermutationTest", "permutation_test"),
     "cpcapp.detection": (
+        "HeavyTailsWarning",
         "count_components",
         "glrt_detects",
         "log_glrt",
