@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from cpcapp.contrast import Contrast, solve_contrast
     from cpcapp.counting import PermutationTest, permutation_test
     from cpcapp.detection import (
-        HeavyTailsWarning,
         count_components,
         glrt_detects,
         log_glrt,
@@ -26,18 +25,20 @@ if TYPE_CHECKING:
     from cpcapp.estimators.cpca_plus_plus import NoComponentsWarning
     from cpcapp.loading import Loading
     from cpcapp.moments import Moments
+    from cpcapp.resampling import ComponentStability, bootstrap
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CPCA",
     "CPCAPlusPlus",
+    "ComponentStability",
     "Contrast",
-    "HeavyTailsWarning",
     "Loading",
     "Moments",
     "NoComponentsWarning",
     "PermutationTest",
+    "bootstrap",
     "count_components",
     "glrt_detects",
     "log_glrt",
@@ -52,10 +53,10 @@ __all__ = [
 # Found on first use: scikit-learn and scipy.stats take two seconds to import, and whoever looks at
 # a photo needs neither.
 _ROOMS = {
+    "cpcapp.resampling": ("ComponentStability", "bootstrap"),
     "cpcapp.contrast": ("Contrast", "solve_contrast"),
     "cpcapp.counting": ("PermutationTest", "permutation_test"),
     "cpcapp.detection": (
-        "HeavyTailsWarning",
         "count_components",
         "glrt_detects",
         "log_glrt",

@@ -33,6 +33,9 @@ _MAX_ROWS = 10_000
 _LEAST_RIDGE = 1e-9
 # Permutations of the first batch: where there is nothing, they mostly suffice to say so.
 _FIRST_BATCH = 25
+# Squared relative error of a variance up to which it is taken for an estimate: at least 10 rows in
+# which a rare value occurs.
+_MOST_VARIABLE = 0.1
 _LANCZOS_TOLERANCE = 3e-4
 _LANCZOS_STEPS = 300
 _CHECKED_EVERY = 10
@@ -520,14 +523,15 @@ def _ridges(
     known = relative > 0.0
     share = float(np.mean(found.diagonal[known] / (relative * within)[known]))
     n_f, n_b = n_units
-    # The logarithm of a variance has the variance (kurtosis - 1)/n. No more than about one of all
-    # features exceeds the bound by chance.
-    spread = np.sqrt(np.maximum(centred.kurtosis() - 1.0, 0.0) * n_f / (n_b * (n_f + n_b)))
-    by_chance = (np.sqrt(2.0 * np.log(2.0 * len(within))) + 0.5) * spread
-    apart = np.log(np.where(known, relative, 1.0))
-    apart[~known] = -np.inf
-    beyond = np.sign(apart) * np.maximum(np.abs(apart) - by_chance, 0.0)
-    own = np.exp(np.maximum(beyond, np.log(_LEAST_RIDGE)))
+    # The logarithm of a variance has the variance (kurtosis - 1)/n, if that is small. No more than
+    # about one of all features exceeds the bound by chance.
+    kurtosis = centred.kurtosis()
+    spread = np.sqrt(np.maximum(kurtosis - 1.0, 0.0) * n_f / (n_b * (n_f + n_b)))
+    by_chance = (np.sqrt(2.0 * np.log(2.0 * len(within))) + 1.0) * spread
+    apart = np.log(np.maximum(relative, _LEAST_RIDGE))
+    own = np.exp(np.sign(apart) * np.maximum(np.abs(apart) - by_chance, 0.0))
+    # A feature with rare values can well be constant in one set by chance.
+    own[(kurtosis - 1.0) / n_b > _MOST_VARIABLE] = 1.0
     # Constant in both sets: the rows are 0 there, and any ridge will do.
     own[np.isinf(centred.scale)] = 1.0
     return np.full(len(within), max(share, floor)), np.maximum(share * own, floor)
@@ -549,8 +553,12 @@ def _whiten_kernel(gram: FloatArray, slope: float) -> FloatArray:
     kernel = cho_solve(cho_factor(loaded, lower=True), gram)
     kernel = (kernel + kernel.T) / 2.0
     # Centring took two dimensions.
-    kernel[np.diag_indices_from(kernel)] += 1e-10 * kernel.trace() / len(kernel)
-    return np.ascontiguousarray(np.linalg.cholesky(kernel))
+    jittered = kernel + np.diag(np.full(len(kernel), 1e-10 * kernel.trace() / len(kernel)))
+    try:
+        return np.ascontiguousarray(np.linalg.cholesky(jittered))
+    except np.linalg.LinAlgError:  # rows that are almost copies
+        values, vectors = np.linalg.eigh(kernel)
+        return np.ascontiguousarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 # -- permutations --------------------------------------------------------------------------
