@@ -201,9 +201,9 @@ def as_markdown(results: dict[str, Any]) -> str:
         "# Counts, p-values and intervals",
         machine_line(results),
         " ".join(str(__doc__).split("\n\n")[1].split()),
-        f"{results['repetitions']} repetitions of counts, a third as many of the bootstrap, a tenth "
-        "as many of p-values; nominal rate 0.05; 95 % intervals. With means apart, the target is "
-        "shifted by about one standard deviation in each feature.",
+        f"{results['repetitions']} repetitions of counts, a third as many of the bootstrap, "
+        "a tenth as many of p-values; nominal rate 0.05; 95 % intervals. With means apart, the "
+        "target is shifted by about one standard deviation in each feature.",
     ]
     for name, title in titles.items():
         if name in results:
@@ -227,9 +227,9 @@ def main(progress: Callable[..., None] = print) -> None:
         "machine": describe_machine(),
     }
     for name, measure in (
+        ("false_alarms", lambda: false_alarms(n, progress)),
         ("power", lambda: power(n)),
         ("p_values", lambda: p_values(max(n // 10, 2))),
-        ("false_alarms", lambda: false_alarms(n, progress)),
         ("groups", lambda: groups(n)),
         ("coverage", lambda: coverage(max(n // 3, 2))),
         ("seconds", seconds),

@@ -324,8 +324,10 @@ class _Pool:
         centred = _Centred(rows, moments, np.where(constant, np.inf, np.sqrt(within)))
         # A mean difference is removed but for as much as chance gives: with all of it, shuffled
         # sets would vary along it; without any, each row would have left its trace in all others.
-        expected = float((~constant).sum()) * (1.0 / n_units[0] + 1.0 / n_units[1])
-        kept = min(1.0, np.sqrt(expected / max(centred.gap_square, 1e-300)))
+        # The squared gap of p features is about χ² with p degrees of freedom: mean p, variance 2p.
+        varying = float((~constant).sum())
+        by_chance = (varying + 3.0 * np.sqrt(2.0 * varying)) * sum(1.0 / n for n in n_units)
+        kept = min(1.0, np.sqrt(by_chance / max(centred.gap_square, 1e-300)))
         centred.grown = np.repeat(
             [np.sqrt(1.0 + (1.0 - kept) / (n - 1)) for n in n_units], (n_f, n_b)
         )
