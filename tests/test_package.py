@@ -26,13 +26,16 @@ def test_public_names():
     assert cpcapp.__all__ == [
         "CPCA",
         "CPCAPlusPlus",
+        "ComponentStability",
         "Contrast",
         "Loading",
         "MixedBackground",
         "Moments",
         "NoComponentsWarning",
+        "PermutationTest",
         "RankedBackground",
         "SparseFilters",
+        "bootstrap",
         "combine_backgrounds",
         "count_components",
         "find_sparse_filters",
@@ -41,6 +44,7 @@ def test_public_names():
         "noise_threshold",
         "pairwise_moments",
         "partial_out",
+        "permutation_test",
         "permutation_threshold",
         "power_p_value",
         "solve_contrast",
@@ -122,8 +126,9 @@ def test_unknown_names_are_an_attribute_error():
 # Rooms may import those before them. The private modules beside them (`_files`, `_parallel`, ...)
 # are for everybody and import nothing but each other.
 ROOMS = [
-    *("moments", "missing", "covariates", "loading", "matrix_free", "contrast", "detection"),
-    *("backgrounds", "sparse_filters", "correction", "estimators"),
+    *("moments", "missing", "covariates", "loading", "matrix_free", "contrast", "counting"),
+    *("calibration", "resampling", "detection", "backgrounds", "sparse_filters", "correction"),
+    "estimators",
     *("plotting", "tables", "anndata", "reports", "splicing", "datasets", "experiments", "web"),
     "cli",
 ]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         suitable_background,
     )
     from cpcapp.contrast import Contrast, solve_contrast
+    from cpcapp.counting import PermutationTest, permutation_test
     from cpcapp.covariates import partial_out
     from cpcapp.detection import (
         count_components,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from cpcapp.loading import Loading
     from cpcapp.missing import pairwise_moments
     from cpcapp.moments import Moments
+    from cpcapp.resampling import ComponentStability, bootstrap
     from cpcapp.sparse_filters import SparseFilters, find_sparse_filters
 
 __version__ = "0.1.0"
@@ -39,13 +41,16 @@ __version__ = "0.1.0"
 __all__ = [
     "CPCA",
     "CPCAPlusPlus",
+    "ComponentStability",
     "Contrast",
     "Loading",
     "MixedBackground",
     "Moments",
     "NoComponentsWarning",
+    "PermutationTest",
     "RankedBackground",
     "SparseFilters",
+    "bootstrap",
     "combine_backgrounds",
     "count_components",
     "find_sparse_filters",
@@ -54,6 +59,7 @@ __all__ = [
     "noise_threshold",
     "pairwise_moments",
     "partial_out",
+    "permutation_test",
     "permutation_threshold",
     "power_p_value",
     "solve_contrast",
@@ -72,6 +78,8 @@ _ROOMS = {
     ),
     "cpcapp.contrast": ("Contrast", "solve_contrast"),
     "cpcapp.covariates": ("partial_out",),
+    "cpcapp.counting": ("PermutationTest", "permutation_test"),
+    "cpcapp.resampling": ("ComponentStability", "bootstrap"),
     "cpcapp.detection": (
         "count_components",
         "glrt_detects",

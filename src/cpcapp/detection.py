@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.stats import chi2, gamma
 
 from cpcapp._rows import refuse_masked
-from cpcapp.contrast import (
-    InsufficientRankError,
-    _cholesky,
-    _rank,
-    eigenvalues_above,
-    solve_contrast,
-)
+from cpcapp.contrast import _cholesky, _rank, eigenvalues_above
+from cpcapp.counting import mean_excess_kurtosis, permutation_test
 from cpcapp.moments import FloatArray, Moments
+
+# A t distribution of 10 degrees of freedom has an excess kurtosis of 1; from there on the rate of
+# false alarms is beyond twice the nominal one: benchmarks/results/counting.md.
+_MOST_EXCESS_KURTOSIS = 1.0
 
 # -- the generalized likelihood ratio test -------------------------------------------------
 
@@ -274,28 +273,23 @@ def permutation_threshold(
     X: Any,
     background: Any,
     *,
+    groups: Any = None,
+    background_groups: Any = None,
     false_alarm_rate: float = 0.05,
-    n_permutations: int = 99,
-    loading: str | float = "oas",
+    n_permutations: int | None = None,
+    loading: str | float = "auto",
     random_state: int | np.random.Generator | None = 0,
 ) -> float:
     """Return the largest eigenvalue that shuffling target and background gives by chance.
 
     Makes no assumption about the distribution and works with any loading and any number of
-    features, but needs the data and a solution for each permutation.
+    features, but needs the data.
 
     Parameters
     ----------
-    X, background : array-like or sparse matrix of shape (n, n_features)
-        Dense sets are centred, each on its own mean, before they are pooled; sparse ones are
-        not, so a difference of their means is part of what is shuffled.
-    false_alarm_rate : float, default=0.05
-    n_permutations : int, default=99
-        At least ``1/false_alarm_rate - 1``.
-    loading : {"oas", "none", "diagonal"} or float, default="oas"
-        As in `solve_contrast`; not ``"auto"``, whose first eigenvalue need not be the largest
-        there is.
-    random_state : int, Generator or None, default=0
+    X, background, groups, background_groups, false_alarm_rate, n_permutations, loading, \
+random_state
+        As in `permutation_test`.
 
     Returns
     -------
@@ -309,50 +303,29 @@ def permutation_threshold(
     >>> bool(permutation_threshold(X, B, n_permutations=19) > 1)
     True
     """
-    if not 0.0 < false_alarm_rate < 1.0:
-        raise ValueError(f"false_alarm_rate={false_alarm_rate} must be between 0 and 1")
-    needed = int(np.ceil(1.0 / false_alarm_rate - 1e-9)) - 1
-    if n_permutations < needed:
-        raise ValueError(
-            f"n_permutations={n_permutations} must be at least {needed} for "
-            f"false_alarm_rate={false_alarm_rate}"
-        )
-    if loading == "auto":
-        raise ValueError("loading='auto' need not give the largest eigenvalue; use loading='oas'")
-    rng = np.random.default_rng(random_state)
-    X, background = (
-        a if sp.issparse(a) else np.asarray(refuse_masked(a, name))
-        for a, name in ((X, "X"), (background, "background"))
+    found = permutation_test(
+        X,
+        background,
+        groups=groups,
+        background_groups=background_groups,
+        false_alarm_rate=false_alarm_rate,
+        n_permutations=n_permutations,
+        loading=loading,
+        random_state=random_state,
+        stop_early=False,
     )
-    pooled = _pool(X, background)
-    n_target = X.shape[0]
-    largest = np.empty(n_permutations)
-    for i in range(n_permutations):
-        order = rng.permutation(pooled.shape[0])
-        found = solve_contrast(
-            pooled[order[:n_target]], pooled[order[n_target:]], 1, loading=loading
-        )
-        largest[i] = found.eigenvalues[0]
-    # With B permutations the observed value is one of B + 1: the rank that keeps the rate exact.
-    rank = int(np.floor(false_alarm_rate * (n_permutations + 1) + 1e-9))
-    return float(np.sort(largest)[-rank])
+    return found.threshold
 
 
-def count_components_by_permutation(
-    X: Any,
-    background: Any,
-    *,
-    false_alarm_rate: float = 0.05,
-    n_permutations: int = 99,
-    loading: str | float = "oas",
-    random_state: int | np.random.Generator | None = 0,
-) -> int:
+def count_components_by_permutation(X: Any, background: Any, **options: Any) -> int:
     """Return how many components stand above what shuffling target and background gives.
 
     Parameters
     ----------
-    X, background, false_alarm_rate, n_permutations, loading, random_state
-        As in `permutation_threshold`.
+    X, background
+        As in `permutation_test`.
+    **options
+        Also of `permutation_test`.
 
     Returns
     -------
@@ -366,50 +339,30 @@ def count_components_by_permutation(
     >>> count_components_by_permutation(X, B, n_permutations=19)
     0
     """
-    threshold = permutation_threshold(
-        X,
-        background,
-        false_alarm_rate=false_alarm_rate,
-        n_permutations=n_permutations,
-        loading=loading,
-        random_state=random_state,
-    )
-    return count_above(Moments.of(X), Moments.of(background), threshold, loading=loading)
+    return permutation_test(X, background, **options).n_components
 
 
-def count_above(
-    target: Moments, background: Moments, threshold: float, *, loading: str | float
-) -> int:
-    """Return how many eigenvalues of the loaded contrast are above a threshold.
+class HeavyTailsWarning(UserWarning):
+    """Components were counted by a law for Gaussian samples, and the samples are far from it."""
+
+
+def warn_of_heavy_tails(rows: Any, name: str, *, stacklevel: int = 2) -> None:
+    """Warn if rows have tails for which `count_components` raises false alarms.
 
     Examples
     --------
     >>> import numpy as np
-    >>> f, b = (Moments.from_covariance(np.diag(d), 100) for d in ([9.0, 4.0], [3.0, 4.0]))
-    >>> count_above(f, b, 2.0, loading="none")
-    1
+    >>> warn_of_heavy_tails(np.random.default_rng(0).normal(size=(500, 3)), "X")
     """
-    most = min(target.n_samples - 1, target.n_features or 0)
-    k = min(8, most)
-    while True:
-        try:
-            found = solve_contrast(target, background, k, loading=loading).eigenvalues
-        except InsufficientRankError as error:
-            if error.rank == 0:
-                return 0
-            k = most = error.rank
-            continue
-        above = int((found > threshold).sum())
-        if above < k or k == most:
-            return above
-        k = min(4 * k, most)
-
-
-def _pool(X: Any, background: Any) -> Any:
-    if sp.issparse(X) or sp.issparse(background):
-        return sp.vstack([sp.csr_array(X), sp.csr_array(background)], format="csr")
-    parts = [np.asarray(part, dtype=np.float64) for part in (X, background)]
-    return np.concatenate([part - part.mean(axis=0) for part in parts])
+    excess = mean_excess_kurtosis(rows)
+    if excess > _MOST_EXCESS_KURTOSIS:
+        warnings.warn(
+            f"{name} has heavy tails (mean excess kurtosis {excess:.1f}, 0 for a Gaussian), but "
+            "only moments of the other set are at hand, so components are counted by a law for "
+            "Gaussian samples, which then finds too many; use fit with the rows of both sets",
+            HeavyTailsWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 def _ddof_ratio(n_target: int, n_background: int) -> float:

@@ -8,9 +8,9 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
+from cpcapp.calibration import Calibration, expected_power
 from cpcapp.contrast import (
     Contrast,
     InsufficientRankError,
@@ -18,14 +18,11 @@ from cpcapp.contrast import (
     check_n_components,
     solve_contrast,
 )
-from cpcapp.detection import (
-    count_above,
-    count_components,
-    permutation_threshold,
-    power_p_value,
-)
+from cpcapp.counting import PermutationTest
+from cpcapp.detection import count_components, power_p_value, warn_of_heavy_tails
 from cpcapp.estimators._base import ContrastiveTransformer, check_moments
 from cpcapp.estimators._extras import Extras, is_several, mix
+from cpcapp.estimators._rows_at_hand import RowsAtHand, calibrate, count_by_permutation
 from cpcapp.moments import FloatArray, Moments
 
 _COUNTING = ("auto", "permutation")
@@ -48,12 +45,12 @@ class CPCAPlusPlus(ContrastiveTransformer):
     ----------
     n_components : int, "auto" or "permutation", default=2
         How many components to keep. ``"auto"`` keeps those whose eigenvalue stands above what
-        sampling noise gives for these sample sizes, by the law of F-matrices where the background
-        covariance has full rank and by permutation otherwise. ``"permutation"`` always uses
-        permutations: slower, and free of assumptions about the distribution. Either may find
-        nothing: then ``transform`` returns arrays of shape ``(n_samples, 0)``, which most later
-        steps of a pipeline refuse, and ``fit`` gives a `NoComponentsWarning`
-        (``from cpcapp.estimators import NoComponentsWarning``).
+        shuffling the rows of both sets gives (:func:`cpcapp.permutation_test`). Where only moments
+        are at hand (``fit_moments``, ``partial_fit``, a background of `Moments`) it goes by the law
+        of F-matrices, which is for Gaussian samples and needs a background covariance of full rank.
+        ``"permutation"`` raises an error there. Either may find nothing: then ``transform`` returns
+        arrays of shape ``(n_samples, 0)``, which most later steps of a pipeline refuse, and ``fit``
+        gives a `NoComponentsWarning` (``from cpcapp.estimators import NoComponentsWarning``).
     loading : {"auto", "oas", "none", "diagonal"} or float, default="auto"
         How to keep the background covariance safe to divide by; see
         :func:`cpcapp.solve_contrast`. ``"auto"`` prefers loud directions to a contrast beyond 6, as
@@ -67,7 +64,11 @@ class CPCAPlusPlus(ContrastiveTransformer):
         For ``n_components="auto"`` and ``"permutation"``: the probability to keep anything when
         both sets are samples of one population.
     random_state : int or None, default=0
-        Seed of the permutations.
+        Seed of the permutations, and of the folds of ``calibrate``.
+    calibrate : bool or "auto", default="auto"
+        Whether ``fit`` solves five times more, without a fifth of the background each, to learn
+        what power background has that the filters have not seen; `p_value` goes by it.
+        ``"auto"`` does so where it takes little time (up to about 500 features).
     missing : {"error", "pairwise"}, default="error"
         What to do about NaN. ``"pairwise"`` takes each covariance from the rows that have both
         features (:func:`cpcapp.pairwise_moments`), and ``transform`` takes a missing value for the
@@ -91,6 +92,10 @@ class CPCAPlusPlus(ContrastiveTransformer):
         Share by which the background covariance itself was scaled down (``loading="auto"`` and
         ``"oas"``).
     n_components_ : int
+    permutation_test_ : PermutationTest or None
+        How the components were counted; None if no rows were shuffled.
+    smallest_p_value_ : float or None
+        The smallest value that `p_value` can give; None where it goes by the χ² law.
     explained_variance_ : ndarray of shape (n_components_,)
         How much of the target's variance (with ``ddof=0``, summed over features) each component
         explains, as a predictor of the features.
@@ -146,6 +151,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         false_alarm_rate: float = 0.05,
         random_state: int | None = 0,
         missing: str = "error",
+        calibrate: bool | str = "auto",
     ) -> None:
         self.n_components = n_components
         self.loading = loading
@@ -154,6 +160,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         self.false_alarm_rate = false_alarm_rate
         self.random_state = random_state
         self.missing = missing
+        self.calibrate = calibrate
 
     # -- fitting ---------------------------------------------------------------------------
 
@@ -164,6 +171,8 @@ class CPCAPlusPlus(ContrastiveTransformer):
         background: Any = None,
         is_background: Any = None,
         *,
+        groups: Any = None,
+        background_groups: Any = None,
         sample_weight: Any = None,
         background_sample_weight: Any = None,
         background_mixture: Any = None,
@@ -195,6 +204,13 @@ class CPCAPlusPlus(ContrastiveTransformer):
             for itself. Numbers are taken as they are. Text and categories (batches, say) become
             one column for each category. See `remove_covariates` for the scores.
         background_covariates : like covariates, for the rows of ``background``, optional
+        groups : array-like of shape (n_samples,), optional
+            Labels of rows of ``X`` that belong together: cells of one patient, copies of a row.
+            Such rows are shuffled together when components are counted, and held out together
+            when p-values are calibrated.
+        background_groups : array-like of shape (n_background,), optional
+            The same for ``background``; give both or neither. With ``is_background`` the labels
+            of all rows are in ``groups``.
 
         Returns
         -------
@@ -211,9 +227,17 @@ class CPCAPlusPlus(ContrastiveTransformer):
             self.missing,
         )
         target, back = self._read_both(X, y, background, is_background, extras)
-        rows = (X, background, is_background) if extras.is_plain(background) else None
+        rows = None
+        if extras.is_plain(background):
+            rows = RowsAtHand.of(X, background, is_background, groups, background_groups)
+        elif groups is not None or background_groups is not None:
+            raise ValueError(
+                "groups can't be used together with weights, covariates, missing='pairwise' or a "
+                "list of backgrounds"
+            )
         with self._naming_features():
             k = self._count(target, back, rows)
+            self._calibration = calibrate(self, target, back, k, rows)
             return self._solve(target, back, k, overwrite=True)
 
     def fit_moments(
@@ -251,7 +275,8 @@ class CPCAPlusPlus(ContrastiveTransformer):
         elif background_mixture is not None:
             raise ValueError("background_mixture needs a list of backgrounds")
         self.n_features_in_ = check_moments(target, background)
-        return self._solve(target, background, self._count(target, background, None))
+        rows = RowsAtHand.kept_by(target, background)
+        return self._solve(target, background, self._count(target, background, rows))
 
     def partial_fit(
         self,
@@ -309,7 +334,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
             self._target += chunk
         if added is not None:
             self._background += added
-        self.__dict__.pop("_contrast", None)
+        self._forget_rows()
         return self
 
     def _check_partial(self, background: Any, background_sample_weight: Any) -> None:
@@ -331,11 +356,16 @@ class CPCAPlusPlus(ContrastiveTransformer):
             self._check_target(background, reset=True, min_samples=1, name="background")
 
     def _reset(self) -> None:
-        for name in ("_contrast", "_target", "_background"):
+        self._forget_rows()
+        for name in ("_target", "_background"):
             self.__dict__.pop(name, None)
         self._forget_extras()
 
-    def _count(self, target: Moments, background: Moments | None, data: Any) -> int:
+    def _forget_rows(self) -> None:
+        for name in ("_contrast", "_permutation_test", "_calibration"):
+            self.__dict__.pop(name, None)
+
+    def _count(self, target: Moments, background: Moments | None, rows: RowsAtHand | None) -> int:
         """Return how many components to compute; 0 only if noise explains them all."""
         k = self.n_components
         if not isinstance(k, str):
@@ -344,38 +374,25 @@ class CPCAPlusPlus(ContrastiveTransformer):
             raise ValueError(f"n_components={k!r} must be a whole number, 'auto' or 'permutation'")
         if background is None:
             raise ValueError(f"n_components={k!r} needs a background to compare with")
+        if rows is not None and rows.background is not None:
+            found, self._permutation_test = count_by_permutation(self, target, background, rows)
+            return found
         assert target.n_features is not None
         if k == "auto" and background.n_samples - 1 > target.n_features:
             # A singular background (copies of a feature, say) is beyond the law of F-matrices.
             with contextlib.suppress(SingularBackgroundError):
                 rate = self.false_alarm_rate
                 count = count_components(target, background, false_alarm_rate=rate)
+                if rows is not None:
+                    warn_of_heavy_tails(rows.target, "X", stacklevel=3)
                 return min(count, target.n_samples - 1)
-        if data is None:
-            raise ValueError(
-                f"n_components={k!r} must permute the samples here, which moments do not hold; "
-                "use fit with all data (without weights, covariates, missing values or a list of "
-                "backgrounds), or give a number"
-            )
-        return self._count_by_permutation(target, background, data)
-
-    def _count_by_permutation(self, target: Moments, background: Moments, data: Any) -> int:
-        X, other, is_background = data
-        if is_background is not None:
-            mask = np.asarray(is_background, dtype=bool)
-            X, other = _take_rows(X, ~mask), _take_rows(X, mask)
-        if isinstance(other, Moments):
+        if rows is not None:
             raise ValueError("n_components by permutation needs background samples, not Moments")
-        # "auto" need not give the largest eigenvalues, which are to be compared here.
-        loading = "oas" if self.loading == "auto" else self.loading
-        threshold = permutation_threshold(
-            _as_matrix(X),
-            _as_matrix(other),
-            false_alarm_rate=self.false_alarm_rate,
-            loading=loading,
-            random_state=self.random_state,
+        raise ValueError(
+            f"n_components={k!r} must permute the samples here, which moments do not hold; "
+            "use fit with all data (without weights, covariates, missing values or a list of "
+            "backgrounds), or give a number"
         )
-        return count_above(target, background, threshold, loading=loading)
 
     def _solve(
         self, target: Moments, background: Moments | None, k: int, overwrite: bool = False
@@ -491,6 +508,19 @@ class CPCAPlusPlus(ContrastiveTransformer):
         return self._get_contrast().solver
 
     @property
+    def permutation_test_(self) -> PermutationTest | None:
+        """How the components were counted, or None."""
+        self._get_contrast()
+        return getattr(self, "_permutation_test", None)
+
+    @property
+    def smallest_p_value_(self) -> float | None:
+        """The smallest value that `p_value` can give, or None."""
+        self._get_contrast()
+        calibration: Calibration | None = getattr(self, "_calibration", None)
+        return None if calibration is None else calibration.smallest
+
+    @property
     def _deviation(self) -> FloatArray:  # type: ignore[override]
         return np.asarray(np.sqrt(self._get_contrast().target_variance))
 
@@ -523,11 +553,19 @@ class CPCAPlusPlus(ContrastiveTransformer):
     def p_value(self, X: Any) -> FloatArray:
         """Return for each sample how likely background is to have a power as high.
 
-        Assumes a Gaussian background; allows for the loading and for the filters having been
-        made with the help of the background's samples (by the factor of generalized
-        cross-validation). That factor holds for directions that the target has: for components
-        that are noise themselves, or with fewer background samples than features, the values
-        come out too small. ``n_components="auto"`` keeps to the significant ones.
+        After ``fit`` with background rows, this is the share of background rows with a power as
+        high, each by filters that were fitted without it (five folds; the sample itself counts as
+        one of them). That assumes no distribution. With ``n`` background rows, or groups of them,
+        no value is below ``1 / (n + 1)``, and with more than 5000 rows none is below 0.0002: see
+        ``smallest_p_value_``. Nothing is extrapolated beyond.
+
+        Where only moments are at hand (``fit_moments``, ``partial_fit``, a background of
+        `Moments`), with fewer than 20 background rows and with ``calibrate=False`` the background
+        is taken to be Gaussian, so that the power has a scaled χ² law, which allows for the loading
+        and for the filters having been made with the help of the background's samples (by the
+        factor of generalized cross-validation). For heavy tails such values are too small: ten
+        times too many are below 0.001. They are also too small for components that are noise
+        themselves, and with fewer background samples than features.
 
         Parameters
         ----------
@@ -541,6 +579,9 @@ class CPCAPlusPlus(ContrastiveTransformer):
         covariance = self._get_contrast().output_covariance
         if covariance is None:
             raise ValueError("p_value needs a background; this estimator was fitted without one")
+        calibration: Calibration | None = getattr(self, "_calibration", None)
+        if calibration is not None:
+            return calibration.p_value(power / expected_power(covariance))
         return power_p_value(power, covariance)
 
 
@@ -556,11 +597,3 @@ def _first(contrast: Contrast, k: int) -> Contrast:
         target_variance=contrast.target_variance,
         explained_variance=contrast.explained_variance[:k],
     )
-
-
-def _as_matrix(data: Any) -> Any:
-    return sp.csr_array(data) if sp.issparse(data) else np.asarray(data)
-
-
-def _take_rows(X: Any, mask: Any) -> Any:
-    return _as_matrix(X)[mask]
