@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas, cho_solve, eigh, eigvalsh, lapack
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from cpcapp import loading as rules
 from cpcapp.loading import Loading, LoadingRule
 from cpcapp.moments import FeatureRangeError, FloatArray, Moments, Spread, _centre_full_columns
+from cpcapp.steering import Solution, Steered, keep_in_upper, restricted, solve_both
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -52,6 +53,11 @@ class Contrast:
         The solver that gave the result.
     target_variance : ndarray of shape (n_features,)
         Of each feature. Filters times its root are weights that do not depend on units.
+    loud, rare : Contrast or None
+        With ``loading="auto"`` and contrasts above the bound: the steered solution, whatever
+        contrast it loses, and the one without steering. None otherwise.
+    n_steered : int
+        How many dimensions of the span are those of steered filters.
     """
 
     filters: FloatArray
@@ -61,6 +67,9 @@ class Contrast:
     output_covariance: FloatArray | None
     solver: str
     target_variance: FloatArray = field(default_factory=lambda: np.empty(0))
+    loud: Contrast | None = None
+    rare: Contrast | None = None
+    n_steered: int = 0
 
 
 class SingularBackgroundError(ValueError):
@@ -266,7 +275,7 @@ def eigenvalues_above(target: Moments, background: Moments, threshold: float) ->
     f, b = _check_sides(target, background)
     assert b is not None
     r_b = _lower_covariance(b, overwrite=False)
-    lower, _ = _factor(r_b, "none", np.ones(len(r_b)), background.n_samples)
+    lower, _ = _factor(r_b, "none", np.ones(len(r_b)), background.n_samples, b.spread.constant)
     c, _ = lapack.dsygst(_lower_covariance(f, False), lower, lower=1, overwrite_a=1)
     values = eigvalsh(c, lower=True, subset_by_value=(threshold, np.inf), overwrite_a=True)
     return np.asarray(values[::-1])
@@ -389,37 +398,94 @@ def _solve_primal(
     units = rules.loading_units(loading, target.spread, background.spread)
     steering_units = rules.steering_units(target.spread, background.spread)
     bound = rules.contrast_bound(target.moments.n_samples, len(units))
+    steered: Steered | None = None
 
-    def steer(loaded: FloatArray) -> FloatArray | None:
-        ridge = rules.steering_ridge(
-            lambda alpha: _difference(r_f, loaded, alpha, steering_units), bound, k
-        )
-        return ridge * steering_units if ridge > 0.0 else None
+    def steer(loaded: FloatArray, diagonal: FloatArray) -> None:
+        nonlocal steered
+        ridge = rules.steering_ridge(lambda: _difference(r_f, loaded, bound, steering_units), bound)
+        if ridge > 0.0:
+            with keep_in_upper(loaded, r_f):
+                steered = _solve_steered(r_f, loaded, ridge * steering_units, diagonal, top)
+
+    def top(c: FloatArray, k: int = k) -> tuple[FloatArray, FloatArray]:
+        nonlocal method
+        values, vectors, method = _top(c, k, method, fall_back, keep=steered is not None)
+        return values, vectors
 
     r_b, r_f = (_lower_covariance(side, overwrite) for side in (background, target))
-    lower, rule = _factor(r_b, loading, units, n_background, steer if loading == "auto" else None)
+    constant = background.spread.constant
+    hook = steer if loading == "auto" else None
+    lower, rule = _factor(r_b, loading, units, n_background, constant, hook)
     del r_b
     # C = L⁻¹ R_f L⁻ᵀ with LLᵀ the loaded background: R_f v = λ LLᵀ v becomes C u = λ u.
     c, _ = lapack.dsygst(r_f, lower, lower=1, overwrite_a=1)
-    values, u, method = _top(c, k, method, fall_back)
+    values, u = top(c)
     _check_rank(values, len(c), k)
     filters, _ = lapack.dtrtrs(lower, u, lower=1, trans=1)  # F = L⁻ᵀ u
     atoms = blas.dtrmm(1.0, lower, u, lower=1)  # W = LLᵀ F = L u
-    freedom = float(len(c))
-    diagonal = rule.diagonal()
-    if diagonal.any():
-        # tr(w R_b (LLᵀ)⁻¹) = M - tr(D (LLᵀ)⁻¹) = M - ‖L⁻¹ D^½‖²
-        inverse, _ = lapack.dtrtri(lower, lower=1, overwrite_c=1)
-        freedom -= float(np.einsum("ij,ij,j->", inverse, inverse, diagonal))
-    # Fᵀ (w R_b + D) F = I, so Fᵀ R_b F needs no second look at R_b. Where it is shrunk to
-    # nothing, Σ is the better estimate.
-    shrunk = rule.weight <= _EPS**0.5
-    apart = diagonal - rule.loading().diagonal if shrunk else diagonal
-    inside = np.eye(k) - filters.T @ (apart[:, None] * filters)
-    inside /= 1.0 if shrunk else rule.weight
-    outside = _out_of_sample(inside, freedom, n_background)
-    found = Contrast(filters, atoms, values, rule.loading(), outside, method)
-    return _without_steering(found, rule.steering)
+    plain = Solution(filters, atoms, values)
+    both = None if steered is None else solve_both(steered, values, bound, lower, c, top)
+    del c
+    diagonal = rule.loading().diagonal
+    freedom = _freedom(lower, diagonal)
+
+    def finish(found: Solution, freedom: float) -> Contrast:
+        # Fᵀ (w R_b + D) F = I, so Fᵀ R_b F needs no second look at R_b. Where it is shrunk to
+        # nothing, Σ is the better estimate.
+        shrunk = rule.weight <= _EPS**0.5
+        apart = found.filters.T @ (diagonal[:, None] * found.filters)
+        inside = np.eye(k) if shrunk else (np.eye(k) - apart) / rule.weight
+        outside = _out_of_sample(inside, freedom, n_background)
+        parts = found.filters, found.atoms, found.eigenvalues
+        return Contrast(*parts, rule.loading(), outside, method)
+
+    rare = finish(plain, freedom)
+    if both is None or steered is None:
+        return rare
+    n_steered, loud, chosen = both
+    return _with_views(
+        finish(chosen, steered.freedom if chosen is loud else freedom),
+        finish(loud, steered.freedom),
+        rare,
+        n_steered,
+    )
+
+
+def _with_views(chosen: Contrast, loud: Contrast, rare: Contrast, n_steered: int) -> Contrast:
+    return replace(chosen, loud=loud, rare=rare, n_steered=n_steered)
+
+
+def _solve_steered(
+    r_f: FloatArray,
+    loaded: FloatArray,
+    steering: FloatArray,
+    diagonal: FloatArray,
+    top: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
+) -> Steered:
+    """Solve ``R_f v = μ (Σ + S) v``. Uses up the lower triangles and leaves the upper ones.
+
+    ``diagonal`` is what Σ has beside the background covariance.
+    """
+    loaded[np.diag_indices_from(loaded)] += steering
+    lower = _cholesky(loaded, clean=False)
+    assert lower is not None
+    c, _ = lapack.dsygst(r_f, lower, lower=1, overwrite_a=1)
+    values, u = top(c)
+    filters, _ = lapack.dtrtrs(lower, u, lower=1, trans=1)
+    return Steered(filters, values, steering, _freedom(lower, diagonal + steering))
+
+
+def _freedom(lower: FloatArray, diagonal: FloatArray) -> float:
+    """Return ``tr((LLᵀ - D)(LLᵀ)⁻¹)``, the effective number of parameters. Uses up ``L``."""
+    if not diagonal.any():
+        return float(len(lower))
+    # M - tr(D (LLᵀ)⁻¹) = M - ‖L⁻¹ D^½‖²
+    inverse, _ = lapack.dtrtri(lower, lower=1, overwrite_c=1)
+    taken = 0.0
+    for start in range(0, len(lower), 128):
+        strip = np.tril(inverse[start:, start : start + 128])
+        taken += float(np.einsum("ij,ij,j->", strip, strip, diagonal[start : start + 128]))
+    return len(lower) - taken
 
 
 def _lower_covariance(side: _Side, overwrite: bool) -> FloatArray:
@@ -440,22 +506,25 @@ def _factor(
     loading: str | float,
     units: FloatArray,
     n_background: int,
-    steer: Callable[[FloatArray], FloatArray | None] | None = None,
+    constant: NDArray[np.bool_],
+    look: Callable[[FloatArray, FloatArray], None] | None = None,
 ) -> tuple[FloatArray, LoadingRule]:
-    """Return the Cholesky factor of the loaded background, and the loading. Uses up ``r_b``."""
+    """Return the Cholesky factor of the loaded background, and the loading. Uses up ``r_b``.
+
+    ``look`` is given the loaded background, and its diagonal loading, before it is factored.
+    """
     if loading in ("none", "diagonal"):
         lower = _cholesky(r_b.copy(order="F"))
         if lower is not None:
             return lower, LoadingRule(1.0, 0.0, units)
         if loading == "none":
             raise SingularBackgroundError(_rank(r_b), len(r_b), n_background)
-    rule = rules.shrink_or_load(loading, units, n_background, *rules.traces(r_b, units))
+    traces, spectrum = rules.traces(r_b, units), lambda: rules.spectrum(r_b, units)
+    rule = rules.shrink_or_load(loading, units, n_background, traces, spectrum, constant)
     r_b *= rule.weight
-    diagonal = np.diag_indices_from(r_b)
-    r_b[diagonal] += rule.ridge * units
-    if steer is not None and (steering := steer(r_b)) is not None:
-        rule = replace(rule, steering=steering)
-        r_b[diagonal] += steering
+    r_b[np.diag_indices_from(r_b)] += rule.ridge * rule.units
+    if look is not None:
+        look(r_b, rule.ridge * rule.units)
     lower = _cholesky(r_b)
     if lower is None:
         raise ValueError(
@@ -475,10 +544,13 @@ def _difference(r_f: FloatArray, r_b: FloatArray, alpha: float, units: FloatArra
     return difference
 
 
-def _cholesky(a: FloatArray) -> FloatArray | None:
-    """Return the lower Cholesky factor, in place, or None if ``a`` is singular to rounding."""
+def _cholesky(a: FloatArray, clean: bool = True) -> FloatArray | None:
+    """Return the lower Cholesky factor, in place, or None if ``a`` is singular to rounding.
+
+    Without ``clean`` the upper triangle is left as it is.
+    """
     diagonal = a.diagonal().copy()
-    lower, failed = lapack.dpotrf(a, lower=1, clean=1, overwrite_a=1)
+    lower, failed = lapack.dpotrf(a, lower=1, clean=int(clean), overwrite_a=1)
     if failed:
         return None
     # L_jj² / a_jj is the share of feature j that the features before it do not explain: a
@@ -501,8 +573,13 @@ def _check_rank(values: FloatArray, n_features: int, k: int) -> None:
         raise InsufficientRankError(rank, f"k={k}")
 
 
-def _top(c: FloatArray, k: int, method: str, fall_back: bool) -> tuple[FloatArray, FloatArray, str]:
-    """Return the ``k`` largest eigenpairs of a lower triangle, and how they were found."""
+def _top(
+    c: FloatArray, k: int, method: str, fall_back: bool, keep: bool = False
+) -> tuple[FloatArray, FloatArray, str]:
+    """Return the ``k`` largest eigenpairs of a lower triangle, and how they were found.
+
+    Without ``keep`` the triangle may be used up.
+    """
     if method == "iterative" and k < len(c) - 1:
         found = _top_lanczos(c, k, steps=max(len(c) // 8, 100) if fall_back else None)
         if found is not None:
@@ -512,13 +589,13 @@ def _top(c: FloatArray, k: int, method: str, fall_back: bool) -> tuple[FloatArra
                 "solver='iterative' did not converge (the eigenvalues lie too close together); "
                 "use solver='dense'"
             )
-    return *_top_dense(c, k), "dense"
+    return *_top_dense(c, k, keep), "dense"
 
 
-def _top_dense(c: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
+def _top_dense(c: FloatArray, k: int, keep: bool = False) -> tuple[FloatArray, FloatArray]:
     m = len(c)
     values, vectors = eigh(
-        c, lower=True, subset_by_index=(m - k, m - 1), overwrite_a=True, check_finite=False
+        c, lower=True, subset_by_index=(m - k, m - 1), overwrite_a=not keep, check_finite=False
     )
     return values[::-1], np.asfortranarray(vectors[:, ::-1])
 
@@ -578,9 +655,13 @@ class _SampleRows:
             inner += self.offset @ other.offset
         return inner
 
+    def outputs(self, filters: FloatArray) -> FloatArray:
+        """Return ``rows filters``, (n, k)."""
+        return np.asarray(self.rows @ filters) - self.offset @ filters
+
     def covariance_times(self, v: FloatArray) -> FloatArray:
         """Return ``rowsᵀ rows v / n``, (n_features,)."""
-        outputs = self.rows @ v - self.offset @ v
+        outputs = self.outputs(v)
         return self.combine(outputs[:, None])[:, 0] / len(outputs)
 
     def combine(self, weights: FloatArray) -> FloatArray:
@@ -603,105 +684,132 @@ def _solve_dual(target: _Side, background: _Side | None, k: int, loading: str | 
     units = rules.loading_units(loading, target.spread, background.spread)
     a_b = _SampleRows(background.moments, units)
     g_bb = a_b.gram(a_b)
-    trace, square = float(g_bb.trace()) / n_b, float(np.vdot(g_bb, g_bb)) / n_b**2
+    traces = float(g_bb.trace()) / n_b, float(np.vdot(g_bb, g_bb)) / n_b**2
     if loading == "none":
         raise SingularBackgroundError(_rank(g_bb), width, n_b)
-    rule = rules.shrink_or_load(loading, units, n_b, trace, square)
-    if rule.ridge <= _EPS * trace:
+    constant = background.spread.constant
+    rule = rules.shrink_or_load(loading, units, n_b, traces, lambda: eigvalsh(g_bb) / n_b, constant)
+    if rule.ridge <= _EPS * traces[0]:
         raise ValueError(
             f"loading={loading} is too small: with fewer background samples than "
             "features it must be positive; use loading='auto'"
         )
-    a_f = _SampleRows(target.moments, units)
-    plain = _dual_contrast(a_f, a_b, g_bb, k, rule)
+    if rule.units is not units:
+        a_b = _SampleRows(background.moments, rule.units)
+    problem = _DualProblem(_SampleRows(target.moments, rule.units), a_b, g_bb, rule)
+    rare = problem.finish(problem.solve(k))
     bound = rules.contrast_bound(n_f, width)
-    if loading != "auto" or plain.eigenvalues[0] <= bound:
-        return plain
+    if loading != "auto" or rare.eigenvalues[0] <= bound:
+        return rare
     steering_units = rules.steering_units(target.spread, background.spread)
-    steering = _dual_steering(a_f, a_b, rule, bound, steering_units)
-    del a_f, a_b, g_bb
+    steering = problem.steering(bound, steering_units)
     # The same once more, in units that make the whole diagonal 1.
-    units = replace(rule, steering=steering).diagonal()
+    units = rule.ridge * rule.units + steering
     a_f, a_b = (_SampleRows(side.moments, units) for side in (target, background))
-    steered = LoadingRule(rule.weight, 1.0, units)
-    found = _dual_contrast(a_f, a_b, a_b.gram(a_b), k, steered)
-    if found.eigenvalues[-1] < rules.least_contrast(bound):
-        return plain
-    return _without_steering(replace(found, loading=rule.loading()), steering)
+    other = _DualProblem(a_f, a_b, a_b.gram(a_b), LoadingRule(rule.weight, 1.0, units))
+    found = other.solve(k)
+    freedom = other.freedom
+    del other, a_f, a_b
+    span = problem.restrict(found.filters)
+    loud = problem.finish(span, freedom)
+    inside = 1.0 - np.einsum("ij,ij,i->j", found.filters, found.filters, steering)
+    n_steered = rules.count_steered(found.eigenvalues / inside, rare.eigenvalues, bound)
+    chosen = loud
+    if n_steered < k:
+        kept = found.filters[:, :n_steered]
+        more = problem.solve(k - n_steered, kept).filters
+        chosen = problem.finish(problem.restrict(np.concatenate([kept, more], axis=1)))
+    return _with_views(chosen, loud, rare, n_steered)
 
 
-def _dual_contrast(
-    a_f: _SampleRows, a_b: _SampleRows, g_bb: FloatArray, k: int, rule: LoadingRule
-) -> Contrast:
-    g_bf, g_ff = a_b.gram(a_f), a_f.gram(a_f)
-    n_b, n_f = g_bf.shape
-    w, r = rule.weight, rule.ridge
-    # With A the rows and Σ = w AbᵀAb/n_b + rI, Woodbury gives
-    #   r Σ⁻¹ = I - w Abᵀ (n_b r I + w AbAbᵀ)⁻¹ Ab,
-    # so K = Af Σ⁻¹ Afᵀ takes inner products only; K a = κ a with λ = κ/n_f, F = Σ⁻¹Afᵀa/√κ.
-    inner = w * g_bb
-    inner[np.diag_indices(n_b)] += n_b * r
-    factor = np.linalg.cholesky(inner)
-    solved = cho_solve((factor, True), g_bf)
-    kernel = (g_ff - w * (g_bf.T @ solved)) / r
-    values, a = _top_dense(np.asfortranarray(kernel), k)
-    _check_rank(values, len(rule.units), k)
-    a /= np.sqrt(values)
-    b = -w * (solved @ a)
-    root = np.sqrt(rule.units)[:, None]
-    filters = (a_f.combine(a) + a_b.combine(b)) / (r * root)
-    atoms = a_f.combine(a) * root  # W = ΣF
-    outputs = (g_bf @ a + g_bb @ b) / r  # Ab F, the outputs of the background samples
-    inside = outputs.T @ outputs / n_b
-    inverse, _ = lapack.dtrtri(factor, lower=1)
-    freedom = n_b - n_b * r * float(np.vdot(inverse, inverse))  # tr(w AbAbᵀ (n_b r I + w AbAbᵀ)⁻¹)
-    outside = _out_of_sample(inside, freedom, n_b)
-    return Contrast(filters, atoms, values / n_f, rule.loading(), outside, "dual")
+class _DualProblem:
+    """``R_f v = λΣv`` by inner products of samples, with ``Σ = w AbᵀAb/n_b + rI`` in given units.
 
+    Woodbury's identity gives ``r Σ⁻¹ = I - w Abᵀ (n_b r I + w AbAbᵀ)⁻¹ Ab``, so the kernel
+    ``K = Af Σ⁻¹ Afᵀ`` takes inner products only; ``K a = κ a`` with ``λ = κ/n_f`` and
+    ``F = Σ⁻¹Afᵀa/√κ``.
+    """
 
-def _dual_steering(
-    a_f: _SampleRows, a_b: _SampleRows, rule: LoadingRule, bound: float, units: FloatArray
-) -> FloatArray:
-    """Return the steering that brings the largest eigenvalue down to ``bound``."""
-    scale = np.sqrt(rule.units / units)
+    def __init__(
+        self, a_f: _SampleRows, a_b: _SampleRows, g_bb: FloatArray, rule: LoadingRule
+    ) -> None:
+        self.a_f, self.a_b, self.rule = a_f, a_b, rule
+        self.root = np.sqrt(rule.units)[:, None]
+        g_bf = a_b.gram(a_f)
+        n_b, self.n_f = g_bf.shape
+        self.n_b = n_b
+        w, r = rule.weight, rule.ridge
+        inner = w * g_bb
+        inner[np.diag_indices(n_b)] += n_b * r
+        factor = np.linalg.cholesky(inner)
+        self.solved = cho_solve((factor, True), g_bf)
+        self.kernel = (a_f.gram(a_f) - w * (g_bf.T @ self.solved)) / r
+        inverse, _ = lapack.dtrtri(factor, lower=1)
+        # tr(w AbAbᵀ (n_b r I + w AbAbᵀ)⁻¹)
+        self.freedom = n_b - n_b * r * float(np.vdot(inverse, inverse))
 
-    def difference(v: FloatArray) -> FloatArray:
-        # (R_f - cΣ) v in the units of the steering
-        x = scale * v.ravel()
-        loaded = rule.weight * a_b.covariance_times(x) + rule.ridge * x
-        return scale * (a_f.covariance_times(x) - bound * loaded)
+    def solve(self, k: int, without: FloatArray | None = None) -> Solution:
+        """Return the ``k`` filters of the largest contrast.
 
-    n = len(units)
-    largest = rules.lanczos_largest(difference, n, restarts=10 * n, basis=8)
-    if largest is None:
-        raise ValueError(
-            "loading='auto' found no bound for the contrast (its eigenvalues lie too close "
-            "together); use loading='oas'"
-        )
-    return largest / bound * units
+        Their outputs over the target are uncorrelated with those of the filters ``without``.
+        """
+        kernel, outputs = self.kernel, None
+        if without is not None:
+            # With T = Af Σ^-½, Y = Af G the outputs and P = TᵀY(YᵀKY)^-½, which spans Σ^-½ R_f G,
+            #   T (I - PPᵀ) Tᵀ = K - KY (YᵀKY)⁻¹ YᵀK.
+            outputs = self.a_f.outputs(self.root * without)
+            times = kernel @ outputs
+            solved = np.linalg.solve(outputs.T @ times, times.T)
+            kernel = kernel - times @ solved
+        values, a = _top_dense(np.array(kernel, order="F"), k)
+        _check_rank(values, len(self.root), k)
+        if outputs is not None:
+            a = a - outputs @ (solved @ a)
+        a /= np.sqrt(values)
+        target = self.a_f.combine(a)
+        b = -self.rule.weight * (self.solved @ a)
+        filters = (target + self.a_b.combine(b)) / (self.rule.ridge * self.root)
+        return Solution(filters, target * self.root, values / self.n_f)  # W = ΣF
+
+    def restrict(self, filters: FloatArray) -> Solution:
+        """Solve the problem within the span of filters."""
+        outputs = self.a_f.outputs(self.root * filters)
+        r_f_filters = self.root * self.a_f.combine(outputs) / self.n_f
+        loaded = filters.T @ (self.rule.ridge * self.rule.units[:, None] * filters)
+        sigma = self.rule.weight * self._inside(filters) + loaded
+        return restricted(filters, outputs.T @ outputs / self.n_f, r_f_filters, sigma)
+
+    def finish(self, found: Solution, freedom: float | None = None) -> Contrast:
+        freedom = self.freedom if freedom is None else freedom
+        outside = _out_of_sample(self._inside(found.filters), freedom, self.n_b)
+        parts = found.filters, found.atoms, found.eigenvalues
+        return Contrast(*parts, self.rule.loading(), outside, "dual")
+
+    def _inside(self, filters: FloatArray) -> FloatArray:
+        outputs = self.a_b.outputs(self.root * filters)
+        return np.asarray(outputs.T @ outputs / self.n_b)
+
+    def steering(self, bound: float, units: FloatArray) -> FloatArray:
+        """Return the steering that brings the largest eigenvalue down to ``bound``."""
+        rule, scale = self.rule, np.sqrt(self.rule.units / units)
+
+        def difference(v: FloatArray) -> FloatArray:
+            # (R_f - cΣ) v in the units of the steering
+            x = scale * v.ravel()
+            loaded = rule.weight * self.a_b.covariance_times(x) + rule.ridge * x
+            return scale * (self.a_f.covariance_times(x) - bound * loaded)
+
+        n = len(units)
+        largest = rules.lanczos_largest(difference, n, restarts=10 * n, basis=8)
+        if largest is None:
+            raise ValueError(
+                "loading='auto' found no bound for the contrast (its eigenvalues lie too close "
+                "together); use loading='likelihood'"
+            )
+        return largest / bound * units
 
 
 # -- after the eigenproblem ----------------------------------------------------------------
-
-
-def _without_steering(found: Contrast, steering: FloatArray | None) -> Contrast:
-    """Solve ``R_f v = λΣv`` within the span of steered filters."""
-    if steering is None:
-        return found
-    # With S the steering, Fᵀ(Σ + S)F = I and R_fF = (Σ + S)F diag(μ) = W diag(μ). In the new
-    # basis Fy the atoms that predict the target best, R_fF(FᵀR_fF)⁻¹, are W(FᵀΣF)y.
-    steered = steering[:, None] * found.filters
-    inner = np.eye(len(found.eigenvalues)) - found.filters.T @ steered
-    values, y = eigh(np.diag(found.eigenvalues), inner)
-    values, y = values[::-1], y[:, ::-1]
-    assert found.output_covariance is not None
-    return replace(
-        found,
-        filters=found.filters @ y,
-        atoms=found.atoms @ (inner @ y),
-        eigenvalues=values,
-        output_covariance=y.T @ found.output_covariance @ y,
-    )
 
 
 def _out_of_sample(inside: FloatArray, freedom: float, n_background: int) -> FloatArray:
@@ -729,11 +837,12 @@ def _finish(solution: Contrast, scaling: str) -> Contrast:
     output = solution.output_covariance
     if output is not None:
         output = output * np.multiply.outer(factor, factor)
-    return Contrast(
+    loud, rare = (v and _finish(v, scaling) for v in (solution.loud, solution.rare))
+    return replace(
+        solution,
         filters=np.asfortranarray(solution.filters * factor),
         atoms=np.asfortranarray(solution.atoms / factor),
-        eigenvalues=solution.eigenvalues,
-        loading=solution.loading,
         output_covariance=output,
-        solver=solution.solver,
+        loud=loud,
+        rare=rare,
     )
