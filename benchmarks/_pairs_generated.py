@@ -40,7 +40,11 @@ def _classes(rng: np.random.Generator, n: int, n_classes: int) -> Triple:
 
 def _needles(rng: np.random.Generator) -> Triple:
     """Classes along directions of small variance, rotated."""
-    m, n_f, n_b = int(rng.integers(20, 80)), int(rng.integers(300, 900)), int(rng.integers(300, 900))
+    m, n_f, n_b = (
+        int(rng.integers(20, 80)),
+        int(rng.integers(300, 900)),
+        int(rng.integers(300, 900)),
+    )
     thin = 10.0 ** rng.uniform(-2.0, -0.5)
     deviation = np.where(np.arange(m) < 4, thin, rng.uniform(0.5, 2.0, m))
     q = _basis(rng, m)

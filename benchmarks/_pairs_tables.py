@@ -269,7 +269,9 @@ def _collagen() -> Labelled | None:
 
 
 def _coffee() -> Labelled | None:
-    parts = [_file("chemotools", "datasets", "data", f"coffee_{n}.csv") for n in ("spectra", "labels")]
+    parts = [
+        _file("chemotools", "datasets", "data", f"coffee_{n}.csv") for n in ("spectra", "labels")
+    ]
     if None in parts:
         return None
     spectra, names = (list(csv.reader(path.open()))[1:] for path in parts if path)

@@ -30,6 +30,8 @@ def test_public_names():
         "Loading",
         "Moments",
         "NoComponentsWarning",
+        "Views",
+        "ViewsDisagreeWarning",
         "count_components",
         "glrt_detects",
         "log_glrt",
@@ -114,7 +116,8 @@ def test_unknown_names_are_an_attribute_error():
 # Rooms may import those before them. The private modules beside them (`_files`, `_parallel`, ...)
 # are for everybody and import nothing but each other.
 ROOMS = [
-    *("moments", "loading", "contrast", "detection", "estimators"),
+    *("moments", "shrinkage", "loading", "steering", "contrast", "views", "detection"),
+    "estimators",
     *("plotting", "tables", "anndata", "reports", "splicing", "datasets", "experiments", "web"),
     "cli",
 ]

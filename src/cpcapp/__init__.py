@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cpcapp.estimators.cpca_plus_plus import NoComponentsWarning
     from cpcapp.loading import Loading
     from cpcapp.moments import Moments
+    from cpcapp.views import Views, ViewsDisagreeWarning
 
 __version__ = "0.1.0"
 
@@ -34,6 +35,8 @@ __all__ = [
     "Loading",
     "Moments",
     "NoComponentsWarning",
+    "Views",
+    "ViewsDisagreeWarning",
     "count_components",
     "glrt_detects",
     "log_glrt",
@@ -61,6 +64,7 @@ _ROOMS = {
     "cpcapp.estimators.cpca_plus_plus": ("NoComponentsWarning",),
     "cpcapp.loading": ("Loading",),
     "cpcapp.moments": ("Moments",),
+    "cpcapp.views": ("Views", "ViewsDisagreeWarning"),
 }
 
 

@@ -115,15 +115,19 @@ def solve_contrast(
         Without a background the filters are the principal components of the target.
     k : int
         Number of components, at most the rank of the target covariance.
-    loading : {"auto", "oas", "none", "diagonal"} or float, default="auto"
+    loading : {"auto", "likelihood", "oas", "none", "diagonal"} or float, default="auto"
         How to keep the background covariance safe to divide by.
 
-        - ``"auto"``: ``"oas"``, and where that leaves contrasts above 6, loud directions are
-          preferred to larger contrasts, if there are ``k`` that are loud in the target alone; see
-          Notes.
-        - ``"oas"``: oracle approximating shrinkage (OAS) towards a scaled identity, in units
-          where each feature has background variance 1. It needs nothing but the moments, does
-          not depend on the features' units, and vanishes as samples become plenty.
+        - ``"auto"``: ``"likelihood"``, and where that leaves contrasts above 6, loud directions are
+          preferred to larger contrasts, as long as they keep most of the contrast; see Notes.
+        - ``"likelihood"``: shrinkage towards a scaled identity, in units where each feature has
+          background variance 1, by which left-out samples are most likely
+          (:func:`cpcapp.shrinkage.likelihood_shrinkage`). It needs nothing but the moments, does
+          not depend on the features' units, and vanishes as samples become plenty. A feature that
+          is constant in the background is taken to have the variance of the target there, divided
+          by the number of background samples.
+        - ``"oas"``: the same with oracle approximating shrinkage (OAS), of least squared error.
+          It shrinks far more, and can erase directions in which the background varies little.
         - ``"none"``: an error if the background covariance is singular.
         - ``"diagonal"``: the paper's: nothing if the background covariance is positive
           definite, else ``ρI`` with ρ a millionth of the mean background variance.
@@ -151,12 +155,13 @@ def solve_contrast(
     eigenvalue is above ``c = 6`` (or above the noise of the target, ``(1 + √(M/n))²``, if that is
     more), ``loading="auto"`` takes the filters from ``R_f v = μ (loaded R_b + rD) v`` with ``D``
     the mean variance of each feature over both sets and the ``r`` that makes ``c`` the largest
-    μ. Within the span of these ``k`` filters the problem is then solved without ``rD``, so that
-    eigenvalues, scaling and atoms mean what they mean with any loading. The first of the
-    steered filters is that of cPCA at ``α = c``. If any of the ``k`` μ is below ``c / 3``, that is
-    2, more than half of the target's power along that filter would be the steered background's:
-    too few directions are loud in the target alone, and the result is that of ``"oas"``. Other
-    rules do not steer.
+    μ. The i-th of these steered filters must keep two thirds of the i-th largest contrast, counted
+    up to ``c``. From the first one that does not, filters of the largest contrast are taken
+    instead, of those whose outputs over the target are uncorrelated with the steered ones'. Within
+    the span of all ``k`` the problem is then solved without ``rD``, so that eigenvalues, scaling
+    and atoms mean what they mean with any loading. The first steered filter is that of cPCA at
+    ``α = c``. The span of ``k`` filters is part of that of ``k + 1``; single filters may change
+    with ``k``. Other rules do not steer.
 
     Examples
     --------
@@ -426,7 +431,8 @@ def _solve_primal(
     plain = Solution(filters, atoms, values)
     both = None if steered is None else solve_both(steered, values, bound, lower, c, top)
     del c
-    diagonal = rule.loading().diagonal
+    loading_used = rule.loading()
+    diagonal = loading_used.diagonal
     freedom = _freedom(lower, diagonal)
 
     def finish(found: Solution, freedom: float) -> Contrast:
@@ -437,7 +443,7 @@ def _solve_primal(
         inside = np.eye(k) if shrunk else (np.eye(k) - apart) / rule.weight
         outside = _out_of_sample(inside, freedom, n_background)
         parts = found.filters, found.atoms, found.eigenvalues
-        return Contrast(*parts, rule.loading(), outside, method)
+        return Contrast(*parts, loading_used, outside, method)
 
     rare = finish(plain, freedom)
     if both is None or steered is None:
@@ -733,7 +739,7 @@ class _DualProblem:
     def __init__(
         self, a_f: _SampleRows, a_b: _SampleRows, g_bb: FloatArray, rule: LoadingRule
     ) -> None:
-        self.a_f, self.a_b, self.rule = a_f, a_b, rule
+        self.a_f, self.a_b, self.rule, self.loading = a_f, a_b, rule, rule.loading()
         self.root = np.sqrt(rule.units)[:, None]
         g_bf = a_b.gram(a_f)
         n_b, self.n_f = g_bf.shape
@@ -783,7 +789,7 @@ class _DualProblem:
         freedom = self.freedom if freedom is None else freedom
         outside = _out_of_sample(self._inside(found.filters), freedom, self.n_b)
         parts = found.filters, found.atoms, found.eigenvalues
-        return Contrast(*parts, self.rule.loading(), outside, "dual")
+        return Contrast(*parts, self.loading, outside, "dual")
 
     def _inside(self, filters: FloatArray) -> FloatArray:
         outputs = self.a_b.outputs(self.root * filters)
@@ -831,13 +837,15 @@ def _signs(filters: FloatArray) -> FloatArray:
 
 def _finish(solution: Contrast, scaling: str) -> Contrast:
     """Fix the signs, and the lengths if they are to be 1."""
+    loud, rare = (view and _finish(view, scaling) for view in (solution.loud, solution.rare))
+    if loud is not None and solution.n_steered == len(solution.eigenvalues):
+        return replace(loud, loud=loud, rare=rare, n_steered=solution.n_steered)
     factor = _signs(solution.filters)
     if scaling == "unit":
         factor = factor / np.linalg.norm(solution.filters, axis=0)
     output = solution.output_covariance
     if output is not None:
         output = output * np.multiply.outer(factor, factor)
-    loud, rare = (v and _finish(v, scaling) for v in (solution.loud, solution.rare))
     return replace(
         solution,
         filters=np.asfortranarray(solution.filters * factor),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy.linalg import blas, eigh, lapack, solve_triangular
@@ -40,6 +41,15 @@ class Solution:
     filters: FloatArray
     atoms: FloatArray
     eigenvalues: FloatArray
+
+
+class _Maps(Protocol):
+    """Anything with filters and atoms."""
+
+    @property
+    def filters(self) -> FloatArray: ...
+    @property
+    def atoms(self) -> FloatArray: ...
 
 
 @contextmanager
@@ -151,13 +161,13 @@ def restricted(
     return Solution(filters @ y, r_f_filters @ (y / values), values)
 
 
-def output_correlations(one: Solution, other: Solution) -> FloatArray:
+def output_correlations(one: _Maps, other: _Maps) -> FloatArray:
     """Return the canonical correlations of two solutions' outputs over the target, descending.
 
     Parameters
     ----------
     one, other : Solution or Contrast
-        With ``FᵀR_fF = diag(eigenvalues)`` and ``R_fF = W diag(eigenvalues)``.
+        With ``R_fF(FᵀR_fF)⁻¹ = W``, in any scaling of the filters.
 
     Examples
     --------
@@ -167,7 +177,6 @@ def output_correlations(one: Solution, other: Solution) -> FloatArray:
     >>> output_correlations(a, b)
     array([1., 0.])
     """
-    # Both outputs are uncorrelated, with variances λ; the covariance of the two is F₁ᵀR_fF₂.
-    cross = one.filters.T @ (other.atoms * np.sqrt(other.eigenvalues))
-    cross /= np.sqrt(one.eigenvalues)[:, None]
-    return np.asarray(np.minimum(np.linalg.svd(cross, compute_uv=False), 1.0))
+    # The eigenvalues of (F₁ᵀR_fF₁)⁻¹ F₁ᵀR_fF₂ (F₂ᵀR_fF₂)⁻¹ F₂ᵀR_fF₁ = W₁ᵀF₂ W₂ᵀF₁ are the squares.
+    squares = np.linalg.eigvals((one.atoms.T @ other.filters) @ (other.atoms.T @ one.filters)).real
+    return np.asarray(np.sqrt(np.clip(np.sort(squares)[::-1], 0.0, 1.0)))
