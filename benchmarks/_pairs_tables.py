@@ -274,8 +274,8 @@ def _coffee() -> Labelled | None:
     ]
     if None in parts:
         return None
-    spectra, names = (list(csv.reader(path.open()))[1:] for path in parts if path)
-    return _labelled(spectra, [row[-1] for row in names])
+    spectra, labels = (list(csv.reader(path.open()))[1:] for path in parts if path)
+    return _labelled(spectra, [row[-1] for row in labels])
 
 
 def _tumours() -> Labelled | None:
@@ -292,8 +292,7 @@ def _penguins() -> Labelled | None:
     path = _file("palmerpenguins", "data", "penguins.csv")
     if path is None:
         return None
-    lines = [row for row in csv.reader(path.open())][1:]
-    used = [row for row in lines if _is_number(row[2])]
+    used = [row for row in csv.reader(path.open()) if _is_number(row[2])]
     return _labelled([row[2:6] for row in used], [row[0] for row in used])
 
 

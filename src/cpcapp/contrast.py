@@ -20,7 +20,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from cpcapp import loading as rules
 from cpcapp.loading import Loading, LoadingRule
 from cpcapp.moments import FeatureRangeError, FloatArray, Moments, Spread, _centre_full_columns
-from cpcapp.steering import Solution, Steered, keep_in_upper, restricted, solve_both
+from cpcapp.steering import SMALL, Solution, Steered, keep_in_upper, restricted, solve_both
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -408,7 +408,10 @@ def _solve_primal(
     def steer(loaded: FloatArray, diagonal: FloatArray) -> None:
         nonlocal steered
         ridge = rules.steering_ridge(lambda: _difference(r_f, loaded, bound, steering_units), bound)
-        if ridge > 0.0:
+        if ridge > 0.0 and len(loaded) <= SMALL:
+            copies = (matrix.copy(order="F") for matrix in (r_f, loaded))
+            steered = _solve_steered(*copies, ridge * steering_units, diagonal, top)
+        elif ridge > 0.0:
             with keep_in_upper(loaded, r_f):
                 steered = _solve_steered(r_f, loaded, ridge * steering_units, diagonal, top)
 
@@ -472,8 +475,8 @@ def _solve_steered(
 
     ``diagonal`` is what Σ has beside the background covariance.
     """
-    loaded[np.diag_indices_from(loaded)] += steering
-    lower = _cholesky(loaded, clean=False)
+    np.einsum("ii->i", loaded)[:] += steering
+    lower = _cholesky(loaded, clean=len(loaded) <= SMALL)
     assert lower is not None
     c, _ = lapack.dsygst(r_f, lower, lower=1, overwrite_a=1)
     values, u = top(c)
@@ -487,6 +490,8 @@ def _freedom(lower: FloatArray, diagonal: FloatArray) -> float:
         return float(len(lower))
     # M - tr(D (LLᵀ)⁻¹) = M - ‖L⁻¹ D^½‖²
     inverse, _ = lapack.dtrtri(lower, lower=1, overwrite_c=1)
+    if len(lower) <= SMALL:
+        return len(lower) - float(np.einsum("ij,ij,j->", inverse, inverse, diagonal))
     taken = 0.0
     for start in range(0, len(lower), 128):
         strip = np.tril(inverse[start:, start : start + 128])
@@ -528,7 +533,7 @@ def _factor(
     traces, spectrum = rules.traces(r_b, units), lambda: rules.spectrum(r_b, units)
     rule = rules.shrink_or_load(loading, units, n_background, traces, spectrum, constant)
     r_b *= rule.weight
-    r_b[np.diag_indices_from(r_b)] += rule.ridge * rule.units
+    np.einsum("ii->i", r_b)[:] += rule.ridge * rule.units
     if look is not None:
         look(r_b, rule.ridge * rule.units)
     lower = _cholesky(r_b)

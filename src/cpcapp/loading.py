@@ -214,7 +214,7 @@ def positive_eigenvalue(make: Callable[[], FloatArray]) -> float:
     matrix = make()
     n = len(matrix)
     if n < _LANCZOS_FROM:
-        return max(0.0, _largest_dense(matrix))
+        return max(0.0, float(np.linalg.eigvalsh(matrix)[-1]))
     # Where there is nothing to be found eigenvalues crowd below 0 and Lanczos is slow, while a
     # Cholesky factorization of the negative tells it.
     np.negative(matrix, out=matrix)
@@ -295,6 +295,8 @@ def spectrum(lower: FloatArray, units: FloatArray) -> FloatArray:
     scale = 1.0 / np.sqrt(units)
     scaled = lower * scale[:, None]
     scaled *= scale
+    if len(scaled) < _LANCZOS_FROM:
+        return np.linalg.eigvalsh(scaled)  # less to do before LAPACK is called
     return np.asarray(eigvalsh(scaled, lower=True, overwrite_a=True, check_finite=False))
 
 

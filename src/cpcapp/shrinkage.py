@@ -15,7 +15,7 @@ _EPS = float(np.finfo(np.float64).eps)
 LEAST_SHRINKAGE = 1e-6
 # Of log ρ, to find the valley in which the root of the derivative is then sought.
 _GRID = np.linspace(np.log(LEAST_SHRINKAGE), 0.0, 25)
-_ZOOMS = 4
+_ZOOMS = 2
 
 
 def likelihood_shrinkage(eigenvalues: ArrayLike, n_samples: int, n_features: int) -> float:

@@ -19,6 +19,8 @@ from cpcapp.moments import FloatArray
 
 # Rows and columns copied across the diagonal at once.
 _BLOCK = 128
+# Matrices up to this order are copied whole, which is faster.
+SMALL = 128
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ def solve_both(
 
 def _ritz(basis: FloatArray, times: FloatArray, lower: FloatArray) -> Solution:
     """Solve ``R_f v = λΣv`` within the span of an orthonormal basis, given ``C`` times that."""
-    values, y = eigh(basis.T @ times)
+    values, y = np.linalg.eigh(basis.T @ times)
     values, y = values[::-1], y[:, ::-1]
     filters, _ = lapack.dtrtrs(lower, np.asfortranarray(basis @ y), lower=1, trans=1)  # F = L⁻ᵀQy
     # The atoms from which the outputs predict the target best: R_fF(FᵀR_fF)⁻¹ = L CQy Λ⁻¹.

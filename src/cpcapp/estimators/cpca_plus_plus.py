@@ -313,7 +313,8 @@ class CPCAPlusPlus(ContrastiveTransformer):
         except InsufficientRankError as error:
             raise InsufficientRankError(error.rank, f"n_components={k}") from None
         self._contrast = contrast if k else _first(contrast, 0)
-        _warn_if_views_disagree(views_of(self._contrast, self._mean))
+        if contrast.loud is not None and k:
+            _warn_if_views_disagree(views_of(contrast, self._mean))
         if not k:
             warnings.warn(
                 f"n_components={self.n_components!r} found no component: nothing in the target "
