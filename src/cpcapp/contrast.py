@@ -248,15 +248,7 @@ def solve_difference(
     _check_sides(target, background)
     k = check_n_components(k, target, name="k")
     alphas = np.atleast_1d(np.asarray(alphas, dtype=np.float64))
-    basis = None
-    if target.is_thin and background.is_thin and _n_rows(target, background) < _width(target):
-        # Rows beyond the span of all samples have eigenvalue 0: rotate into that span first.
-        a_f, a_b = target.centred_rows(), background.centred_rows()
-        basis, r = np.linalg.qr(np.concatenate([a_f, a_b]).T)
-        c_f, c_b = r[:, : len(a_f)], r[:, len(a_f) :]
-        r_f, r_b = c_f @ c_f.T / len(a_f), c_b @ c_b.T / len(a_b)
-    else:
-        r_f, r_b = target.covariance(), background.covariance()
+    r_f, r_b, basis = difference_covariances(target, background)
     values = np.empty((len(alphas), k))
     filters = np.empty((len(alphas), _width(target), k))
     for i, alpha in enumerate(alphas):
@@ -264,6 +256,19 @@ def solve_difference(
         filters[i] = vectors if basis is None else basis @ vectors
         filters[i] *= _signs(filters[i])
     return values, filters
+
+
+def difference_covariances(
+    target: Moments, background: Moments
+) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+    """Return both covariances, in a basis of all samples (the third) if that is smaller."""
+    if target.is_thin and background.is_thin and _n_rows(target, background) < _width(target):
+        # Rows beyond the span of all samples have eigenvalue 0: rotate into that span first.
+        a_f, a_b = target.centred_rows(), background.centred_rows()
+        basis, r = np.linalg.qr(np.concatenate([a_f, a_b]).T)
+        c_f, c_b = r[:, : len(a_f)], r[:, len(a_f) :]
+        return c_f @ c_f.T / len(a_f), c_b @ c_b.T / len(a_b), basis
+    return target.covariance(), background.covariance(), None
 
 
 def eigenvalues_above(target: Moments, background: Moments, threshold: float) -> FloatArray:
