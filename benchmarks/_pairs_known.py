@@ -33,19 +33,18 @@ def _over_photos() -> Iterator[Row]:
         with np.load(mnist / "mnist.npz") as archive:
             digits = archive["x_train"].reshape(-1, 784) / 255.0, archive["y_train"]
         grey["grass"] = _grey_photos(grass)
-        for seed in range(1):
-            name = f"MNIST 0/1 at .25 over grass, 5000, draw {seed}"
-            yield "MNIST over grass", name, _over(digits, grey["grass"], (0, 1), 0.25, 5000, seed)
+        name = "MNIST 0/1 at .25 over grass, 5000"
+        yield "MNIST over grass", name, _over(digits, grey["grass"], (0, 1), 0.25, 5000, 0)
     if bsds:
         grey["BSDS"] = _grey_photos(bsds / "images" / "train")[:100]
     for photos, (low, high), counts in (
-        ("grass", (0.15, 0.4), (2000, 3000, 1500, 2000, 1000, 1000)),
+        ("grass", (0.15, 0.4), (0, 0, 0, 0, 1000, 1000)),
         ("BSDS", (0.4, 0.8), (2000, 1200, 1000, 1000)),
     ):
         for seed, n in enumerate(counts):
             pair = tuple(int(d) for d in rng.choice(10, 2, replace=False))
             weight = round(float(rng.uniform(low, high)), 2)
-            if photos in grey and mnist:
+            if n and photos in grey and mnist:  # larger ones take long, and are much the same
                 name = f"MNIST {pair[0]}/{pair[1]} at {weight:g} over {photos}, {n}"
                 make = _over(digits, grey[photos], pair, weight, n, 10 + seed)
                 yield f"MNIST over {photos}", name, make
