@@ -206,6 +206,8 @@ def summarize(pairs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"rule": rule}
         for half in HALVES:
             of_half = [p for p in pairs if p["half"] == half and rule in p["rules"]]
+            if not any(pair["best"] >= MIN_BEST for pair in of_half):
+                continue
             useful = [pair for pair in of_half if pair["best"] >= MIN_BEST]
             agreement = [pair["best"] - pair["rules"][rule][0] for pair in useful]
             accuracy = [pair["best_accuracy"] - pair["rules"][rule][1] for pair in of_half]
@@ -223,6 +225,7 @@ def summarize(pairs: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "n_pairs": len(of_half),
             }
         rows.append(row)
+    rows = [row for row in rows if all(half in row for half in HALVES)]
     return sorted(rows, key=lambda row: float(row["deciding"]["mean_regret"]))
 
 
@@ -237,6 +240,10 @@ def as_markdown(results: dict[str, Any]) -> str:
         f"{MIN_BEST} count for the accuracy only. A family is a data set or a way to make pairs. "
         f"Rules with a star were tried on pairs of up to {MOST_SWEPT} features only.",
     ]
+    if not results["complete"]:
+        parts.append(
+            "This run was stopped. The pairs that it did not reach are missing."
+        )
     for half in HALVES:
         n = next(row[half] for row in summary if row["rule"] == DEFAULT)
         parts += [
@@ -266,7 +273,7 @@ def main(progress: Callable[..., None] = print) -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     default = Path(__file__).parent / "results" / "loading_rules.json"
     parser.add_argument("--output", type=Path, default=default, help="JSON file to write")
-    parser.add_argument("--half", choices=HALVES, help="judge this half only, and write nothing")
+    parser.add_argument("--go-on", action="store_true", help="keep the pairs that it has already")
     arguments = parser.parse_args()
     results: dict[str, Any] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -274,22 +281,31 @@ def main(progress: Callable[..., None] = print) -> None:
         "machine": describe_machine(),
         "ridges": RIDGES.tolist(),
         "alphas": ALPHAS.tolist(),
+        "complete": False,
         "pairs": [],
     }
+    if arguments.go_on and arguments.output.is_file():
+        results["pairs"] = json.loads(arguments.output.read_text())["pairs"]
+    known = {pair["name"] for pair in results["pairs"]}
     warnings.simplefilter("ignore", ViewsDisagreeWarning)
-    for pair in labelled_pairs(arguments.half):
-        results["pairs"].append(judge(pair))
-        score = results["pairs"][-1]["rules"][DEFAULT]
-        progress(pair.name, *(round(value, 3) for value in score), flush=True)
-    if arguments.half:
-        return
+    for pair in labelled_pairs():
+        if pair.name not in known:
+            results["pairs"].append(judge(pair))
+            score = results["pairs"][-1]["rules"][DEFAULT]
+            progress(pair.name, *(round(value, 3) for value in score), flush=True)
+            write(results, arguments.output)
+    results["complete"] = True
+    write(results, arguments.output)
+
+
+def write(results: dict[str, Any], output: Path) -> None:
+    """Write what is known so far, so that a run that was stopped can go on."""
     results["summary"] = summarize(results["pairs"])
     results["machine"]["load_average_at_end"] = load_average()
-    text = as_markdown(results)
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(json.dumps(results, indent=2) + "\n")
-    arguments.output.with_suffix(".md").write_text(text)
-    progress(text)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(results, indent=2) + "\n")
+    if results["summary"]:
+        output.with_suffix(".md").write_text(as_markdown(results))
 
 
 if __name__ == "__main__":

@@ -456,13 +456,10 @@ def _solve_primal(
     rare = finish(plain, freedom)
     if both is None or steered is None:
         return rare
-    n_steered, loud, chosen = both
-    return _with_views(
-        finish(chosen, steered.freedom if chosen is loud else freedom),
-        finish(loud, steered.freedom),
-        rare,
-        n_steered,
-    )
+    n_steered, steered_only, chosen = both
+    loud = finish(steered_only, steered.freedom)
+    taken = loud if chosen is steered_only else finish(chosen, freedom)
+    return _with_views(taken, loud, rare, n_steered)
 
 
 def _with_views(chosen: Contrast, loud: Contrast, rare: Contrast, n_steered: int) -> Contrast:
