@@ -241,9 +241,7 @@ def as_markdown(results: dict[str, Any]) -> str:
         f"Rules with a star were tried on pairs of up to {MOST_SWEPT} features only.",
     ]
     if not results["complete"]:
-        parts.append(
-            "This run was stopped. The pairs that it did not reach are missing."
-        )
+        parts.append("This run was stopped. The pairs that it did not reach are missing.")
     for half in HALVES:
         n = next(row[half] for row in summary if row["rule"] == DEFAULT)
         parts += [

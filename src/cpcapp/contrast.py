@@ -414,8 +414,8 @@ def _solve_primal(
         nonlocal steered
         ridge = rules.steering_ridge(lambda: _difference(r_f, loaded, bound, steering_units), bound)
         if ridge > 0.0 and len(loaded) <= SMALL:
-            copies = (matrix.copy(order="F") for matrix in (r_f, loaded))
-            steered = _solve_steered(*copies, ridge * steering_units, diagonal, top)
+            f, b = r_f.copy(order="F"), loaded.copy(order="F")
+            steered = _solve_steered(f, b, ridge * steering_units, diagonal, top)
         elif ridge > 0.0:
             with keep_in_upper(loaded, r_f):
                 steered = _solve_steered(r_f, loaded, ridge * steering_units, diagonal, top)

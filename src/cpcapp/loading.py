@@ -296,7 +296,8 @@ def spectrum(lower: FloatArray, units: FloatArray) -> FloatArray:
     scaled = lower * scale[:, None]
     scaled *= scale
     if len(scaled) < _LANCZOS_FROM:
-        return np.linalg.eigvalsh(scaled)  # less to do before LAPACK is called
+        # Less to do before LAPACK is called.
+        return np.asarray(np.linalg.eigvalsh(scaled), dtype=np.float64)
     return np.asarray(eigvalsh(scaled, lower=True, overwrite_a=True, check_finite=False))
 
 
