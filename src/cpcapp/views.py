@@ -13,8 +13,8 @@ from cpcapp.moments import FloatArray
 from cpcapp.steering import output_correlations
 
 # Below this, three quarters of the variance of even the most similar outputs are not shared. That
-# is so in 8 of the 83 deciding pairs of benchmarks/loading_rules.py; in most of these one view shows
-# the classes and the other does not.
+# is so in 8 of the 83 deciding pairs of benchmarks/loading_rules.py; in most of these one view
+# shows the classes and the other does not.
 DISAGREEMENT = 0.5
 
 
