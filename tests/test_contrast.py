@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.linalg as sl
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.cluster import KMeans
 from sklearn.covariance import OAS
 from sklearn.decomposition import PCA
+from sklearn.metrics import adjusted_rand_score
 
 from cpcapp import Moments, solve_contrast
 from cpcapp.contrast import (
@@ -16,11 +20,12 @@ from cpcapp.contrast import (
     solve_difference,
     subspace_overlap,
 )
-from cpcapp.loading import count_positive, oas_shrinkage, positive_eigenvalue
+from cpcapp.loading import count_steered, oas_shrinkage, positive_eigenvalue
 from cpcapp.moments import FeatureRangeError
+from cpcapp.shrinkage import likelihood_shrinkage
 from helpers import correlated, peak_bytes, random_covariance, subspace_angle
 
-LOADINGS = ["auto", "oas", "none", "diagonal", 0.1]
+LOADINGS = ["auto", "likelihood", "oas", "none", "diagonal", 0.1]
 
 
 def loaded(background, found):
@@ -142,7 +147,7 @@ class TestIterative:
 
 
 class TestDual:
-    @pytest.mark.parametrize("loading", ["auto", "oas", 0.1, 1e-3])
+    @pytest.mark.parametrize("loading", ["auto", "likelihood", "oas", 0.1, 1e-3])
     @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
     def test_equals_dense(self, rng, loading, make):
         X = (rng.normal(size=(30, 200)) + 2) * (rng.random((30, 200)) < 0.7)
@@ -204,9 +209,22 @@ class TestLoading:
         X = rng.normal(size=(50, 15))
         scale = B.std(axis=0)
         shrunk = OAS().fit(B / scale).covariance_ * np.outer(scale, scale)
-        for loading in ("auto", "oas"):
-            found = solve_contrast(X, B, 2, loading=loading)
-            np.testing.assert_allclose(loaded(Moments.of(B), found), shrunk, rtol=1e-8, atol=1e-10)
+        found = solve_contrast(X, B, 2, loading="oas")
+        np.testing.assert_allclose(loaded(Moments.of(B), found), shrunk, rtol=1e-8, atol=1e-10)
+
+    @pytest.mark.parametrize("loading", ["auto", "likelihood"])
+    def test_likelihood_is_done_in_units_of_the_background(self, rng, loading):
+        B = rng.normal(size=(40, 15)) @ random_covariance(rng, 15, 2.0)
+        B[:, 4] = 3.0
+        X = rng.normal(size=(50, 15)) * 2.0
+        varying = np.arange(15) != 4
+        correlations = np.corrcoef(B[:, varying].T)
+        rho = likelihood_shrinkage(np.linalg.eigvalsh(correlations), 40, 14)
+        found = solve_contrast(X, B, 2, loading=loading).loading
+        assert found.weight == pytest.approx(1.0 - rho)
+        np.testing.assert_allclose(found.diagonal[varying], rho * B.var(axis=0)[varying])
+        # A feature that the background lacks: as if one of the 40 samples had it.
+        np.testing.assert_allclose(found.diagonal[4], X[:, 4].var() / 40)
 
     def test_auto_fades_with_samples(self, rng):
         mixing = random_covariance(rng, 10, 2.0)
@@ -301,13 +319,26 @@ def same(one, other):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
+def nuisance(rng, solver):
+    """Two loud directions of the target's own, faint ones, and some that are louder in it."""
+    m, n, louder = (300, 120, 1.3) if solver == "dual" else (60, 2000, 2.5)
+    basis = np.linalg.qr(rng.standard_normal((m, m))).Q
+    scale = np.ones(m)
+    scale[:5] = 30.0
+    X, B = rng.standard_normal((2, n, m)) * scale
+    X[:, :5] *= louder**0.5
+    X[:, 10:12] += [30.0, 25.0] * rng.standard_normal((n, 2))
+    X[:, 12:20] += 4.0 * rng.standard_normal((n, 8))
+    return Moments.of(X @ basis.T), Moments.of(B @ basis.T)
+
+
 class TestSteering:
     """Where the contrast is large, "auto" looks for what is loud."""
 
     def test_below_the_bound_it_is_the_plain_problem(self, rng):
         X, B = rng.normal(size=(300, 20)), rng.normal(size=(400, 20))
         X[:, 3] *= 2.0
-        plain, auto = (solve_contrast(X, B, 4, loading=name) for name in ("oas", "auto"))
+        plain, auto = (solve_contrast(X, B, 4, loading=name) for name in ("likelihood", "auto"))
         assert plain.eigenvalues[0] < 6.0
         np.testing.assert_array_equal(auto.filters, plain.filters)
         np.testing.assert_array_equal(auto.eigenvalues, plain.eigenvalues)
@@ -333,7 +364,7 @@ class TestSteering:
 
     def test_the_loud_is_preferred_to_the_faint(self, rng):
         X, B = faint_and_loud(rng)
-        plain, auto = (solve_contrast(X, B, 1, loading=name) for name in ("oas", "auto"))
+        plain, auto = (solve_contrast(X, B, 1, loading=name) for name in ("likelihood", "auto"))
         faint, loud = slice(0, 2), slice(2, 12)
         assert np.linalg.norm(plain.filters[faint]) > 10 * np.linalg.norm(plain.filters[loud])
         assert np.linalg.norm(auto.filters[loud]) > 10 * np.linalg.norm(auto.filters[faint])
@@ -349,7 +380,9 @@ class TestSteering:
 
     def test_all_components_are_those_of_the_plain_problem(self, rng):
         target, background = pair(rng, n_features=8)
-        plain, auto = (solve_contrast(target, background, 8, loading=n) for n in ("oas", "auto"))
+        plain, auto = (
+            solve_contrast(target, background, 8, loading=n) for n in ("likelihood", "auto")
+        )
         np.testing.assert_allclose(auto.eigenvalues, plain.eigenvalues, rtol=1e-8)
 
     @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
@@ -359,7 +392,7 @@ class TestSteering:
         X[:, :30] += 5.0 * rng.standard_normal((60, 1))
         X[:, 50:80] += 5.0 * rng.standard_normal((60, 1))
         dense, dual = (solve_contrast(make(X), make(B), 2, solver=s) for s in ("dense", "dual"))
-        plain = solve_contrast(X, B, 2, loading="oas")
+        plain = solve_contrast(X, B, 2, loading="likelihood")
         assert subspace_angle(dense.filters, plain.filters) > 1e-3
         np.testing.assert_allclose(dual.eigenvalues, dense.eigenvalues, rtol=1e-7)
         np.testing.assert_allclose(dual.filters, dense.filters, atol=1e-6)
@@ -367,30 +400,72 @@ class TestSteering:
         np.testing.assert_allclose(dual.output_covariance, dense.output_covariance, rtol=1e-5)
         np.testing.assert_allclose(dual.loading.diagonal, dense.loading.diagonal, rtol=1e-10)
 
-    @pytest.mark.parametrize("solver", ["dense", "iterative"])
-    @pytest.mark.parametrize("n_features", [20, 150])
-    def test_only_while_all_are_louder_than_the_steered_background(self, rng, n_features, solver):
-        target, background = pair(rng, 3000, 4000, n_features)
+    @pytest.mark.parametrize("solver", ["dense", "iterative", "dual"])
+    def test_steered_filters_hold_until_one_loses_too_much_contrast(self, rng, solver):
+        target, background = nuisance(rng, solver)
+        found = {k: solve_contrast(target, background, k, solver=solver) for k in (2, 3, 6)}
+        assert {k: f.n_steered for k, f in found.items()} == {2: 2, 3: 2, 6: 2}
+        np.testing.assert_array_equal(found[2].filters, found[2].loud.filters)
+        # Unguarded, the third would be what is merely louder in the target.
+        assert 1.5 < found[3].loud.eigenvalues[-1] < 4.0 < found[3].eigenvalues[-1]
+        plain = solve_contrast(target, background, 3, loading="likelihood", solver=solver)
+        for name in ("filters", "atoms", "eigenvalues", "output_covariance"):
+            np.testing.assert_allclose(
+                getattr(found[3].rare, name), getattr(plain, name), rtol=1e-6, atol=1e-9
+            )
 
-        def solve(k, loading):
-            return solve_contrast(target, background, k, loading=loading, solver=solver)
+    @pytest.mark.parametrize("solver", ["dense", "iterative", "dual"])
+    def test_spans_grow_with_the_number_of_components(self, rng, solver):
+        target, background = nuisance(rng, solver)
+        spans = [solve_contrast(target, background, k, solver=solver).filters for k in range(1, 7)]
+        for small, large in itertools.pairwise(spans):
+            coefficients = np.linalg.lstsq(large, small, rcond=None)[0]
+            np.testing.assert_allclose(large @ coefficients, small, atol=1e-6 * abs(small).max())
 
-        values, _ = steered(target, background, solve(1, "oas"))
-        k = int((values >= 2.0).sum())
-        assert 1 <= k < 8
-        assert subspace_angle(solve(k, "auto").filters, solve(k, "oas").filters) > 1e-3
-        same(solve(k + 1, "auto"), solve(k + 1, "oas"))
-        same(solve(8, "auto"), solve(8, "oas"))
+    def test_what_fills_up_has_the_largest_contrast_beside_the_steered(self, rng):
+        target, background = nuisance(rng, "dense")
+        two, four = (solve_contrast(target, background, k) for k in (2, 4))
+        r_f, sigma = target.covariance(), loaded(background, two)
+        beside = sl.null_space((r_f @ two.filters).T)
+        best = sl.eigh(beside.T @ r_f @ beside, beside.T @ sigma @ beside)[1][:, -2:]
+        assert subspace_angle(four.filters, np.c_[two.filters, beside @ best]) < 1e-6
+        F, W = four.filters, four.atoms
+        np.testing.assert_allclose(F.T @ sigma @ F, np.eye(4), atol=1e-8)
+        np.testing.assert_allclose(W, r_f @ F / four.eigenvalues, rtol=1e-6, atol=1e-7)
 
-    def test_only_while_all_are_louder_dual(self, rng):
-        X, B = rng.normal(size=(60, 150)), rng.normal(size=(70, 150))
-        X[:, :30] += 5.0 * rng.standard_normal((60, 1))
-        first, many = (
-            [solve_contrast(X, B, k, loading=name, solver="dual") for name in ("auto", "oas")]
-            for k in (1, 10)
-        )
-        assert subspace_angle(first[0].filters, first[1].filters) > 1e-3
-        same(*many)
+    def test_solvers_agree_where_filters_are_filled_up(self, rng):
+        target, background = nuisance(rng, "dual")
+        dense, dual = (solve_contrast(target, background, 5, solver=s) for s in ("dense", "dual"))
+        assert dense.n_steered == dual.n_steered == 2
+        for one, other in ((dense, dual), (dense.loud, dual.loud), (dense.rare, dual.rare)):
+            np.testing.assert_allclose(other.eigenvalues, one.eigenvalues, rtol=1e-6)
+            assert subspace_angle(other.filters, one.filters) < 1e-5
+            np.testing.assert_allclose(other.atoms, one.atoms, atol=1e-5 * abs(one.atoms).max())
+            np.testing.assert_allclose(
+                other.output_covariance.diagonal(), one.output_covariance.diagonal(), rtol=1e-4
+            )
+
+    @pytest.mark.parametrize(("n_features", "n_background"), [(40, 500), (80, 1500)])
+    def test_a_needle_is_found(self, rng, n_features, n_background):
+        """Classes along rotated directions with a hundredth of the variance of the others."""
+        basis = np.linalg.qr(rng.standard_normal((n_features, n_features))).Q
+        deviation = np.where(np.arange(n_features) < 4, 0.1, 1.0)
+        labels = rng.integers(4, size=500)
+        X = rng.standard_normal((500, n_features)) * deviation
+        X[:, :2] += 0.8 * np.stack([labels % 2, labels // 2], axis=1)
+        B = rng.standard_normal((n_background, n_features)) * deviation
+        found = solve_contrast(X @ basis.T, B @ basis.T, 2)
+        outputs = X @ basis.T @ found.filters
+        clusters = KMeans(4, n_init=10, random_state=0).fit_predict(outputs / outputs.std(axis=0))
+        assert adjusted_rand_score(labels, clusters) >= 0.95
+
+    def test_many_samples_of_a_feature_that_the_background_lacks(self, rng):
+        """A constant feature counts as if one background sample in n had it."""
+        X, B = rng.standard_normal((2, 5000, 4))
+        B[:, 2] = 7.0
+        found = solve_contrast(X, B, 1, loading="likelihood")
+        assert abs(found.filters[:, 0]).argmax() == 2
+        assert found.eigenvalues[0] == pytest.approx(5000.0, rel=0.01)
 
     @pytest.mark.parametrize("solver", ["dense", "iterative"])
     def test_many_components_do_not_bring_back_what_both_sets_share(self, rng, solver):
@@ -409,7 +484,7 @@ class TestSteering:
         new = grass() + clean
         for k in (2, 10, 20):
             errors = []
-            for loading in ("auto", "oas"):
+            for loading in ("auto", "likelihood"):
                 found = solve_contrast(fitted, background, k, loading=loading, solver=solver)
                 denoised = (new - fitted.mean(axis=0)) @ found.filters @ found.atoms.T
                 errors.append(((denoised - clean) ** 2).mean() / (clean**2).mean())
@@ -434,13 +509,12 @@ class TestSteering:
         )
 
 
-@given(st.integers(1, 40), st.integers(0, 2**32 - 1))
-def test_count_positive(n, seed):
-    rng = np.random.default_rng(seed)
-    values = rng.choice([-3.0, -0.1, 0.1, 2.0], n)
-    basis = np.linalg.qr(rng.standard_normal((n, n))).Q
-    matrix = np.tril(basis * values @ basis.T)
-    assert count_positive(np.asfortranarray(matrix)) == (values > 0.0).sum()
+def test_count_steered_stops_at_the_first_that_loses_too_much():
+    assert count_steered([9.0, 3.9, 9.0], [50.0, 40.0, 30.0], bound=6.0) == 1
+    assert count_steered([9.0, 4.1, 9.0], [50.0, 40.0, 30.0], bound=6.0) == 3
+    # Where there is no large contrast to be had, little is enough.
+    assert count_steered([9.0, 1.5], [50.0, 2.0], bound=6.0) == 2
+    assert count_steered([9.0, 1.3], [50.0, 2.0], bound=6.0) == 1
 
 
 class TestPositiveEigenvalue:
@@ -531,7 +605,7 @@ class TestBadArguments:
             ({"k": 9}, ValueError, "k=9 must be between 1 and 4"),
             ({"k": 1.5}, TypeError, "k=1.5 must be a whole number"),
             ({"k": True}, TypeError, "k=True must be a whole number"),
-            ({"loading": "much"}, ValueError, "loading='much' must be one of 'auto', 'oas'"),
+            ({"loading": "much"}, ValueError, "loading='much' must be one of 'auto', 'likel"),
             ({"loading": -1.0}, ValueError, "loading=-1.0 must be a finite number"),
             ({"loading": np.nan}, ValueError, "loading=nan must be a finite number"),
             ({"loading": None}, ValueError, "loading=None must be one of"),

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpcapp import CPCAPlusPlus, Moments, matrix_free, moments, solve_contrast
+from cpcapp import loading as loading_rules
 from cpcapp.contrast import InsufficientRankError
-from cpcapp.loading import LoadingRule
+from cpcapp.loading import LoadingRule, oas_shrinkage
 from cpcapp.matrix_free import CentredRows, LoadedBackground, sketch_covariance
 from helpers import peak_bytes, subspace_angle
 
@@ -21,6 +22,17 @@ def keep_rows(monkeypatch):
     """Keep sparse rows of any number of features, so that small problems are sparse too."""
     monkeypatch.setattr(moments, "_SPARSE_ROWS_FROM", 1)
     monkeypatch.setattr(moments, "_SPARSE_ROWS_SHARE", np.inf)
+
+
+@pytest.fixture
+def shrink_alike(monkeypatch):
+    """Let the dense solver shrink by OAS, as the matrix-free one does with loading="auto"."""
+
+    def by_traces(values, n_samples, n_features):
+        rho = oas_shrinkage(values.sum(), (values**2).sum(), n_samples, n_features)
+        return max(rho, 1e-9)
+
+    monkeypatch.setattr(loading_rules, "likelihood_shrinkage", by_traces)
 
 
 def counts(rng, n, n_features, *, signal=0.0, rate=0.08):
@@ -56,6 +68,7 @@ class TestAgainstDense:
         np.testing.assert_allclose(found.atoms, sigma @ found.filters, atol=1e-8)
         np.testing.assert_allclose(found.filters.T @ found.atoms, np.eye(k), atol=1e-8)
 
+    @pytest.mark.usefixtures("shrink_alike")
     @pytest.mark.parametrize("signal", [0.0, 0.3, 1.0], ids=["none", "some", "much"])
     @pytest.mark.parametrize("k", [1, 3])
     @pytest.mark.parametrize("scaling", ["background", "unit"])
@@ -72,6 +85,25 @@ class TestAgainstDense:
         np.testing.assert_allclose(
             free.output_covariance, dense.output_covariance, rtol=0.2, atol=0.1
         )
+
+    @pytest.mark.usefixtures("shrink_alike")
+    @pytest.mark.parametrize(("k", "n_steered"), [(1, 1), (2, 1), (4, 1)])
+    def test_filters_that_steering_leaves_are_filled_up_alike(self, rng, k, n_steered):
+        """One direction is loud in the target alone, three in both, and four are faint."""
+        turn = np.linalg.qr(rng.standard_normal((60, 60))).Q
+        of_target, of_background = np.ones(60), np.ones(60)
+        of_target[:4], of_background[1:4] = [4.0, 9.0, 8.0, 7.0], [6.0, 5.5, 5.0]
+        of_target[5:9], of_background[5:9] = [0.4, 0.38, 0.36, 0.34], 0.1
+        X, B = (rng.standard_normal((900, 60)) * sd @ turn for sd in (of_target, of_background))
+        target, background = (Moments.of(sp.csr_array(rows)) for rows in (X, B))
+        dense, free = (
+            solve_contrast(target, background, k, solver=s) for s in ("dense", "matrix-free")
+        )
+        assert free.n_steered == dense.n_steered == n_steered
+        for one, other in ((free, dense), (free.loud, dense.loud), (free.rare, dense.rare)):
+            np.testing.assert_allclose(one.eigenvalues, other.eigenvalues, rtol=1e-5)
+            assert subspace_angle(one.filters, other.filters) < 1e-3
+            np.testing.assert_allclose(one.filters.T @ one.atoms, np.eye(k), atol=1e-6)
 
     @given(
         n_features=st.integers(2, 40),
@@ -111,11 +143,13 @@ class TestAgainstDense:
         X[:, 4] = B[:, 4] = 1e6
         target, background = Moments.of(X.tocsr()), Moments.of(B.tocsr())
         dense, free = (
-            solve_contrast(target, background, 2, solver=s) for s in ("dense", "matrix-free")
+            solve_contrast(target, background, 2, loading="oas", solver=s)
+            for s in ("dense", "matrix-free")
         )
         np.testing.assert_allclose(free.eigenvalues, dense.eigenvalues, rtol=1e-6)
         np.testing.assert_allclose(free.filters[[3, 4]], 0.0, atol=1e-12)
 
+    @pytest.mark.usefixtures("shrink_alike")
     def test_large_means_of_full_columns_do_no_harm(self, rng):
         X, B = counts(rng, 200, 60, signal=0.5).toarray(), counts(rng, 250, 60).toarray()
         expected = solve_contrast(Moments.of(X), Moments.of(B), 2, solver="dense")
@@ -211,7 +245,7 @@ class TestChoice:
         assert set(np.argsort(-weights)[:20]) == set(range(4980, 5000))
         assert fitted.transform(X).shape == (6000, 1)
 
-    @pytest.mark.usefixtures("keep_rows")
+    @pytest.mark.usefixtures("keep_rows", "shrink_alike")
     def test_where_it_does_not_converge_auto_takes_matrices(self, rng, monkeypatch):
         monkeypatch.setattr("cpcapp.contrast._MATRIX_FREE_FROM", 10)
         target, background = pair(rng, n_features=200)
@@ -225,10 +259,10 @@ class TestChoice:
             solve_contrast(target, background, 2, solver="matrix-free")
 
     @pytest.mark.usefixtures("keep_rows")
-    @pytest.mark.parametrize("loading", ["none", "diagonal", 0.0])
-    def test_rules_that_need_the_rank_are_refused(self, rng, loading):
+    @pytest.mark.parametrize("loading", ["likelihood", "none", "diagonal", 0.0])
+    def test_rules_that_need_all_eigenvalues_are_refused(self, rng, loading):
         target, background = pair(rng)
-        with pytest.raises(ValueError, match=r"needs sparse rows.*a loading above 0"):
+        with pytest.raises(ValueError, match=r"needs sparse rows.*another loading"):
             solve_contrast(target, background, 1, loading=loading, solver="matrix-free")
         solve_contrast(target, background, 1, loading=0.1, solver="matrix-free")
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cpcapp.moments import Moments
     from cpcapp.resampling import ComponentStability, bootstrap
     from cpcapp.sparse_filters import SparseFilters, find_sparse_filters
+    from cpcapp.views import Views, ViewsDisagreeWarning
 
 __version__ = "0.1.0"
 
@@ -50,6 +51,8 @@ __all__ = [
     "PermutationTest",
     "RankedBackground",
     "SparseFilters",
+    "Views",
+    "ViewsDisagreeWarning",
     "bootstrap",
     "combine_backgrounds",
     "count_components",
@@ -95,6 +98,7 @@ _ROOMS = {
     "cpcapp.missing": ("pairwise_moments",),
     "cpcapp.moments": ("Moments",),
     "cpcapp.sparse_filters": ("SparseFilters", "find_sparse_filters"),
+    "cpcapp.views": ("Views", "ViewsDisagreeWarning"),
 }
 
 

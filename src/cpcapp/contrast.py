@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas, cho_solve, eigvalsh, lapack
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
@@ -28,6 +28,7 @@ from cpcapp.matrix_free import (
     solve_pencil,
 )
 from cpcapp.moments import FeatureRangeError, FloatArray, Moments, Spread, _centre_full_columns
+from cpcapp.steering import SMALL, Solution, Steered, keep_in_upper, restricted, solve_both
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -66,6 +67,11 @@ class Contrast:
     explained_variance : ndarray of shape (k,)
         How much of the sum of ``target_variance`` each component explains, as a predictor of the
         target's features.
+    loud, rare : Contrast or None
+        With ``loading="auto"`` and contrasts above the bound: the steered solution, whatever
+        contrast it loses, and the one without steering. None otherwise.
+    n_steered : int
+        How many dimensions of the span are those of steered filters.
     """
 
     filters: FloatArray
@@ -76,6 +82,9 @@ class Contrast:
     solver: str
     target_variance: FloatArray = field(default_factory=lambda: np.empty(0))
     explained_variance: FloatArray = field(default_factory=lambda: np.empty(0))
+    loud: Contrast | None = None
+    rare: Contrast | None = None
+    n_steered: int = 0
 
 
 class SingularBackgroundError(ValueError):
@@ -121,15 +130,19 @@ def solve_contrast(
         Without a background the filters are the principal components of the target.
     k : int
         Number of components, at most the rank of the target covariance.
-    loading : {"auto", "oas", "none", "diagonal"} or float, default="auto"
+    loading : {"auto", "likelihood", "oas", "none", "diagonal"} or float, default="auto"
         How to keep the background covariance safe to divide by.
 
-        - ``"auto"``: ``"oas"``, and where that leaves contrasts above 6, loud directions are
-          preferred to larger contrasts, if there are ``k`` that are loud in the target alone; see
-          Notes.
-        - ``"oas"``: oracle approximating shrinkage (OAS) towards a scaled identity, in units
-          where each feature has background variance 1. It needs nothing but the moments, does
-          not depend on the features' units, and vanishes as samples become plenty.
+        - ``"auto"``: ``"likelihood"``, and where that leaves contrasts above 6, loud directions are
+          preferred to larger contrasts, as long as they keep most of the contrast; see Notes.
+        - ``"likelihood"``: shrinkage towards a scaled identity, in units where each feature has
+          background variance 1, by which left-out samples are most likely
+          (:func:`cpcapp.shrinkage.likelihood_shrinkage`). It needs nothing but the moments, does
+          not depend on the features' units, and vanishes as samples become plenty. A feature that
+          is constant in the background is taken to have the variance of the target there, divided
+          by the number of background samples.
+        - ``"oas"``: the same with oracle approximating shrinkage (OAS), of least squared error.
+          It shrinks far more, and can erase directions in which the background varies little.
         - ``"none"``: an error if the background covariance is singular.
         - ``"diagonal"``: the paper's: nothing if the background covariance is positive
           definite, else ``ρI`` with ρ a millionth of the mean background variance.
@@ -159,20 +172,21 @@ def solve_contrast(
     eigenvalue is above ``c = 6`` (or above the noise of the target, ``(1 + √(M/n))²``, if that is
     more), ``loading="auto"`` takes the filters from ``R_f v = μ (loaded R_b + rD) v`` with ``D``
     the mean variance of each feature over both sets and the ``r`` that makes ``c`` the largest
-    μ. Within the span of these ``k`` filters the problem is then solved without ``rD``, so that
-    eigenvalues, scaling and atoms mean what they mean with any loading. The first of the
-    steered filters is that of cPCA at ``α = c``. If any of the ``k`` μ is below ``c / 3``, that is
-    2, more than half of the target's power along that filter would be the steered background's:
-    too few directions are loud in the target alone, and the result is that of ``"oas"``. Other
-    rules do not steer.
+    μ. The i-th of these steered filters must keep two thirds of the i-th largest contrast, counted
+    up to ``c``. From the first one that does not, filters of the largest contrast are taken
+    instead, of those whose outputs over the target are uncorrelated with the steered ones'. Within
+    the span of all ``k`` the problem is then solved without ``rD``, so that eigenvalues, scaling
+    and atoms mean what they mean with any loading. The first steered filter is that of cPCA at
+    ``α = c``. The span of ``k`` filters is part of that of ``k + 1``; single filters may change
+    with ``k``. Other rules do not steer.
 
     ``solver="matrix-free"`` iterates until the residual of each component is below 1e-5 of its
     eigenvalue, which makes eigenvalues exact to 1e-6 or better. Two traces of the background
     are estimated from random signs where exact ones would take longer than the solution: the one
-    that gives the shrinkage of ``"auto"`` and ``"oas"``, with an error of about 2 %, and the one
-    that the output covariance is corrected with. It takes no ``loading="none"`` or
-    ``"diagonal"``, which need the rank of the background. Where it does not converge, ``"auto"``
-    turns to the dense matrices.
+    that gives the shrinkage, with an error of about 2 %, and the one that the output covariance is
+    corrected with. The likelihood needs all eigenvalues of the background, which this solver never
+    has: here ``loading="auto"`` shrinks as ``"oas"`` does. It takes no ``"likelihood"``, ``"none"``
+    or ``"diagonal"``. Where it does not converge, ``solver="auto"`` turns to the dense matrices.
 
     Examples
     --------
@@ -263,15 +277,7 @@ def solve_difference(
     _check_sides(target, background)
     k = check_n_components(k, target, name="k")
     alphas = np.atleast_1d(np.asarray(alphas, dtype=np.float64))
-    basis = None
-    if target.is_thin and background.is_thin and _n_rows(target, background) < _width(target):
-        # Rows beyond the span of all samples have eigenvalue 0: rotate into that span first.
-        a_f, a_b = target.centred_rows(), background.centred_rows()
-        basis, r = np.linalg.qr(np.concatenate([a_f, a_b]).T)
-        c_f, c_b = r[:, : len(a_f)], r[:, len(a_f) :]
-        r_f, r_b = c_f @ c_f.T / target.total_weight, c_b @ c_b.T / background.total_weight
-    else:
-        r_f, r_b = target.covariance(), background.covariance()
+    r_f, r_b, basis = difference_covariances(target, background)
     values = np.empty((len(alphas), k))
     filters = np.empty((len(alphas), _width(target), k))
     for i, alpha in enumerate(alphas):
@@ -279,6 +285,19 @@ def solve_difference(
         filters[i] = vectors if basis is None else basis @ vectors
         filters[i] *= _signs(filters[i])
     return values, filters
+
+
+def difference_covariances(
+    target: Moments, background: Moments
+) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+    """Return both covariances, in a basis of all samples (the third) if that is smaller."""
+    if target.is_thin and background.is_thin and _n_rows(target, background) < _width(target):
+        # Rows beyond the span of all samples have eigenvalue 0: rotate into that span first.
+        a_f, a_b = target.centred_rows(), background.centred_rows()
+        basis, r = np.linalg.qr(np.concatenate([a_f, a_b]).T)
+        c_f, c_b = r[:, : len(a_f)], r[:, len(a_f) :]
+        return c_f @ c_f.T / target.total_weight, c_b @ c_b.T / background.total_weight, basis
+    return target.covariance(), background.covariance(), None
 
 
 def eigenvalues_above(target: Moments, background: Moments, threshold: float) -> FloatArray:
@@ -295,7 +314,7 @@ def eigenvalues_above(target: Moments, background: Moments, threshold: float) ->
     f, b = _check_sides(target, background)
     assert b is not None
     r_b = _lower_covariance(b, overwrite=False)
-    lower, _ = _factor(r_b, "none", np.ones(len(r_b)), background.n_samples)
+    lower, _ = _factor(r_b, "none", np.ones(len(r_b)), background.n_samples, b.spread.constant)
     c, _ = lapack.dsygst(_lower_covariance(f, False), lower, lower=1, overwrite_a=1)
     values = eigvalsh(c, lower=True, subset_by_value=(threshold, np.inf), overwrite_a=True)
     return np.asarray(values[::-1])
@@ -397,11 +416,11 @@ def _choose_solver(
         side.is_thin and not side.is_weighted and all(map(sp.issparse, side._rows))
         for side in sides
     )
-    regular = background is None or loading not in ("none", "diagonal", 0.0)
+    regular = background is None or loading not in ("likelihood", "none", "diagonal", 0.0)
     if solver == "matrix-free" and not (sparse and regular):
         raise ValueError(
             "solver='matrix-free' needs sparse rows on both sides, without weights, of which "
-            f"Moments still keeps each, and a loading above 0, not loading={loading!r}; use "
+            f"Moments still keeps each, and another loading than loading={loading!r}; use "
             "solver='auto'"
         )
     if solver != "auto":
@@ -436,31 +455,92 @@ def _solve_primal(
     units = rules.loading_units(loading, target.spread, background.spread)
     steering_units = rules.steering_units(target.spread, background.spread)
     bound = rules.contrast_bound(target.moments.n_samples, len(units))
+    steered: Steered | None = None
 
-    def steer(loaded: FloatArray) -> FloatArray | None:
-        ridge = rules.steering_ridge(
-            lambda alpha: _difference(r_f, loaded, alpha, steering_units), bound, k
-        )
-        return ridge * steering_units if ridge > 0.0 else None
+    def steer(loaded: FloatArray, diagonal: FloatArray) -> None:
+        nonlocal steered
+        ridge = rules.steering_ridge(lambda: _difference(r_f, loaded, bound, steering_units), bound)
+        if ridge > 0.0 and len(loaded) <= SMALL:
+            f, b = r_f.copy(order="F"), loaded.copy(order="F")
+            steered = _solve_steered(f, b, ridge * steering_units, diagonal, top)
+        elif ridge > 0.0:
+            with keep_in_upper(loaded, r_f):
+                steered = _solve_steered(r_f, loaded, ridge * steering_units, diagonal, top)
+
+    def top(c: FloatArray, k: int = k) -> tuple[FloatArray, FloatArray]:
+        nonlocal method
+        values, vectors, method = _top(c, k, method, fall_back, keep=steered is not None)
+        return values, vectors
 
     r_b, r_f = (_lower_covariance(side, overwrite) for side in (background, target))
-    lower, rule = _factor(r_b, loading, units, n_background, steer if loading == "auto" else None)
+    constant = background.spread.constant
+    hook = steer if loading == "auto" else None
+    lower, rule = _factor(r_b, loading, units, n_background, constant, hook)
     del r_b
     # C = L⁻¹ R_f L⁻ᵀ with LLᵀ the loaded background: R_f v = λ LLᵀ v becomes C u = λ u.
     c, _ = lapack.dsygst(r_f, lower, lower=1, overwrite_a=1)
-    values, u, method = _top(c, k, method, fall_back)
+    values, u = top(c)
     _check_rank(values, len(c), k)
     filters, _ = lapack.dtrtrs(lower, u, lower=1, trans=1)  # F = L⁻ᵀ u
     atoms = blas.dtrmm(1.0, lower, u, lower=1)  # W = LLᵀ F = L u
-    freedom = float(len(c))
-    diagonal = rule.diagonal()
-    if diagonal.any():
-        # tr(w R_b (LLᵀ)⁻¹) = M - tr(D (LLᵀ)⁻¹) = M - ‖L⁻¹ D^½‖²
-        inverse, _ = lapack.dtrtri(lower, lower=1, overwrite_c=1)
-        freedom -= float(np.einsum("ij,ij,j->", inverse, inverse, diagonal))
-    outside = _out_of_sample(_in_sample(filters, rule), freedom, n_background)
-    found = Contrast(filters, atoms, values, rule.loading(), outside, method)
-    return _without_steering(found, rule.steering)
+    plain = Solution(filters, atoms, values)
+    both = None if steered is None else solve_both(steered, values, bound, lower, c, top)
+    del c
+    loading_used = rule.loading()
+    diagonal = loading_used.diagonal
+    freedom = _freedom(lower, diagonal)
+
+    def finish(found: Solution, freedom: float) -> Contrast:
+        outside = _out_of_sample(_in_sample(found.filters, rule), freedom, n_background)
+        parts = found.filters, found.atoms, found.eigenvalues
+        return Contrast(*parts, loading_used, outside, method)
+
+    rare = finish(plain, freedom)
+    if both is None or steered is None:
+        return rare
+    n_steered, steered_only, chosen = both
+    loud = finish(steered_only, steered.freedom)
+    taken = loud if chosen is steered_only else finish(chosen, freedom)
+    return _with_views(taken, loud, rare, n_steered)
+
+
+def _with_views(chosen: Contrast, loud: Contrast, rare: Contrast, n_steered: int) -> Contrast:
+    return replace(chosen, loud=loud, rare=rare, n_steered=n_steered)
+
+
+def _solve_steered(
+    r_f: FloatArray,
+    loaded: FloatArray,
+    steering: FloatArray,
+    diagonal: FloatArray,
+    top: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
+) -> Steered:
+    """Solve ``R_f v = μ (Σ + S) v``. Uses up the lower triangles and leaves the upper ones.
+
+    ``diagonal`` is what Σ has beside the background covariance.
+    """
+    np.einsum("ii->i", loaded)[:] += steering
+    lower = _cholesky(loaded, clean=len(loaded) <= SMALL)
+    assert lower is not None
+    c, _ = lapack.dsygst(r_f, lower, lower=1, overwrite_a=1)
+    values, u = top(c)
+    filters, _ = lapack.dtrtrs(lower, u, lower=1, trans=1)
+    return Steered(filters, values, steering, _freedom(lower, diagonal + steering))
+
+
+def _freedom(lower: FloatArray, diagonal: FloatArray) -> float:
+    """Return ``tr((LLᵀ - D)(LLᵀ)⁻¹)``, the effective number of parameters. Uses up ``L``."""
+    if not diagonal.any():
+        return float(len(lower))
+    # M - tr(D (LLᵀ)⁻¹) = M - ‖L⁻¹ D^½‖²
+    inverse, _ = lapack.dtrtri(lower, lower=1, overwrite_c=1)
+    if len(lower) <= SMALL:
+        return len(lower) - float(np.einsum("ij,ij,j->", inverse, inverse, diagonal))
+    taken = 0.0
+    for start in range(0, len(lower), 128):
+        strip = np.tril(inverse[start:, start : start + 128])
+        taken += float(np.einsum("ij,ij,j->", strip, strip, diagonal[start : start + 128]))
+    return len(lower) - taken
 
 
 def _lower_covariance(side: _Side, overwrite: bool) -> FloatArray:
@@ -481,22 +561,25 @@ def _factor(
     loading: str | float,
     units: FloatArray,
     n_background: int,
-    steer: Callable[[FloatArray], FloatArray | None] | None = None,
+    constant: NDArray[np.bool_],
+    look: Callable[[FloatArray, FloatArray], None] | None = None,
 ) -> tuple[FloatArray, LoadingRule]:
-    """Return the Cholesky factor of the loaded background, and the loading. Uses up ``r_b``."""
+    """Return the Cholesky factor of the loaded background, and the loading. Uses up ``r_b``.
+
+    ``look`` is given the loaded background, and its diagonal loading, before it is factored.
+    """
     if loading in ("none", "diagonal"):
         lower = _cholesky(r_b.copy(order="F"))
         if lower is not None:
             return lower, LoadingRule(1.0, 0.0, units)
         if loading == "none":
             raise SingularBackgroundError(_rank(r_b), len(r_b), n_background)
-    rule = rules.shrink_or_load(loading, units, n_background, *rules.traces(r_b, units))
+    traces, spectrum = rules.traces(r_b, units), lambda: rules.spectrum(r_b, units)
+    rule = rules.shrink_or_load(loading, units, n_background, traces, spectrum, constant)
     r_b *= rule.weight
-    diagonal = np.einsum("ii->i", r_b)  # a view
-    diagonal += rule.ridge * units
-    if steer is not None and (steering := steer(r_b)) is not None:
-        rule = replace(rule, steering=steering)
-        diagonal += steering
+    np.einsum("ii->i", r_b)[:] += rule.ridge * rule.units
+    if look is not None:
+        look(r_b, rule.ridge * rule.units)
     lower = _cholesky(r_b)
     if lower is None:
         raise ValueError(
@@ -516,10 +599,13 @@ def _difference(r_f: FloatArray, r_b: FloatArray, alpha: float, units: FloatArra
     return difference
 
 
-def _cholesky(a: FloatArray) -> FloatArray | None:
-    """Return the lower Cholesky factor, in place, or None if ``a`` is singular to rounding."""
+def _cholesky(a: FloatArray, clean: bool = True) -> FloatArray | None:
+    """Return the lower Cholesky factor, in place, or None if ``a`` is singular to rounding.
+
+    Without ``clean`` the upper triangle is left as it is.
+    """
     diagonal = a.diagonal().copy()
-    lower, failed = lapack.dpotrf(a, lower=1, clean=1, overwrite_a=1)
+    lower, failed = lapack.dpotrf(a, lower=1, clean=int(clean), overwrite_a=1)
     if failed:
         return None
     # L_jj² / a_jj is the share of feature j that the features before it do not explain: a
@@ -542,8 +628,13 @@ def _check_rank(values: FloatArray, n_features: int, k: int) -> None:
         raise InsufficientRankError(rank, f"k={k}")
 
 
-def _top(c: FloatArray, k: int, method: str, fall_back: bool) -> tuple[FloatArray, FloatArray, str]:
-    """Return the ``k`` largest eigenpairs of a lower triangle, and how they were found."""
+def _top(
+    c: FloatArray, k: int, method: str, fall_back: bool, keep: bool = False
+) -> tuple[FloatArray, FloatArray, str]:
+    """Return the ``k`` largest eigenpairs of a lower triangle, and how they were found.
+
+    Without ``keep`` the triangle may be used up.
+    """
     if method == "iterative" and k < len(c) - 1:
         found = _top_lanczos(c, k, steps=max(len(c) // 8, 100) if fall_back else None)
         if found is not None:
@@ -553,11 +644,11 @@ def _top(c: FloatArray, k: int, method: str, fall_back: bool) -> tuple[FloatArra
                 "solver='iterative' did not converge (the eigenvalues lie too close together); "
                 "use solver='dense'"
             )
-    return *_top_dense(c, k), "dense"
+    return *_top_dense(c, k, keep), "dense"
 
 
-def _top_dense(c: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
-    values, vectors = rules.largest_eigenpairs(c, k)
+def _top_dense(c: FloatArray, k: int, keep: bool = False) -> tuple[FloatArray, FloatArray]:
+    values, vectors = rules.largest_eigenpairs(c.copy(order="F") if keep else c, k)
     return values[::-1], np.asfortranarray(vectors[:, ::-1])
 
 
@@ -620,9 +711,13 @@ class _SampleRows:
             inner += self.offset @ other.offset
         return inner
 
+    def outputs(self, filters: FloatArray) -> FloatArray:
+        """Return ``rows filters``, (n, k)."""
+        return np.asarray(self.rows @ filters) - self.offset @ filters
+
     def covariance_times(self, v: FloatArray) -> FloatArray:
         """Return ``rowsᵀ rows v / n``, (n_features,)."""
-        outputs = self.rows @ v - self.offset @ v
+        outputs = self.outputs(v)
         return self.combine(outputs[:, None])[:, 0] / len(outputs)
 
     def combine(self, weights: FloatArray) -> FloatArray:
@@ -647,82 +742,131 @@ def _solve_dual(target: _Side, background: _Side | None, k: int, loading: str | 
     a_b = _SampleRows(background.moments, units)
     g_bb = a_b.gram(a_b)
     rows = len(g_bb)
-    trace, square = float(g_bb.trace()) / rows, float(np.vdot(g_bb, g_bb)) / rows**2
+    traces = float(g_bb.trace()) / rows, float(np.vdot(g_bb, g_bb)) / rows**2
     if loading == "none":
         raise SingularBackgroundError(_rank(g_bb), width, n_b)
-    rule = rules.shrink_or_load(loading, units, n_b, trace, square)
-    if rule.ridge <= _EPS * trace:
+    constant = background.spread.constant
+    rule = rules.shrink_or_load(
+        loading, units, n_b, traces, lambda: eigvalsh(g_bb) / rows, constant
+    )
+    if rule.ridge <= _EPS * traces[0]:
         raise ValueError(
             f"loading={loading} is too small: with fewer background samples than "
             "features it must be positive; use loading='auto'"
         )
-    a_f = _SampleRows(target.moments, units)
-    plain = _dual_contrast(a_f, a_b, g_bb, k, rule)
+    if rule.units is not units:
+        a_b = _SampleRows(background.moments, rule.units)
+    problem = _DualProblem(_SampleRows(target.moments, rule.units), a_b, g_bb, rule)
+    rare = problem.finish(problem.solve(k))
     bound = rules.contrast_bound(n_f, width)
-    if loading != "auto" or plain.eigenvalues[0] <= bound:
-        return plain
+    if loading != "auto" or rare.eigenvalues[0] <= bound:
+        return rare
     steering_units = rules.steering_units(target.spread, background.spread)
-    steering = _dual_steering(a_f, a_b, rule, bound, steering_units)
-    del a_f, a_b, g_bb
+    steering = problem.steering(bound, steering_units)
     # The same once more, in units that make the whole diagonal 1.
-    units = replace(rule, steering=steering).diagonal()
+    units = rule.ridge * rule.units + steering
     a_f, a_b = (_SampleRows(side.moments, units) for side in (target, background))
-    steered = LoadingRule(rule.weight, 1.0, units)
-    found = _dual_contrast(a_f, a_b, a_b.gram(a_b), k, steered)
-    if found.eigenvalues[-1] < rules.least_contrast(bound):
-        return plain
-    return _without_steering(replace(found, loading=rule.loading()), steering)
+    other = _DualProblem(a_f, a_b, a_b.gram(a_b), LoadingRule(rule.weight, 1.0, units))
+    found = other.solve(k)
+    freedom = other.freedom
+    del other, a_f, a_b
+    span = problem.restrict(found.filters)
+    loud = problem.finish(span, freedom)
+    inside = 1.0 - np.einsum("ij,ij,i->j", found.filters, found.filters, steering)
+    n_steered = rules.count_steered(found.eigenvalues / inside, rare.eigenvalues, bound)
+    chosen = loud
+    if n_steered < k:
+        kept = found.filters[:, :n_steered]
+        more = problem.solve(k - n_steered, kept).filters
+        chosen = problem.finish(problem.restrict(np.concatenate([kept, more], axis=1)))
+    return _with_views(chosen, loud, rare, n_steered)
 
 
-def _dual_contrast(
-    a_f: _SampleRows, a_b: _SampleRows, g_bb: FloatArray, k: int, rule: LoadingRule
-) -> Contrast:
-    g_bf, g_ff = a_b.gram(a_f), a_f.gram(a_f)
-    n_b, n_f = g_bf.shape
-    w, r = rule.weight, rule.ridge
-    # With A the rows and Σ = w AbᵀAb/n_b + rI, Woodbury gives
-    #   r Σ⁻¹ = I - w Abᵀ (n_b r I + w AbAbᵀ)⁻¹ Ab,
-    # so K = Af Σ⁻¹ Afᵀ takes inner products only; K a = κ a with λ = κ/n_f, F = Σ⁻¹Afᵀa/√κ.
-    inner = w * g_bb
-    inner[np.diag_indices(n_b)] += n_b * r
-    factor = np.linalg.cholesky(inner)
-    solved = cho_solve((factor, True), g_bf)
-    kernel = (g_ff - w * (g_bf.T @ solved)) / r
-    values, a = _top_dense(np.asfortranarray(kernel), k)
-    _check_rank(values, len(rule.units), k)
-    a /= np.sqrt(values)
-    b = -w * (solved @ a)
-    root = np.sqrt(rule.units)[:, None]
-    filters = (a_f.combine(a) + a_b.combine(b)) / (r * root)
-    atoms = a_f.combine(a) * root  # W = ΣF
-    outputs = (g_bf @ a + g_bb @ b) / r  # Ab F, the outputs of the background samples
-    inside = outputs.T @ outputs / n_b
-    inverse, _ = lapack.dtrtri(factor, lower=1)
-    freedom = n_b - n_b * r * float(np.vdot(inverse, inverse))  # tr(w AbAbᵀ (n_b r I + w AbAbᵀ)⁻¹)
-    outside = _out_of_sample(inside, freedom, n_b)
-    return Contrast(filters, atoms, values / n_f, rule.loading(), outside, "dual")
+class _DualProblem:
+    """``R_f v = λΣv`` by inner products of samples, with ``Σ = w AbᵀAb/n_b + rI`` in given units.
 
+    Woodbury's identity gives ``r Σ⁻¹ = I - w Abᵀ (n_b r I + w AbAbᵀ)⁻¹ Ab``, so the kernel
+    ``K = Af Σ⁻¹ Afᵀ`` takes inner products only; ``K a = κ a`` with ``λ = κ/n_f`` and
+    ``F = Σ⁻¹Afᵀa/√κ``.
+    """
 
-def _dual_steering(
-    a_f: _SampleRows, a_b: _SampleRows, rule: LoadingRule, bound: float, units: FloatArray
-) -> FloatArray:
-    """Return the steering that brings the largest eigenvalue down to ``bound``."""
-    scale = np.sqrt(rule.units / units)
+    def __init__(
+        self, a_f: _SampleRows, a_b: _SampleRows, g_bb: FloatArray, rule: LoadingRule
+    ) -> None:
+        self.a_f, self.a_b, self.rule, self.loading = a_f, a_b, rule, rule.loading()
+        self.root = np.sqrt(rule.units)[:, None]
+        g_bf = a_b.gram(a_f)
+        n_b, self.n_f = g_bf.shape
+        self.n_b = n_b
+        w, r = rule.weight, rule.ridge
+        inner = w * g_bb
+        inner[np.diag_indices(n_b)] += n_b * r
+        factor = np.linalg.cholesky(inner)
+        self.solved = cho_solve((factor, True), g_bf)
+        self.kernel = (a_f.gram(a_f) - w * (g_bf.T @ self.solved)) / r
+        inverse, _ = lapack.dtrtri(factor, lower=1)
+        # tr(w AbAbᵀ (n_b r I + w AbAbᵀ)⁻¹)
+        self.freedom = n_b - n_b * r * float(np.vdot(inverse, inverse))
 
-    def difference(v: FloatArray) -> FloatArray:
-        # (R_f - cΣ) v in the units of the steering
-        x = scale * v.ravel()
-        loaded = rule.weight * a_b.covariance_times(x) + rule.ridge * x
-        return scale * (a_f.covariance_times(x) - bound * loaded)
+    def solve(self, k: int, without: FloatArray | None = None) -> Solution:
+        """Return the ``k`` filters of the largest contrast.
 
-    n = len(units)
-    largest = rules.lanczos_largest(difference, n, restarts=10 * n, basis=8)
-    if largest is None:
-        raise ValueError(
-            "loading='auto' found no bound for the contrast (its eigenvalues lie too close "
-            "together); use loading='oas'"
-        )
-    return largest / bound * units
+        Their outputs over the target are uncorrelated with those of the filters ``without``.
+        """
+        kernel, outputs = self.kernel, None
+        if without is not None:
+            # With T = Af Σ^-½, Y = Af G the outputs and P = TᵀY(YᵀKY)^-½, which spans Σ^-½ R_f G,
+            #   T (I - PPᵀ) Tᵀ = K - KY (YᵀKY)⁻¹ YᵀK.
+            outputs = self.a_f.outputs(self.root * without)
+            times = kernel @ outputs
+            solved = np.linalg.solve(outputs.T @ times, times.T)
+            kernel = kernel - times @ solved
+        values, a = _top_dense(np.array(kernel, order="F"), k)
+        _check_rank(values, len(self.root), k)
+        if outputs is not None:
+            a = a - outputs @ (solved @ a)
+        a /= np.sqrt(values)
+        target = self.a_f.combine(a)
+        b = -self.rule.weight * (self.solved @ a)
+        filters = (target + self.a_b.combine(b)) / (self.rule.ridge * self.root)
+        return Solution(filters, target * self.root, values / self.n_f)  # W = ΣF
+
+    def restrict(self, filters: FloatArray) -> Solution:
+        """Solve the problem within the span of filters."""
+        outputs = self.a_f.outputs(self.root * filters)
+        r_f_filters = self.root * self.a_f.combine(outputs) / self.n_f
+        loaded = filters.T @ (self.rule.ridge * self.rule.units[:, None] * filters)
+        sigma = self.rule.weight * self._inside(filters) + loaded
+        return restricted(filters, outputs.T @ outputs / self.n_f, r_f_filters, sigma)
+
+    def finish(self, found: Solution, freedom: float | None = None) -> Contrast:
+        freedom = self.freedom if freedom is None else freedom
+        outside = _out_of_sample(self._inside(found.filters), freedom, self.n_b)
+        parts = found.filters, found.atoms, found.eigenvalues
+        return Contrast(*parts, self.loading, outside, "dual")
+
+    def _inside(self, filters: FloatArray) -> FloatArray:
+        outputs = self.a_b.outputs(self.root * filters)
+        return np.asarray(outputs.T @ outputs / self.n_b)
+
+    def steering(self, bound: float, units: FloatArray) -> FloatArray:
+        """Return the steering that brings the largest eigenvalue down to ``bound``."""
+        rule, scale = self.rule, np.sqrt(self.rule.units / units)
+
+        def difference(v: FloatArray) -> FloatArray:
+            # (R_f - cΣ) v in the units of the steering
+            x = scale * v.ravel()
+            loaded = rule.weight * self.a_b.covariance_times(x) + rule.ridge * x
+            return scale * (self.a_f.covariance_times(x) - bound * loaded)
+
+        n = len(units)
+        largest = rules.lanczos_largest(difference, n, restarts=10 * n, basis=8)
+        if largest is None:
+            raise ValueError(
+                "loading='auto' found no bound for the contrast (its eigenvalues lie too close "
+                "together); use loading='likelihood'"
+            )
+        return largest / bound * units
 
 
 # -- matrix-free: only products of samples with a few vectors ------------------------------
@@ -749,64 +893,78 @@ def _matrix_free_contrast(
     rows, width = CentredRows(target.moments, target.spread), _width(target.moments)
     if background is None:
         identity = LoadedBackground(None, LoadingRule(0.0, 1.0, np.ones(width)), None)
-        found = solve_pencil(rows, identity, k)
-        _check_rank(found.values, width, k)
-        return Contrast(found.filters, found.atoms, found.values, None, None, "matrix-free")
+        only = solve_pencil(rows, identity, k).plain
+        _check_rank(only.values, width, k)
+        return Contrast(only.filters, only.atoms, only.values, None, None, "matrix-free")
     others = CentredRows(background.moments, background.spread)
     sketch = sketch_covariance(others, rules.loading_units("oas", target.spread, background.spread))
     units = rules.loading_units(loading, target.spread, background.spread)
-    trace = float((others.variance / units).sum())
-    rule = rules.shrink_or_load(loading, units, others.n_samples, trace, sketch.trace_of_square)
+    traces = float((others.variance / units).sum()), sketch.trace_of_square
+    # The eigenvalues of the background, by which "auto" shrinks elsewhere, are never known here.
+    shrinking = "oas" if loading == "auto" else loading
+    rule = rules.shrink_or_load(
+        shrinking,
+        units,
+        others.n_samples,
+        traces,
+        lambda: np.empty(0),
+        background.spread.constant,
+    )
     steering = None
     if loading == "auto":
         bound = rules.contrast_bound(rows.n_samples, width)
-        steering_units = rules.steering_units(target.spread, background.spread)
-        steering = Steering(bound, rules.least_contrast(bound), steering_units)
-    found = solve_pencil(rows, LoadedBackground(others, rule, sketch), k, steering)
-    _check_rank(found.values, width, k)
-    rule = replace(rule, steering=found.steering)
-    freedom = LoadedBackground(others, rule, sketch).degrees_of_freedom()
-    outside = _out_of_sample(_in_sample(found.filters, rule), freedom, others.n_samples)
-    solution = Contrast(
-        found.filters, found.atoms, found.values, rule.loading(), outside, "matrix-free"
-    )
-    return _without_steering(solution, rule.steering)
+        steering = Steering(bound, rules.steering_units(target.spread, background.spread))
+    loaded = LoadedBackground(others, rule, sketch)
+    found = solve_pencil(rows, loaded, k, steering)
+    _check_rank(found.plain.values, width, k)
+
+    def finish(solution: Solution, freedom: float) -> Contrast:
+        inside = _in_sample(solution.filters, rule)
+        outside = _out_of_sample(inside, freedom, others.n_samples)
+        parts = solution.filters, solution.atoms, solution.eigenvalues
+        return Contrast(*parts, rule.loading(), outside, "matrix-free")
+
+    freedom = loaded.degrees_of_freedom()
+    plain = found.plain
+    rare = finish(Solution(plain.filters, plain.atoms, plain.values), freedom)
+    steered = found.steered
+    if steered is None or steered.steering is None:
+        return rare
+    # Not (Σ + S)F diag(μ), S the steering, which is R_fF to the tolerance of the solver only.
+    r_f_filters = rows.covariance_times(steered.filters)
+    sigma_filters = steered.atoms - steered.steering[:, None] * steered.filters
+    span = _restrict(steered.filters, r_f_filters, sigma_filters)
+    more_loaded = LoadedBackground(others, rule, sketch, steered.steering)
+    loud = finish(span, more_loaded.degrees_of_freedom())
+    chosen, n_steered = (loud if found.n_steered else rare), found.n_steered
+    if found.more is not None:
+        more = found.more.filters
+        filled = _restrict(
+            np.hstack([steered.filters[:, :n_steered], more]),
+            np.hstack([r_f_filters[:, :n_steered], rows.covariance_times(more)]),
+            np.hstack([sigma_filters[:, :n_steered], found.more.atoms]),
+        )
+        chosen = finish(filled, freedom)
+    return _with_views(chosen, loud, rare, n_steered)
+
+
+def _restrict(filters: FloatArray, r_f_filters: FloatArray, sigma_filters: FloatArray) -> Solution:
+    """Solve ``R_f v = λΣv`` within the span of filters, given ``R_f`` and ``Σ`` times those."""
+    return restricted(filters, filters.T @ r_f_filters, r_f_filters, filters.T @ sigma_filters)
 
 
 # -- after the eigenproblem ----------------------------------------------------------------
-
-
-def _without_steering(found: Contrast, steering: FloatArray | None) -> Contrast:
-    """Solve ``R_f v = λΣv`` within the span of steered filters."""
-    if steering is None:
-        return found
-    # With S the steering, Fᵀ(Σ + S)F = I and R_fF = (Σ + S)F diag(μ) = W diag(μ). In the new
-    # basis Fy the atoms that predict the target best, R_fF(FᵀR_fF)⁻¹, are W(FᵀΣF)y.
-    steered = steering[:, None] * found.filters
-    inner = np.eye(len(found.eigenvalues)) - found.filters.T @ steered
-    values, y, failed = lapack.dsygvd(np.diag(found.eigenvalues), inner)
-    if failed:
-        raise np.linalg.LinAlgError(f"LAPACK's dsygvd gave {failed}")
-    values, y = values[::-1], y[:, ::-1]
-    assert found.output_covariance is not None
-    return replace(
-        found,
-        filters=found.filters @ y,
-        atoms=found.atoms @ (inner @ y),
-        eigenvalues=values,
-        output_covariance=y.T @ found.output_covariance @ y,
-    )
 
 
 def _in_sample(filters: FloatArray, rule: LoadingRule) -> FloatArray:
     """Return ``FᵀR_bF``, the output covariance of the samples that the filters were made with."""
     # Fᵀ (w R_b + D) F = I, so this needs no second look at R_b. Where it is shrunk to nothing, Σ
     # is the better estimate.
-    shrunk = rule.weight <= _EPS**0.5
-    diagonal = rule.diagonal()
-    apart = diagonal - rule.loading().diagonal if shrunk else diagonal
-    inside = np.eye(filters.shape[1]) - filters.T @ (apart[:, None] * filters)
-    return np.asarray(inside if shrunk else inside / rule.weight)
+    inside = np.eye(filters.shape[1])
+    if rule.weight <= _EPS**0.5:
+        return inside
+    diagonal = rule.ridge * rule.units
+    return np.asarray((inside - filters.T @ (diagonal[:, None] * filters)) / rule.weight)
 
 
 def _out_of_sample(inside: FloatArray, freedom: float, n_background: int) -> FloatArray:
@@ -828,21 +986,26 @@ def _signs(filters: FloatArray) -> FloatArray:
 
 def _finish(solution: Contrast, scaling: str, target_variance: FloatArray) -> Contrast:
     """Fix the signs, and the lengths if they are to be 1."""
+    loud, rare = (
+        view and _finish(view, scaling, target_variance) for view in (solution.loud, solution.rare)
+    )
+    if loud is not None and solution.n_steered == len(solution.eigenvalues):
+        return replace(loud, loud=loud, rare=rare, n_steered=solution.n_steered)
     factor = _signs(solution.filters)
     if scaling == "unit":
         factor = factor / np.linalg.norm(solution.filters, axis=0)
     output = solution.output_covariance
     if output is not None:
         output = output * np.multiply.outer(factor, factor)
-    return Contrast(
+    return replace(
+        solution,
         filters=np.asfortranarray(solution.filters * factor),
         atoms=np.asfortranarray(solution.atoms / factor),
-        eigenvalues=solution.eigenvalues,
-        loading=solution.loading,
         output_covariance=output,
-        solver=solution.solver,
+        target_variance=target_variance,
         # The best prediction of x from its outputs y is Wy, and the outputs are uncorrelated in
         # the target, with variances λ: tr cov(Wy) = Σ λ_j ‖w_j‖².
         explained_variance=solution.eigenvalues * (solution.atoms**2).sum(axis=0),
-        target_variance=target_variance,
+        loud=loud,
+        rare=rare,
     )

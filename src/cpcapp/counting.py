@@ -22,7 +22,7 @@ from scipy.linalg import cho_factor, cho_solve, lapack
 
 from cpcapp._rows import refuse_masked
 from cpcapp.contrast import solve_contrast
-from cpcapp.loading import Loading, count_positive
+from cpcapp.loading import Loading
 from cpcapp.moments import FloatArray, Moments, _centre_full_columns
 
 # Whitened rows of this many cells (16 MB) are kept for the permutations, of at most so many rows.
@@ -206,6 +206,27 @@ def mean_excess_kurtosis(rows: Any) -> float:
     scale = np.where(spread.constant, np.inf, np.sqrt(spread.variance))
     kurtosis = _Centred([_as_rows(rows, "rows")], (moments, moments), scale).kurtosis()
     return float(kurtosis[~spread.constant].mean()) - 3.0 if not spread.constant.all() else 0.0
+
+
+def count_positive(matrix: FloatArray) -> int:
+    """Return how many eigenvalues of a symmetric matrix are positive. Uses up the matrix.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n, n)
+        In Fortran order, valid in its lower triangle.
+
+    Examples
+    --------
+    >>> count_positive(np.asfortranarray([[0.0, 0.0, 0.0], [2.0, 0.0, 0.0], [0.0, 0.0, 3.0]]))
+    2
+    """
+    workspace = int(lapack.dsytrf_lwork(len(matrix), lower=1)[0])
+    factor, pivots, _ = lapack.dsytrf(matrix, lower=1, lwork=workspace, overwrite_a=1)
+    # LDLᵀ of Bunch and Kaufman: a block of order 2 has one eigenvalue of either sign, and its
+    # two rows a negative pivot each.
+    single = pivots > 0
+    return int((factor.diagonal()[single] > 0.0).sum()) + int((~single).sum()) // 2
 
 
 def kept_rows(moments: Moments) -> Any:

@@ -2,7 +2,7 @@
 
 Every rule here ends in ``Σ = weight · R_b + ridge · diag(units)``: see `LoadingRule`. The rule
 ``"auto"`` also steers: of all directions with a large contrast it makes the solver take loud ones,
-as long as there are enough that are loud in the target alone.
+as long as they keep most of that contrast.
 """
 
 from __future__ import annotations
@@ -14,20 +14,25 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import blas, eigvalsh, lapack
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from cpcapp.moments import FloatArray, Spread
+from cpcapp.shrinkage import likelihood_shrinkage
 
-LOADINGS = ("auto", "oas", "none", "diagonal")
+LOADINGS = ("auto", "likelihood", "oas", "none", "diagonal")
+# These shrink, in units in which each feature has background variance 1.
+SHRINKING = ("auto", "likelihood", "oas")
 
 # A background with a sixth of a component's power hides nothing of it. Between four and ten, real
 # data gives much the same: benchmarks/results/loading_rules.md.
 LARGEST_CONTRAST = 6.0
-# Steered filters have at least this, 2: half of the target's power along them is its own. What is
-# loud in both sets has about 1, and somewhat more by chance; where chance raises the bound it
-# raises this too.
-_LEAST_OF_BOUND = 1.0 / 3.0
+# A steered filter keeps at least this share of the contrast that is to be had, counted up to the
+# bound: a contrast of 4 where 6 is to be had. What is merely louder in the target, up to four times
+# in variance, has less. Shares from 0.3 to 1 differ by chance only: deciding half of
+# benchmarks/results/loading_rules.json.
+KEPT_CONTRAST = 2.0 / 3.0
 # The paper's rho is "small": this fraction of the mean background variance.
 _DIAGONAL_LOADING = 1e-6
 # OAS fades with the sample count; exact copies of a feature stay singular however many there are.
@@ -45,7 +50,8 @@ class Loading:
     Attributes
     ----------
     weight : float
-        1 unless the rule shrinks (``"auto"`` and ``"oas"``), then 1 minus the shrinkage.
+        1 unless the rule shrinks (``"auto"``, ``"likelihood"`` and ``"oas"``), then 1 minus the
+        shrinkage.
     diagonal : ndarray of shape (n_features,)
     """
 
@@ -55,24 +61,15 @@ class Loading:
 
 @dataclass(frozen=True)
 class LoadingRule:
-    """The loaded background, ``Σ = weight · R_b + ridge · diag(units)``, and the steering.
-
-    Filters are the eigenvectors of ``R_f v = μ (Σ + diag(steering)) v``.
-    """
+    """The loaded background, ``Σ = weight · R_b + ridge · diag(units)``."""
 
     weight: float
     ridge: float
     units: FloatArray
-    steering: FloatArray | None = None
 
     def loading(self) -> Loading:
         """Return the loading as users see it."""
         return Loading(self.weight, self.ridge * self.units)
-
-    def diagonal(self) -> FloatArray:
-        """Return all that is added to the diagonal while filters are sought."""
-        loaded = self.ridge * self.units
-        return loaded if self.steering is None else loaded + self.steering
 
 
 def check_loading(loading: Any) -> None:
@@ -87,7 +84,7 @@ def check_loading(loading: Any) -> None:
 
 def loading_units(loading: str | float, target: Spread, background: Spread) -> FloatArray:
     """Return the squared unit of each feature in which the loading is a scaled identity."""
-    if loading not in ("auto", "oas"):
+    if loading not in SHRINKING:
         return np.ones(len(target.variance))
     units = background.variance
     if background.constant.any():
@@ -99,7 +96,12 @@ def loading_units(loading: str | float, target: Spread, background: Spread) -> F
 
 
 def shrink_or_load(
-    loading: str | float, units: FloatArray, n_background: int, trace: float, square: float
+    loading: str | float,
+    units: FloatArray,
+    n_background: int,
+    traces: tuple[float, float],
+    spectrum: Callable[[], FloatArray],
+    constant: NDArray[np.bool_],
 ) -> LoadingRule:
     """Return what the background alone asks for.
 
@@ -108,13 +110,27 @@ def shrink_or_load(
     loading : str or float
     units : ndarray of shape (n_features,)
     n_background : int
-    trace, square : float
-        Traces of ``R_b`` and of its square, in ``units``.
+    traces : tuple of float
+        Of ``R_b`` and of its square, in ``units``.
+    spectrum : callable
+        Returns the eigenvalues of ``R_b`` in ``units``; zeros may be missing.
+    constant : ndarray of bool of shape (n_features,)
+        Which features do not vary in the background.
     """
-    mean_eigenvalue = trace / len(units)
-    if loading in ("auto", "oas"):
-        rho = max(oas_shrinkage(trace, square, n_background, len(units)), _LEAST_SHRINKAGE)
+    mean_eigenvalue = traces[0] / len(units)
+    if loading == "oas":
+        rho = max(oas_shrinkage(*traces, n_background, len(units)), _LEAST_SHRINKAGE)
         return LoadingRule(1.0 - rho, rho * mean_eigenvalue, units)
+    if loading in ("auto", "likelihood"):
+        varying = int((~constant).sum())
+        rho = likelihood_shrinkage(spectrum(), n_background, varying)
+        # In units of the background the mean eigenvalue of features that vary is 1.
+        ridge = rho * traces[0] / varying
+        if constant.any():
+            # What none of n samples shows may still be in one of n: the variance of a constant
+            # feature is taken to be 1/n of the target's.
+            units = np.where(constant, units / (ridge * n_background), units)
+        return LoadingRule(1.0 - rho, ridge, units)
     fraction = _DIAGONAL_LOADING if loading == "diagonal" else float(loading)
     return LoadingRule(1.0, fraction * mean_eigenvalue, units)
 
@@ -142,74 +158,52 @@ def contrast_bound(n_target: int, n_features: int) -> float:
     return max(LARGEST_CONTRAST, (1.0 + math.sqrt(n_features / n_target)) ** 2)
 
 
-def least_contrast(bound: float) -> float:
-    """Return the contrast with the steered background below which filters are not steered.
-
-    Examples
-    --------
-    >>> least_contrast(bound=6.0)
-    2.0
-    """
-    return bound * _LEAST_OF_BOUND
-
-
-def steering_ridge(difference: Callable[[float], FloatArray], bound: float, k: int) -> float:
-    """Return the ridge that brings the largest contrast down to ``bound``, or 0 for no steering.
-
-    Steering is left alone where contrasts are below the bound anyway, and where any of the ``k``
-    steered ones would be below `least_contrast`.
+def steering_ridge(difference: Callable[[], FloatArray], bound: float) -> float:
+    """Return the ridge that brings the largest contrast down to ``bound``, or 0 if it is below.
 
     Parameters
     ----------
     difference : callable
-        Returns a new copy of ``D^-½ (R_f - α Σ) D^-½`` for α, with ``D`` the units of the ridge, in
-        Fortran order and valid in its lower triangle.
+        Returns a new copy of ``D^-½ (R_f - c Σ) D^-½`` with ``c`` the bound and ``D`` the units of
+        the ridge, in Fortran order and valid in its lower triangle.
     bound : float
-    k : int
-        Number of components.
 
     Examples
     --------
-    A target of variances 30, 5 and 1 over a background of variance 1, whose ridge is 4:
+    A target of variances 30, 5 and 1 over a background of variance 1:
 
     >>> import numpy as np
-    >>> def difference(alpha):
-    ...     return np.asfortranarray(np.diag([30.0, 5.0, 1.0]) - alpha * np.eye(3))
-    >>> steering_ridge(difference, bound=6.0, k=1)
+    >>> steering_ridge(lambda: np.asfortranarray(np.diag([30.0, 5.0, 1.0]) - 6.0 * np.eye(3)), 6.0)
     4.0
-    >>> steering_ridge(difference, bound=6.0, k=2)  # 5 / (1 + 4) is less than 2
-    0.0
     """
     # With S = rD the steering, R_f v = c (Σ + S) v is (R_f - cΣ) v = c r D v.
-    ridge = positive_eigenvalue(lambda: difference(bound)) / bound
-    if ridge == 0.0:
-        return 0.0
-    # By Sylvester's law as many μ are above c' as R_f - c'(Σ + S) has positive eigenvalues.
-    least = least_contrast(bound)
-    shifted = difference(least)
-    np.einsum("ii->i", shifted)[...] -= least * ridge
-    return ridge if count_positive(shifted) >= k else 0.0
+    return positive_eigenvalue(difference) / bound
 
 
-def count_positive(matrix: FloatArray) -> int:
-    """Return how many eigenvalues of a symmetric matrix are positive. Uses up the matrix.
+def count_steered(contrasts: ArrayLike, plain: ArrayLike, bound: float) -> int:
+    """Return how many of the steered filters to take: those before the first that loses too much.
+
+    The i-th of them must keep two thirds of the i-th largest contrast, counted up to the bound. It
+    does not matter how many filters there are after it.
 
     Parameters
     ----------
-    matrix : ndarray of shape (n, n)
-        In Fortran order, valid in its lower triangle.
+    contrasts : array-like of shape (k,)
+        Of the steered filters with the loaded background, without the steering.
+    plain : array-like of shape (k,)
+        The largest contrasts there are.
+    bound : float
 
     Examples
     --------
-    >>> count_positive(np.asfortranarray([[0.0, 0.0, 0.0], [2.0, 0.0, 0.0], [0.0, 0.0, 3.0]]))
+    >>> count_steered([20.0, 5.0, 3.0, 8.0], plain=[90.0, 50.0, 20.0, 10.0], bound=6.0)
+    2
+    >>> count_steered([20.0, 2.0], plain=[90.0, 2.5], bound=6.0)
     2
     """
-    workspace = int(lapack.dsytrf_lwork(len(matrix), lower=1)[0])
-    factor, pivots, _ = lapack.dsytrf(matrix, lower=1, lwork=workspace, overwrite_a=1)
-    # LDLᵀ of Bunch and Kaufman: a block of order 2 has one eigenvalue of either sign, and its
-    # two rows a negative pivot each.
-    single = pivots > 0
-    return int((factor.diagonal()[single] > 0.0).sum()) + int((~single).sum()) // 2
+    least = KEPT_CONTRAST * np.minimum(np.asarray(plain), bound)
+    lost = np.flatnonzero(np.asarray(contrasts) < least)
+    return int(lost[0]) if len(lost) else len(least)
 
 
 def positive_eigenvalue(make: Callable[[], FloatArray]) -> float:
@@ -220,7 +214,7 @@ def positive_eigenvalue(make: Callable[[], FloatArray]) -> float:
     matrix = make()
     n = len(matrix)
     if n < _LANCZOS_FROM:
-        return max(0.0, _largest_dense(matrix))
+        return max(0.0, float(np.linalg.eigvalsh(matrix)[-1]))
     # Where there is nothing to be found eigenvalues crowd below 0 and Lanczos is slow, while a
     # Cholesky factorization of the negative tells it.
     np.negative(matrix, out=matrix)
@@ -334,6 +328,17 @@ def oas_shrinkage(trace: float, trace_of_square: float, n_samples: int, n_featur
     numerator = trace_of_square + trace**2
     denominator = (n_samples + 1.0) * (trace_of_square - trace**2 / n_features)
     return 1.0 if numerator >= denominator else numerator / denominator
+
+
+def spectrum(lower: FloatArray, units: FloatArray) -> FloatArray:
+    """Return the eigenvalues of a lower triangle taken in ``units``."""
+    scale = 1.0 / np.sqrt(units)
+    scaled = lower * scale[:, None]
+    scaled *= scale
+    if len(scaled) < _LANCZOS_FROM:
+        # Less to do before LAPACK is called.
+        return np.asarray(np.linalg.eigvalsh(scaled), dtype=np.float64)
+    return np.asarray(eigvalsh(scaled, lower=True, overwrite_a=True, check_finite=False))
 
 
 def traces(lower: FloatArray, units: FloatArray, block: int = 128) -> tuple[float, float]:

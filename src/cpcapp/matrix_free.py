@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh
 
-from cpcapp.loading import LoadingRule
+from cpcapp.loading import LoadingRule, count_steered
 from cpcapp.moments import FloatArray, Moments, Spread, _centre_full_columns
 
 # Of the residual to the eigenvalue. The eigenvalue itself is then exact to the square of this over
@@ -222,11 +222,19 @@ class LoadedBackground:
     rule : LoadingRule
     sketch : Sketch or None
         Of the covariance of ``rows``.
+    steering : ndarray of shape (n_features,), optional
+        Added to the diagonal.
     """
 
-    def __init__(self, rows: CentredRows | None, rule: LoadingRule, sketch: Sketch | None) -> None:
+    def __init__(
+        self,
+        rows: CentredRows | None,
+        rule: LoadingRule,
+        sketch: Sketch | None,
+        steering: FloatArray | None = None,
+    ) -> None:
         self.weight = 0.0 if rows is None else rule.weight
-        self.diagonal = rule.diagonal()
+        self.diagonal = rule.ridge * rule.units + (0.0 if steering is None else steering)
         self._rows, self._sketch = rows, sketch
 
     def variance(self) -> FloatArray:
@@ -333,14 +341,11 @@ class Steering:
     ----------
     bound : float
         The largest contrast that is left with steering.
-    least : float
-        There is no steering if one of the ``k`` steered contrasts would be below this.
     units : ndarray of shape (n_features,)
         The steering is a multiple of these.
     """
 
     bound: float
-    least: float
     units: FloatArray
 
 
@@ -365,9 +370,32 @@ class Pairs:
     steering: FloatArray | None
 
 
+@dataclass(frozen=True)
+class PencilSolution:
+    """What `solve_pencil` found.
+
+    Attributes
+    ----------
+    plain : Pairs
+        Without steering.
+    steered : Pairs or None
+        None if nothing was to be steered.
+    n_steered : int
+        How many of the steered filters hold.
+    more : Pairs or None
+        If only some of them hold: the ``k - n_steered`` filters of the largest contrast whose
+        outputs over the target are uncorrelated with theirs.
+    """
+
+    plain: Pairs
+    steered: Pairs | None = None
+    n_steered: int = 0
+    more: Pairs | None = None
+
+
 def solve_pencil(
     target: CentredRows, background: LoadedBackground, k: int, steering: Steering | None = None
-) -> Pairs:
+) -> PencilSolution:
     """Find the ``k`` largest eigenpairs, from products with the rows.
 
     Parameters
@@ -390,11 +418,18 @@ def solve_pencil(
     steering is therefore found on the way.
     """
     space = _Space(target, background, k, None if steering is None else steering.units)
-    if steering is not None:
-        found = space.refine(k, steering)
-        if found.steering is None or found.values[-1] >= steering.least:
-            return found
-    return space.refine(k, None)
+    if steering is None:
+        return PencilSolution(space.refine(k))
+    steered = space.refine(k, steering)
+    if steered.steering is None:
+        return PencilSolution(steered)
+    plain = space.refine(k)
+    inside = 1.0 - np.einsum("ij,ij,i->j", steered.filters, steered.filters, steered.steering)
+    n_steered = count_steered(steered.values / inside, plain.values, steering.bound)
+    more = None
+    if 0 < n_steered < k:
+        more = space.refine(k - n_steered, without=steered.filters[:, :n_steered])
+    return PencilSolution(plain, steered, n_steered, more)
 
 
 class _Space:
@@ -422,9 +457,17 @@ class _Space:
         start = np.random.default_rng(0).standard_normal((width, self.block))
         self._add(self._divide(self._target_times(start), background.rough_inverse()))
 
-    def refine(self, k: int, steering: Steering | None) -> Pairs:
-        """Add to the space until ``k`` pairs are known to the tolerance."""
+    def refine(
+        self, k: int, steering: Steering | None = None, without: FloatArray | None = None
+    ) -> Pairs:
+        """Add to the space until ``k`` pairs are known to the tolerance.
+
+        Outputs of the filters over the target are uncorrelated with those of the filters
+        ``without``.
+        """
         ridge, near = 0.0, self.background.rough_inverse()
+        # vᵀR_fG = 0 for the filters G that are given.
+        barred = None if without is None else self._target_times(without / self.scale)
         tolerance = _TOLERANCE if steering is None else _STEERED_TOLERANCE
         for _ in range(_MOST_STEPS):
             r_f, sigma, units = self.inner[:, : self.size, : self.size]
@@ -436,12 +479,22 @@ class _Space:
                     near = self.background.rough_inverse(found * steering.units)
                 ridge = found
             steered = sigma + ridge * units
-            values, y = _top(r_f, steered, min(self.block, self.size))
+            allowed = None
+            if barred is not None:
+                allowed = _null_space(self.basis[:, : self.size].T @ barred)
+                r_f, steered = (allowed.T @ matrix @ allowed for matrix in (r_f, steered))
+            values, y = _top(r_f, steered, min(self.block, len(r_f)))
+            y = y if allowed is None else allowed @ y
             filters, images = self.basis[:, : self.size] @ y, self.loaded[:, : self.size] @ y
             if self.units is not None and ridge:
                 images += ridge * (self.units * filters)
             residuals = self.powers[:, : self.size] @ y - images * values
             corrections = self._divide(residuals, near)
+            if barred is not None:
+                # At the solution the residual is a combination of what is barred.
+                divided = self._divide(barred, near)
+                share = np.linalg.solve(barred.T @ divided, divided.T @ residuals)
+                residuals, corrections = residuals - barred @ share, corrections - divided @ share
             # rᵀTr is about the squared norm of the residual in the metric of Σ⁻¹, in which it
             # bounds the distance to an eigenvalue.
             norms = np.sqrt((residuals * corrections).sum(axis=0))
@@ -449,7 +502,7 @@ class _Space:
             if len(errors) == k and (errors <= tolerance).all():
                 break
             if self.most < len(self.basis) and self.size + self.block > self.most:
-                self._restart(r_f, steered)
+                self._restart(r_f, steered, allowed)
             if not self._add(corrections):
                 break  # the space holds all that products can lead to
         else:
@@ -487,10 +540,11 @@ class _Space:
             matrix[own, own] = (strip[own] + strip[own].T) / 2.0
         return count
 
-    def _restart(self, r_f: FloatArray, sigma: FloatArray) -> None:
+    def _restart(self, r_f: FloatArray, sigma: FloatArray, allowed: FloatArray | None) -> None:
         """Keep of the space what has the largest eigenvalues."""
-        kept = min(_KEPT * self.block, self.size)
-        y = np.linalg.qr(_top(r_f, sigma, kept)[1])[0]
+        kept = min(_KEPT * self.block, len(r_f))
+        y = _top(r_f, sigma, kept)[1]
+        y = np.linalg.qr(y if allowed is None else allowed @ y)[0]
         for array in (self.basis, self.powers, self.loaded):
             array[:, :kept] = array[:, : self.size] @ y
         for matrix in self.inner:
@@ -502,6 +556,11 @@ def _top(a: FloatArray, b: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
     last = len(a) - 1
     values, y = eigh(a, b, subset_by_index=(last - k + 1, last), check_finite=False)
     return values[::-1], y[:, ::-1]
+
+
+def _null_space(matrix: FloatArray) -> FloatArray:
+    """Return an orthonormal basis of what is orthogonal to the columns of a matrix."""
+    return np.linalg.qr(matrix, mode="complete").Q[:, matrix.shape[1] :]
 
 
 def _orthonormalize(new: FloatArray, basis: FloatArray) -> FloatArray:

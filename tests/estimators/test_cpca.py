@@ -41,7 +41,7 @@ class TestOneAlpha:
 
 class TestSweep:
     def test_all_subspaces_are_kept(self, data):
-        est = CPCA().fit(data.target, background=data.background)
+        est = CPCA(alpha="clustering").fit(data.target, background=data.background)
         assert est.alphas_.shape == (41,)
         assert est.alphas_[[0, 1, -1]] == pytest.approx([0.0, 0.1, 1000.0])
         for i in (0, 7, 40):
@@ -55,7 +55,7 @@ class TestSweep:
             )
 
     def test_offers_views_of_which_one_shows_the_classes(self, data):
-        est = CPCA().fit(data.target, background=data.background)
+        est = CPCA(alpha="clustering").fit(data.target, background=data.background)
         assert len(est.selected_alphas_) == 4
         assert set(est.selected_alphas_) <= set(est.alphas_)
         assert est.alpha_ in est.selected_alphas_
@@ -67,18 +67,22 @@ class TestSweep:
         assert min(angles) < 0.2
 
     def test_alpha_is_not_that_of_plain_pca(self, data):
-        est = CPCA().fit(data.target, background=data.background)
+        est = CPCA(alpha="clustering").fit(data.target, background=data.background)
         chosen = np.flatnonzero(est.alphas_ == est.alpha_)[0]
         assert est.labels_[chosen] != est.labels_[0]
         np.testing.assert_array_equal(est.components_, est.subspaces_[chosen])
 
     def test_own_alphas(self, data):
-        est = CPCA(alphas=[3, 1, 2], n_clusters=3).fit(data.target, background=data.background)
+        est = CPCA(alpha="clustering", alphas=[3, 1, 2], n_clusters=3).fit(
+            data.target, background=data.background
+        )
         assert est.alphas_.tolist() == [1.0, 2.0, 3.0]
         assert est.selected_alphas_.tolist() == [1.0, 2.0, 3.0]
 
     def test_is_repeatable(self, data):
-        a, b = (CPCA().fit(data.target, background=data.background) for _ in range(2))
+        a, b = (
+            CPCA(alpha="clustering").fit(data.target, background=data.background) for _ in range(2)
+        )
         assert a.selected_alphas_.tolist() == b.selected_alphas_.tolist()
 
     def test_moments_few_samples_and_masks(self, rng):
@@ -88,6 +92,53 @@ class TestSweep:
         c = CPCA(alpha=1.0).fit(np.vstack([X, B]), is_background=np.arange(50) >= 20)
         np.testing.assert_allclose(a.components_, b.components_, atol=1e-10)
         np.testing.assert_allclose(a.components_, c.components_, atol=1e-8)
+
+
+class TestChosenAlpha:
+    def test_auto_is_the_bound_of_the_contrast(self, data):
+        est = CPCA().fit(data.target, background=data.background)
+        assert est.alpha_ == 6.0
+        single = CPCA(alpha=6.0).fit(data.target, background=data.background)
+        np.testing.assert_allclose(est.components_, single.components_, atol=1e-10)
+        # The sweep is there as well, for other views.
+        assert est.alphas_.shape == (42,)
+        assert (np.diff(est.alphas_) > 0.0).all()
+        np.testing.assert_array_equal(est.components_, est.subspaces_[list(est.alphas_).index(6.0)])
+
+    def test_auto_is_above_noise(self, rng):
+        X, B = rng.normal(size=(40, 90)), rng.normal(size=(60, 90))
+        assert CPCA().fit(X, background=B).alpha_ == pytest.approx((1.0 + 1.5) ** 2)
+
+    def test_own_alphas_stay(self, data):
+        est = CPCA(alphas=[3, 6, 2]).fit(data.target, background=data.background)
+        assert est.alphas_.tolist() == [2.0, 3.0, 6.0]
+
+    def test_uca_minimises_its_dual(self, rng):
+        X = rng.normal(size=(300, 12)) * np.linspace(1.0, 4.0, 12)
+        B = rng.normal(size=(300, 12)) * np.linspace(0.5, 5.0, 12)
+        alpha = CPCA(alpha="uca").fit(X, background=B).alpha_
+        r_f, r_b = np.cov(X.T, ddof=0), np.cov(B.T, ddof=0)
+        limit = np.median(np.linalg.eigvalsh(r_b))
+
+        def dual(a):
+            return np.linalg.eigvalsh(r_f - a * r_b)[-1] + a * limit
+
+        grid = alpha * np.geomspace(0.2, 5.0, 401)
+        assert alpha > 0.0
+        assert dual(alpha) <= min(map(dual, grid)) * (1.0 + 1e-4)
+
+    def test_uca_is_pca_where_the_background_is_no_limit(self, rng):
+        X = rng.normal(size=(300, 5)) * [5, 1, 1, 1, 1]
+        B = rng.normal(size=(300, 5)) * [0.1, 1, 1, 1, 1]
+        assert CPCA(alpha="uca").fit(X, background=B).alpha_ == 0.0
+
+    def test_uca_of_few_samples(self, rng):
+        X, B = rng.normal(size=(20, 90)), rng.normal(size=(30, 90))
+        thin = CPCA(alpha="uca").fit(X, background=B).alpha_
+        full = CPCA(alpha="uca").fit_moments(
+            *(Moments(form="scatter").update(rows) for rows in (X, B))
+        )
+        assert full.alpha_ == pytest.approx(thin, rel=1e-6)
 
 
 def test_affinity_is_the_product_of_cosines(rng):
@@ -106,8 +157,12 @@ def test_affinity_is_the_product_of_cosines(rng):
     [
         ({"alpha": -1.0}, ValueError, "at least 0"),
         ({"alpha": np.inf}, ValueError, "finite"),
-        ({"alpha": "best"}, ValueError, "alpha='best' must be 'auto' or a number"),
-        ({"alpha": None}, TypeError, "alpha=None must be 'auto' or a number"),
+        (
+            {"alpha": "best"},
+            ValueError,
+            "alpha='best' must be one of 'auto', 'uca'",
+        ),
+        ({"alpha": None}, TypeError, "alpha=None must be one of 'auto', 'uca'"),
         ({"alphas": []}, ValueError, "finite numbers"),
         ({"n_clusters": 0}, ValueError, "n_clusters=0 must be at least 1"),
         ({"n_components": 99}, ValueError, "n_components=99 must be between 1 and 30"),
@@ -118,7 +173,7 @@ def test_bad_options(data, options, error, message):
         CPCA(**options).fit(data.target, background=data.background)
 
 
-@pytest.mark.parametrize("alpha", ["auto", 2.5])
+@pytest.mark.parametrize("alpha", ["auto", "uca", "clustering", 2.5])
 def test_moments_give_what_the_data_give(rng, alpha):
     X, B = rng.normal(size=(80, 6)) * [3, 1, 1, 1, 1, 1], rng.normal(size=(50, 6))
     whole = CPCA(alpha=alpha).fit(X, background=B)

@@ -166,9 +166,10 @@ class TestMemory:
         est = CPCAPlusPlus().fit(
             rng.normal(size=(900, 300)), background=rng.normal(size=(900, 300))
         )
-        assert len(pickle.dumps(est)) < 12 * 300 * 8
+        # Filters and atoms of both views, means, loading and variances.
+        assert len(pickle.dumps(est)) < 14 * 300 * 8
         thin = CPCAPlusPlus().fit(rng.normal(size=(90, 300)), background=rng.normal(size=(90, 300)))
-        assert len(pickle.dumps(thin)) < 12 * 300 * 8
+        assert len(pickle.dumps(thin)) < 14 * 300 * 8
 
     @pytest.mark.parametrize("loc", [0.0, 100.0])
     def test_a_memory_map_needs_three_matrices_and_a_chunk(self, rng, tmp_path, loc):
@@ -392,21 +393,17 @@ class TestAuto:
             assert CPCAPlusPlus(how).fit(X, background=B).n_components_ == 12
 
     def test_more_than_are_loud(self, rng):
-        """The count is never steered, and the default is plain shrinkage for so many."""
+        """The count is never steered, and what is faint fills up what is loud."""
         basis = np.linalg.qr(rng.standard_normal((40, 40))).Q
         X, B = (
             rng.normal(size=(2000, 40)) + 20 * rng.normal(size=(2000, 5)) @ basis[:5] for _ in "fb"
         )
         X += rng.normal(size=(2000, 10)) * np.r_[9.0, 9.0, np.full(8, 3.0)] @ basis[5:15]
         for how in ("auto", "permutation"):
-            auto, plain = (
-                CPCAPlusPlus(how, loading=loading, random_state=0).fit(X, background=B)
-                for loading in ("auto", "oas")
-            )
+            auto = CPCAPlusPlus(how, random_state=0).fit(X, background=B)
             assert auto.n_components_ == 10
-            np.testing.assert_array_equal(auto.components_, plain.components_)
-        two = [CPCAPlusPlus(2, loading=name).fit(X, background=B) for name in ("auto", "oas")]
-        assert np.abs(two[0].components_ - two[1].components_).max() > 1e-3
+            assert auto.views_.n_loud == 2
+            np.testing.assert_allclose(auto.eigenvalues_[2:], 10.0, rtol=0.2)
 
     def test_from_moments(self, data):
         target, background = Moments.of(data.target), Moments.of(data.background)

@@ -10,28 +10,39 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import SpectralClustering
 
 from cpcapp.contrast import check_n_components, solve_difference
+from cpcapp.estimators._alpha import bound_alpha, unique_alpha
 from cpcapp.estimators._base import ContrastiveTransformer, check_moments
 from cpcapp.estimators._extras import Extras
 from cpcapp.moments import FloatArray, Moments
+
+_CHOICES = ("auto", "uca", "clustering")
 
 
 class CPCA(ContrastiveTransformer):
     """Contrastive PCA: the leading eigenvectors of ``R_f - α R_b``.
 
-    With ``alpha="auto"`` the contrast parameter is swept, the subspaces found are clustered by
-    their principal angles, and the medoid of each cluster is offered as a view of the data
-    (``selected_alphas_``). Which of them to look at is left to a person by the method's
-    authors; ``alpha_``, the one used by ``transform``, is the medoid of the largest cluster
-    that does not hold plain PCA.
+    Unless ``alpha`` is a number, the contrast parameter is swept, the subspaces found are clustered
+    by their principal angles, and the medoid of each cluster is offered as a view of the data
+    (``selected_alphas_``). Which of them to look at is left to a person by the method's authors.
+    ``alpha_``, the one used by ``transform``, is chosen as ``alpha`` says.
 
     Parameters
     ----------
     n_components : int, default=2
-    alpha : "auto" or float, default="auto"
-        A number fixes the contrast: 0 is PCA of the target.
+    alpha : {"auto", "uca", "clustering"} or float, default="auto"
+        Which α to use.
+
+        - ``"auto"``: 6, or more where noise alone gives more
+          (:func:`cpcapp.loading.contrast_bound`). Components with a positive eigenvalue have more
+          than 6 times the power of the background. Of the three it is the best by far on labelled
+          data.
+        - ``"uca"``: the α of unique component analysis, with which the first component has no more
+          background power than the median principal component of the background.
+        - ``"clustering"``: the medoid of the largest cluster that does not hold plain PCA.
+        - a number: the contrast itself; nothing is swept. 0 is PCA of the target.
     alphas : array-like, optional
-        Values to sweep with ``alpha="auto"``; by default 0 and 40 values from 0.1 to 1000,
-        evenly spaced in logarithm.
+        Values to sweep, to which ``"auto"`` and ``"uca"`` add the one they choose; by default 0
+        and 40 values from 0.1 to 1000, evenly spaced in logarithm.
     n_clusters : int, default=4
         How many views to offer.
     random_state : int or None, default=0
@@ -177,8 +188,14 @@ class CPCA(ContrastiveTransformer):
 
     def _solve(self, target: Moments, back: Moments | None, alphas: FloatArray) -> Self:
         check_n_components(self.n_components, target, name="n_components")
+        chosen: int | None = None
         if back is None:
             alphas, back = np.zeros(1), target
+        elif self.alpha in ("auto", "uca"):
+            uca = self.alpha == "uca"
+            alpha = unique_alpha(target, back) if uca else bound_alpha(target)
+            alphas = np.unique(np.append(alphas, alpha))
+            chosen = int(np.searchsorted(alphas, alpha))
         self._deviation = np.sqrt(target.variance())
         with self._naming_features():
             values, filters = solve_difference(target, back, self.n_components, alphas)
@@ -188,7 +205,8 @@ class CPCA(ContrastiveTransformer):
         self.labels_ = _cluster(self.subspaces_, self.n_clusters, self.random_state)
         medoids = _medoids(self.subspaces_, self.labels_)
         self.selected_alphas_ = alphas[np.sort(medoids)]
-        chosen = _largest_other_cluster(self.labels_, medoids)
+        if chosen is None:
+            chosen = _largest_other_cluster(self.labels_, medoids)
         self.alpha_ = float(alphas[chosen])
         self.components_ = self.subspaces_[chosen]
         self.atoms_ = self.components_
@@ -217,15 +235,17 @@ class CPCA(ContrastiveTransformer):
     def _check_alphas(self) -> FloatArray:
         alpha: Any = self.alpha
         if isinstance(alpha, str):
-            if alpha != "auto":
-                raise ValueError(f"alpha={alpha!r} must be 'auto' or a number")
+            if alpha not in _CHOICES:
+                names = ", ".join(map(repr, _CHOICES))
+                raise ValueError(f"alpha={alpha!r} must be one of {names}, or a number")
             if self.alphas is None:
                 return np.concatenate([[0.0], np.logspace(-1, 3, 40)])
             alphas = np.unique(np.asarray(self.alphas, dtype=np.float64))
         elif isinstance(alpha, Real) and not isinstance(alpha, bool | np.bool_):
             alphas = np.array([float(alpha)])
         else:
-            raise TypeError(f"alpha={alpha!r} must be 'auto' or a number")
+            names = ", ".join(map(repr, _CHOICES))
+            raise TypeError(f"alpha={alpha!r} must be one of {names}, or a number")
         if alphas.size == 0 or not (np.isfinite(alphas).all() and (alphas >= 0.0).all()):
             raise ValueError("alpha and alphas must be finite numbers of at least 0")
         return alphas

@@ -24,6 +24,7 @@ from cpcapp.estimators._base import ContrastiveTransformer, check_moments
 from cpcapp.estimators._extras import Extras, is_several, mix
 from cpcapp.estimators._rows_at_hand import RowsAtHand, calibrate, count_by_permutation
 from cpcapp.moments import FloatArray, Moments
+from cpcapp.views import Views, ViewsDisagreeWarning, views_of
 
 _COUNTING = ("auto", "permutation")
 # Not of each estimator, which could not be pickled then.
@@ -51,11 +52,12 @@ class CPCAPlusPlus(ContrastiveTransformer):
         ``"permutation"`` raises an error there. Either may find nothing: then ``transform`` returns
         arrays of shape ``(n_samples, 0)``, which most later steps of a pipeline refuse, and ``fit``
         gives a `NoComponentsWarning` (``from cpcapp.estimators import NoComponentsWarning``).
-    loading : {"auto", "oas", "none", "diagonal"} or float, default="auto"
+    loading : {"auto", "likelihood", "oas", "none", "diagonal"} or float, default="auto"
         How to keep the background covariance safe to divide by; see
         :func:`cpcapp.solve_contrast`. ``"auto"`` prefers loud directions to a contrast beyond 6, as
-        long as there are ``n_components`` that are loud in the target alone; ``"oas"`` is the plain
-        ratio, however faint what it finds.
+        long as they keep most of it; ``"likelihood"`` is the plain ratio, however faint what it
+        finds. ``views_`` has both, and ``fit`` gives a `ViewsDisagreeWarning`
+        if they show different things.
     solver : {"auto", "dense", "iterative", "dual", "matrix-free"}, default="auto"
         See :func:`cpcapp.solve_contrast`.
     scaling : {"background", "unit"}, default="background"
@@ -89,8 +91,11 @@ class CPCAPlusPlus(ContrastiveTransformer):
     loading_ : ndarray of shape (n_features,) or None
         What was added to the diagonal of the background covariance.
     shrinkage_ : float or None
-        Share by which the background covariance itself was scaled down (``loading="auto"`` and
-        ``"oas"``).
+        Share by which the background covariance itself was scaled down (``loading="auto"``,
+        ``"likelihood"`` and ``"oas"``).
+    views_ : Views
+        The loud and the rare solution of ``loading="auto"``, from one fit; see
+        :class:`cpcapp.views.Views`. With other loadings both are the same.
     n_components_ : int
     permutation_test_ : PermutationTest or None
         How the components were counted; None if no rows were shuffled.
@@ -414,6 +419,8 @@ class CPCAPlusPlus(ContrastiveTransformer):
         except InsufficientRankError as error:
             raise InsufficientRankError(error.rank, f"n_components={k}") from None
         self._contrast = contrast if k else _first(contrast, 0)
+        if contrast.loud is not None and k:
+            _warn_if_views_disagree(views_of(contrast, self._mean))
         if not k:
             warnings.warn(
                 f"n_components={self.n_components!r} found no component: nothing in the target "
@@ -503,6 +510,11 @@ class CPCAPlusPlus(ContrastiveTransformer):
         return None if loading is None else 1.0 - loading.weight
 
     @property
+    def views_(self) -> Views:
+        """The loud and the rare solution."""
+        return views_of(self._get_contrast(), self._mean)
+
+    @property
     def solver_(self) -> str:
         """The solver that was used."""
         return self._get_contrast().solver
@@ -583,6 +595,18 @@ class CPCAPlusPlus(ContrastiveTransformer):
         if calibration is not None:
             return calibration.p_value(power / expected_power(covariance))
         return power_p_value(power, covariance)
+
+
+def _warn_if_views_disagree(views: Views) -> None:
+    if views.disagree:
+        warnings.warn(
+            "the loud and the rare view of this contrast show different things: their most similar "
+            f"outputs have a correlation of {views.correlations[0]:.2f}. components_ prefers the "
+            "loud view; look at views_.loud.transform(X) and views_.rare.transform(X), and set "
+            "loading='likelihood' to keep the rare one",
+            ViewsDisagreeWarning,
+            stacklevel=4,
+        )
 
 
 def _first(contrast: Contrast, k: int) -> Contrast:

@@ -135,7 +135,7 @@ def compare(data: ContrastData, settings: Settings, progress: Progress) -> Compa
 def cpca_with_sweep(settings: Settings, n_components: int = 2) -> CPCA:
     """Return cPCA with a sweep: the default one, or a quarter of it in a quick run."""
     alphas = _QUICK_ALPHAS if settings.quick else None
-    return CPCA(n_components, alphas=alphas, random_state=settings.seed)
+    return CPCA(n_components, alpha="clustering", alphas=alphas, random_state=settings.seed)
 
 
 def _best(sweep: list[View]) -> int:

@@ -120,7 +120,7 @@ def denoise(fitted: ContrastData, new: ContrastData, k: int, settings: Settings)
     X, B, grass = fitted.target, fitted.background, _grass(fitted)
     pca = CPCAPlusPlus(k).fit(X)
     plus = CPCAPlusPlus(k).fit(X, background=B)
-    plain = CPCAPlusPlus(k, loading="oas").fit(X, background=B)
+    plain = CPCAPlusPlus(k, loading="likelihood").fit(X, background=B)
     cpca = cpca_with_sweep(settings, k).fit(X, background=B)
     return [
         Denoised("PCA", pca.denoise(new.target) - grass),
@@ -263,15 +263,9 @@ def _many_components_sentence(sweep: Sweep) -> str:
     """Say what becomes of cPCA++ with more components than the paper has."""
     most = sweep.components[-1]
     default, plain = (sweep.relative(name, most) for name in ("cPCA++", _PLAIN))
-    told = f"With K = {most} the error of cPCA++ is {default:.2f}"
-    if default == plain:
-        return (
-            f"{told}. So many directions are not loud in the digits alone, and the default is then "
-            'plain shrinkage (loading="oas"); with fewer it prefers loud ones.'
-        )
     return (
-        f'{told}, and {plain:.2f} with plain shrinkage (loading="oas"), which does not prefer loud '
-        "directions."
+        f"With K = {most} the error of cPCA++ is {default:.2f}, and {plain:.2f} with plain "
+        'shrinkage (loading="likelihood"), which does not prefer loud directions.'
     )
 
 

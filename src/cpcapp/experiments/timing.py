@@ -147,7 +147,7 @@ def time_methods(shape: Shape, settings: Settings) -> dict[str, float | None]:
     """
     X, B = shape.target, shape.background
     calls: dict[str, Callable[[], object]] = {
-        "cPCA": lambda: CPCA().fit(X, background=B).transform(X),
+        "cPCA": lambda: CPCA(alpha="clustering").fit(X, background=B).transform(X),
         "cPCA++": lambda: CPCAPlusPlus().fit(X, background=B).transform(X),
     }
     large = X.shape[1] >= 500

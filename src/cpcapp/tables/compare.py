@@ -305,7 +305,7 @@ class _Views:
 
 def _fit_views(target: SampleSet, background: SampleSet, n_alphas: int, standardize: str) -> _Views:
     alphas = np.concatenate([[0.0], np.logspace(-1, 3, n_alphas - 1)])
-    cpca = CPCA(_N_COMPONENTS, alphas=alphas)
+    cpca = CPCA(_N_COMPONENTS, alpha="clustering", alphas=alphas)
     try:
         models = {
             method: fit_model(
