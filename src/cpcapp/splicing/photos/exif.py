@@ -46,12 +46,19 @@ def clean_text(value: bytes | str, longest: int = _MAX_TEXT) -> str:
     >>> clean_text(b"Canon \x1b[31mEOS\0\0")
     'Canon [31mEOS'
     """
-    text = _decode(value[: 4 * longest]) if isinstance(value, bytes) else value[: 4 * longest]
+    text = decode_text(value[: 4 * longest]) if isinstance(value, bytes) else value[: 4 * longest]
     kept = "".join(sign if sign.isprintable() else " " for sign in text)
     return " ".join(kept.split())[:longest].strip()
 
 
-def _decode(value: bytes) -> str:
+def decode_text(value: bytes) -> str:
+    r"""Return a text as UTF-8, or else as Latin-1, up to the first zero.
+
+    Examples
+    --------
+    >>> decode_text("Fußball".encode()), decode_text(b"Fu\xdfball\0\0")
+    ('Fußball', 'Fußball')
+    """
     # Some writers leave rubbish behind the first zero.
     value = value.partition(b"\0")[0]
     try:

@@ -11,7 +11,7 @@ import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 
-from cpcapp.splicing.photos.exif import read_directory
+from cpcapp.splicing.photos.exif import decode_text, read_directory
 from cpcapp.splicing.photos.heif import find_heif_metadata, is_heif
 from cpcapp.splicing.photos.jpeg_segments import jpeg_segments
 
@@ -97,7 +97,7 @@ def _of_jpeg(data: bytes) -> Metadata:
         elif marker == 0xEB and b"c2pa" in content:
             credentials = True
         elif marker == 0xFE and len(texts) < _MAX_TEXTS:
-            texts.append(("", content.decode("latin-1")))
+            texts.append(("", decode_text(content)))
     return Metadata(exif, xmp, photoshop, icc, tuple(texts), credentials)
 
 
