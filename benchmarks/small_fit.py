@@ -2,8 +2,9 @@
 
     python benchmarks/small_fit.py [--rounds 2000] [--before earlier.json] [--output results.json]
 
-Times are those of the processor. All calls take turns in one process, thousands of times, so that the machine is the same for all of
-them. The floor is two means, two centred copies, two `dsyrk` and LAPACK's `dsygvx` for two pairs.
+Times are those of the processor. All calls take turns in one process, many times, so that the
+machine is the same for all of them. The floor is two means, two centred copies, two `dsyrk` and
+LAPACK's `dsygvx` for two pairs.
 """
 
 from __future__ import annotations
