@@ -1,9 +1,10 @@
 """A fit of 400 and 400 samples of 30 features against the least that LAPACK needs for it.
 
-    python benchmarks/small_fit.py [--rounds 2000] [--output results.json]
+    python benchmarks/small_fit.py [--rounds 2000] [--before earlier.json] [--output results.json]
 
-All calls take turns in one process, thousands of times, so that the machine is the same for all of
-them. The floor is two means, two centred copies, two `dsyrk` and LAPACK's `dsygvx` for two pairs.
+Times are those of the processor. All calls take turns in one process, many times, so that the
+machine is the same for all of them. The floor is two means, two centred copies, two `dsyrk` and
+LAPACK's `dsygvx` for two pairs.
 """
 
 from __future__ import annotations
@@ -79,8 +80,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2000)
     default = Path(__file__).parent / "results" / "small_fit.json"
     parser.add_argument("--output", type=Path, default=default, help="JSON file to write")
+    parser.add_argument("--before", type=Path, help="JSON file of an earlier version, to include")
     arguments = parser.parse_args()
     results = measure(arguments.rounds)
+    if arguments.before is not None:
+        earlier = json.loads(arguments.before.read_text())
+        results["before"] = {k: v for k, v in earlier.items() if k != "machine"}
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(json.dumps(results, indent=2) + "\n")
     for name in ("median", "fastest_tenth"):
