@@ -124,7 +124,7 @@ ROOMS = [
         "contrast",
         "counting",
         "calibration",
-        "bootstrap",
+        "resampling",
         "detection",
         "estimators",
     ),
