@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-verdicts bench-double-jpeg bench-tables bench-web faults fuzz mutants train-edges train-filters train-paper train-default gallery commands scores page-pictures docs clean
+.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-verdicts bench-double-jpeg bench-tables bench-counting bench-sparse bench-web faults fuzz mutants train-edges train-filters train-paper train-default gallery commands scores page-pictures docs clean
 
 help:
 	@echo "make demo    install and run the main job on shipped examples (pictures in demo-output/)"
@@ -19,6 +19,8 @@ help:
 	@echo "make bench-verdicts    score regions and verdicts, count false alarms (CPCAPP_DATA)"
 	@echo "make bench-double-jpeg    fit and check the traces of double compression (CPCAPP_DATA)"
 	@echo "make bench-tables    memory and speed on a CSV file of 1 GB"
+	@echo "make bench-counting    false alarms and power of the number of components, p-values"
+	@echo "make bench-sparse    large sparse data against two truncated SVDs"
 	@echo "make bench-web    the page under load: 64 clients, and some that misbehave"
 	@echo "make fuzz SECONDS=600    open damaged files of every kind, in processes with bounded memory"
 	@echo "make faults    let every write, sync, rename and some allocations fail, and look what is left"
@@ -84,6 +86,10 @@ bench-edges: $(VENV)/.bench
 	$(BIN)/python benchmarks/edges.py
 bench-tables: $(VENV)/.bench
 	$(BIN)/python benchmarks/tables.py
+bench-counting: $(VENV)/.bench
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/counting.py
+bench-sparse: $(VENV)/.bench
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sparse.py
 bench-web: $(VENV)/.dev
 	$(BIN)/python benchmarks/web.py
 bench-splicing: $(VENV)/.bench
