@@ -15,8 +15,8 @@ from cpcapp.contrast import _cholesky, _rank, eigenvalues_above
 from cpcapp.counting import mean_excess_kurtosis, permutation_test
 from cpcapp.moments import FloatArray, Moments
 
-# A t distribution of 10 degrees of freedom has an excess kurtosis of 1; from there on the rate of
-# false alarms is beyond twice the nominal one: benchmarks/results/counting.md.
+# That of a t distribution of 10 degrees of freedom. Set by hand; with 5 degrees most of what the
+# law counts is false (benchmarks/results/counting.md).
 _MOST_EXCESS_KURTOSIS = 1.0
 
 # -- the generalized likelihood ratio test -------------------------------------------------
