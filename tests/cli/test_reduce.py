@@ -457,7 +457,7 @@ class TestFewBackgroundRows:
         def fail(*arguments, **options):
             raise AssertionError("permuted")
 
-        monkeypatch.setattr("cpcapp.estimators.cpca_plus_plus.permutation_threshold", fail)
+        monkeypatch.setattr("cpcapp.counting.permutation_test", fail)
         notes = reduce("target.csv", "few.csv", *KEPT, "-k", "2", notes=True)
         assert "the number of significant components was not tested: " in notes
         assert "--permutation-test needs no such background" in notes

@@ -89,7 +89,7 @@ def test_cpca_plus_plus_is_the_estimator(found, tables, frames):
 def test_cpca_is_the_estimator_at_its_own_alpha_and_turned_elsewhere(found, tables, frames):
     result, folder = found
     X, B = tables[2][NAMES].to_numpy(), frames[1].to_numpy()
-    est = CPCA(2).fit(X, background=B)
+    est = CPCA(2, alpha="clustering").fit(X, background=B)
     method = result["methods"]["cpca"]
     np.testing.assert_allclose(method["alphas"], est.alphas_, rtol=1e-5)
     assert method["alphas"][method["automatic"]] == pytest.approx(est.alpha_, rel=1e-5)
@@ -112,7 +112,7 @@ def test_points_do_not_jump_between_neighbouring_alphas(tmp_path):
     paths = tmp_path / "target.npy", tmp_path / "background.npy"
     result = compare_methods(*paths, folder=tmp_path)
     scores = read(tmp_path, result, "target", "cpca", (41, -1, 2)).astype(float)
-    est = CPCA(2).fit(data.target, background=data.background)
+    est = CPCA(2, alpha="clustering").fit(data.target, background=data.background)
     plain = np.stack([est.transform_at(data.target, alpha) for alpha in est.alphas_])
 
     def steps(points):

@@ -87,7 +87,7 @@ class CPCA(ContrastiveTransformer):
     (400, 2)
     >>> est = CPCA().fit(data.target, background=data.background)
     >>> est.subspaces_.shape
-    (41, 2, 30)
+    (42, 2, 30)
     """
 
     def __init__(
