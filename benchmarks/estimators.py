@@ -63,7 +63,7 @@ QUICK = Plan(3, 2, 1, 20_000, 0.0, thorough=False)
 
 
 def ours(X: FloatArray, B: FloatArray) -> object:
-    return CPCAPlusPlus(n_components=2).fit(X, background=B).transform(X)
+    return CPCAPlusPlus(n_components=2, calibrate=False).fit(X, background=B).transform(X)
 
 
 def our_sweep(X: FloatArray, B: FloatArray) -> object:
@@ -149,7 +149,7 @@ def measure_shape(pair: Pair, plan: Plan) -> Results:
     X, B = pair.target, pair.background
     calls: dict[str, Call] = {
         OURS: lambda: ours(X, B),
-        FIT_ONLY: lambda: CPCAPlusPlus(n_components=2).fit(X, background=B),
+        FIT_ONLY: lambda: CPCAPlusPlus(n_components=2, calibrate=False).fit(X, background=B),
         FLOOR: floor_of(pair),
         PCA_EACH: lambda: pca_of_each(X, B),
         PCA_STACKED: lambda: pca_of_stacked(X, B),
@@ -216,7 +216,7 @@ def measure_far_from_zero(pair: Pair, plan: Plan) -> Results:
     moved = pair.far_from_zero()
     X, B = moved.target, moved.background
     calls: dict[str, Call] = {
-        FIT_ONLY: lambda: CPCAPlusPlus(n_components=2).fit(X, background=B),
+        FIT_ONLY: lambda: CPCAPlusPlus(n_components=2, calibrate=False).fit(X, background=B),
         FLOOR: floor_of(moved),
     }
     found = race(calls, plan.fast_rounds, patience=plan.patience)
@@ -238,7 +238,7 @@ def measure_wide(plan: Plan) -> Results:
     centred = [rows - rows.mean(axis=0) for rows in (X, B)]
     dual, svds = "CPCAPlusPlus, dual", "two thin SVDs"
     calls: dict[str, Call] = {
-        dual: lambda: CPCAPlusPlus(2, solver="dual").fit(X, background=B),
+        dual: lambda: CPCAPlusPlus(2, solver="dual", calibrate=False).fit(X, background=B),
         svds: lambda: [np.linalg.svd(rows, full_matrices=False) for rows in centred],
     }
     found = race(calls, plan.wide_rounds, patience=plan.patience)
