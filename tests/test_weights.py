@@ -144,6 +144,8 @@ def test_saved_weights_come_back(rng, tmp_path, kind, n):
         content = dict(archive)
     for change, message in (
         ({"weights": np.array([1.0, -1.0])}, "weights add up to 1 and -1"),
+        ({"weights": np.array([1e300, 1.0])}, "are of no samples"),
+        ({"weights": np.array([1.0, 1e-320])}, "are of no samples"),
         ({"row_weights": np.array([-1.0])}, "row_weights are not all above 0"),
     ):
         if set(change) <= set(content):

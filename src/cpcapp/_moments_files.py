@@ -121,6 +121,10 @@ def _weights(content: dict[str, NDArray[Any]]) -> tuple[float, float]:
     total, squared = _floats(content, "weights", (2,))
     if not (total > 0.0 and squared > 0.0):
         raise ValueError(f"its weights add up to {total:g} and {squared:g}, not above 0")
+    with np.errstate(over="ignore"):
+        effective = total / squared * total  # Kish's number of samples
+    if not effective <= _MOST_SAMPLES:
+        raise ValueError(f"its weights, {total:g} and squared {squared:g}, are of no samples")
     return float(total), float(squared)
 
 
