@@ -12,7 +12,7 @@ help:
 	@echo "make lint    ruff and mypy only"
 	@echo "make bench   measure speed and memory; writes benchmarks/results/*.json"
 	@echo "make bench-loading    judge rules for the loading by labels they never see (CPCAPP_DATA)"
-	@echo "make train-edges, make train-filters, make train-paper"
+	@echo "make train-edges, make train-filters, make train-paper, make train-default"
 	@echo "                                        make the shipped models again (CPCAPP_DATA)"
 	@echo "make bench-edges    score the edge detector (CPCAPP_DATA)"
 	@echo "make bench-splicing    training and localizing: speed, memory, scores (CPCAPP_DATA)"
@@ -80,9 +80,11 @@ train-edges: $(VENV)/.bench
 train-filters train-paper: train-%: $(VENV)/.bench
 	$(BIN)/cpcapp train "$(CPCAPP_DATA)/bsds500" "$(CPCAPP_DATA)/ucid" --preset $* -o new-$*.safetensors
 	mv new-$*.safetensors src/cpcapp/splicing/models/$*.safetensors
-# NETWORK is what `cpcapp train-network` wrote.
+# NETWORK is what `cpcapp train-network` wrote; without it, the network of the package. Stopped, it
+# goes on where it was.
 train-default: $(VENV)/.bench
-	$(BIN)/python benchmarks/default_model.py $(NETWORK) -o src/cpcapp/splicing/models/default.safetensors
+	$(BIN)/python benchmarks/default_model.py $(NETWORK) -o new-default.safetensors
+	mv new-default.safetensors src/cpcapp/splicing/models/default.safetensors
 bench-edges: $(VENV)/.bench
 	$(BIN)/python benchmarks/edges.py
 bench-tables: $(VENV)/.bench

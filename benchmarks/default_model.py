@@ -1,14 +1,17 @@
 """Make the package's default model: the filters of ``filters``, a network, and what decides.
 
-    CPCAPP_DATA=... python benchmarks/default_model.py NETWORK -o MODEL [--photos N] [--jobs N]
+    CPCAPP_DATA=... python benchmarks/default_model.py [NETWORK] -o MODEL [--photos N] [--jobs N]
 
-NETWORK is what ``cpcapp train-network`` wrote, trained on bsds500, ucid and photos_web. Everything
-that decides is learned on photos that the network did not see in its training.
+NETWORK is what ``cpcapp train-network`` wrote, trained on bsds500, ucid and photos_web; without it
+the network of the package's default model is taken. Everything that decides is learned on photos
+that the network did not see in its training. A stopped run goes on from MODEL.checkpoint.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 from functools import partial
 from pathlib import Path
@@ -21,7 +24,9 @@ from cpcapp.splicing.making.calibration_photos import calibration_photos
 from cpcapp.splicing.model_file import load_network
 from cpcapp.splicing.photos.pixels import BoolArray, FloatMap
 from cpcapp.splicing.photos.samples import Sample
+from cpcapp.splicing.traces.learned import TraceMeter
 from cpcapp.splicing.training.calibrate import calibrate
+from cpcapp.splicing.training.checkpoint import Checkpoint
 from cpcapp.splicing.training.threshold import choose_threshold
 
 FOLDERS = ("bsds500", "ucid", "photos_web")
@@ -34,16 +39,25 @@ def _boundary(model: SpliceLocalizer, sample: Sample) -> tuple[FloatMap, BoolArr
     return model.localize(sample.photo).boundary, sample.mask
 
 
+def _fingerprint(network: TraceMeter, n_photos: int) -> str:
+    """Return a hash of what decides the measured photos."""
+    graphs = [hashlib.sha256(graph).hexdigest() for graph in network.stages.values()]
+    content = [__version__, PRESETS["default"].to_dict(), n_photos, SEED, graphs]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
 def main() -> None:
     """Make the model."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("network", type=Path)
+    parser.add_argument("network", type=Path, nargs="?")
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--photos", type=int, default=PHOTOS)
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
     data = Path(os.environ["CPCAPP_DATA"])
-    network, filters = load_network(arguments.network), load_model("filters")
+    filters = load_model("filters")
+    network = load_network(arguments.network) if arguments.network else load_model().network
+    assert network is not None
     held_out = set(network.facts["training"]["held_out_photos"])
     sources = [
         s for s in open_sources([data / f for f in FOLDERS]) if Path(s.name).stem in held_out
@@ -52,7 +66,11 @@ def main() -> None:
     preset = PRESETS["default"]
     bare = SpliceLocalizer(preset, filters.banks, network=network)
     photos = calibration_photos(sources, arguments.photos, seed=SEED, as_they_are=len(sources))
-    calibration = calibrate(bare, photos, jobs=arguments.jobs)
+    checkpoint = Checkpoint(
+        arguments.output.with_name(arguments.output.name + ".checkpoint"),
+        _fingerprint(network, arguments.photos),
+    )
+    calibration = calibrate(bare, photos, jobs=arguments.jobs, checkpoint=checkpoint)
     assert calibration is not None
     print(calibration.evidence.to_dict() | {"tables": "..."}, flush=True)
     judging = SpliceLocalizer(preset, filters.banks, calibration=calibration, network=network)
@@ -77,6 +95,7 @@ def main() -> None:
     }
     model = SpliceLocalizer(preset, filters.banks, choice.threshold, calibration, facts, network)
     save_model(model, arguments.output)
+    checkpoint.remove()
     print(f"{arguments.output}: threshold {choice.threshold:.3f}, {facts['scores']}", flush=True)
 
 
