@@ -16,7 +16,7 @@ from cpcapp.splicing.making.calibration_photos import calibration_photos
 from cpcapp.splicing.making.splices import training_splices
 from cpcapp.splicing.photos.samples import SampleSet
 from cpcapp.splicing.photos.sources import find_unread
-from cpcapp.splicing.presets import Preset
+from cpcapp.splicing.presets import PRESETS, Preset
 from cpcapp.splicing.traces.learned import TraceMeter
 from cpcapp.splicing.training.train import train_localizer
 
@@ -142,6 +142,22 @@ def _join_sets(sets: Sequence[SampleSet]) -> SampleSet:
     )
 
 
+def for_own_photos(preset: Preset) -> Preset:
+    """Return a preset for a model that judges photos of the collection it is trained on.
+
+    The package's models judge photos of collections they don't know, whose scores vary more
+    (`cpcapp.splicing.verdicts.options.VerdictOptions.collection_spread`). Here they need not.
+
+    Examples
+    --------
+    >>> PRESETS["default"].verdict.collection_spread
+    1.2
+    >>> for_own_photos(PRESETS["default"]).verdict.collection_spread
+    1.0
+    """
+    return replace(preset, verdict=replace(preset.verdict, collection_spread=1.0))
+
+
 def train_from_folders(
     folders: Sequence[str | os.PathLike[str]],
     preset: str | Preset = "default",
@@ -164,6 +180,8 @@ def train_from_folders(
     folders, n_splices
         As for `open_training_set`.
     preset : {"default", "filters", "paper"} or Preset, default="default"
+        A name stands for a preset whose p-values are for photos of the collection that is trained
+        on; see `for_own_photos`.
     network : TraceMeter, optional
         For a preset with a network; by default that of the package's default model.
     seed : int, default=0
@@ -200,6 +218,8 @@ def train_from_folders(
     >>> train_from_folders([folder], small, n_splices=6).localizer
     SpliceLocalizer(preset='small', banks=1)
     """
+    if isinstance(preset, str) and preset in PRESETS:
+        preset = for_own_photos(PRESETS[preset])
     samples, calibrate_on = open_training_set(
         folders, n_splices=n_splices, seed=seed, progress=opening_progress
     )
