@@ -29,8 +29,8 @@ def photos(tmp_path):
 def small(monkeypatch):
     from cpcapp.splicing.making.stream import StreamOptions
     from cpcapp.splicing.networks import run
+    from cpcapp.splicing.networks.loop import TrainingPlan
     from cpcapp.splicing.networks.trace_network import NetworkOptions
-    from cpcapp.splicing.networks.training import TrainingPlan
 
     monkeypatch.setattr(
         run, "NetworkOptions", lambda: NetworkOptions(4, 1, 4, 8, 8, (1,), (1,), 2, 2, 4, 4)

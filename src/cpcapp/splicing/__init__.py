@@ -8,23 +8,22 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cpcapp.splicing.boundary import BankOptions, FilterBank
-from cpcapp.splicing.localizer import Localization, SpliceLocalizer
-from cpcapp.splicing.model_file import ModelError, load_model, save_model
-from cpcapp.splicing.photos.images import ImageError, read_image
-from cpcapp.splicing.presets import PRESETS, PatchRules, Preset
-from cpcapp.splicing.results.batch import localize_files
-from cpcapp.splicing.results.folder import ResultsError
-from cpcapp.splicing.results.photo_result import PhotoResult
-
 if TYPE_CHECKING:
+    from cpcapp.splicing.boundary import BankOptions, FilterBank
     from cpcapp.splicing.datasets.opening import open_photos
     from cpcapp.splicing.evaluation.report import LocalizerReport
     from cpcapp.splicing.evaluation.run import evaluate_localizer
     from cpcapp.splicing.examples import example_photos
+    from cpcapp.splicing.localizer import Localization, SpliceLocalizer
     from cpcapp.splicing.making.folder import make_splices
+    from cpcapp.splicing.model_file import ModelError, load_model, save_model
+    from cpcapp.splicing.photos.images import ImageError, read_image
     from cpcapp.splicing.photos.samples import Sample, SampleSet
     from cpcapp.splicing.pictures.overlays import draw_localization, draw_overlay
+    from cpcapp.splicing.presets import PRESETS, PatchRules, Preset
+    from cpcapp.splicing.results.batch import localize_files
+    from cpcapp.splicing.results.folder import ResultsError
+    from cpcapp.splicing.results.photo_result import PhotoResult
     from cpcapp.splicing.traces.edges.detector import detect_edges
     from cpcapp.splicing.training.sources import train_from_folders
     from cpcapp.splicing.training.train import train_localizer
@@ -59,18 +58,34 @@ __all__ = [
     "train_localizer",
 ]
 
-# Imported on first use: they need SciPy, which takes longer to import than a photo to localize.
+# Imported on first use: what trains a network needs no OpenCV, and localizing no SciPy, which takes
+# longer to import than a photo to localize.
 _ON_FIRST_USE = {
+    "BankOptions": "cpcapp.splicing.boundary",
+    "FilterBank": "cpcapp.splicing.boundary",
+    "ImageError": "cpcapp.splicing.photos.images",
+    "Localization": "cpcapp.splicing.localizer",
     "LocalizerReport": "cpcapp.splicing.evaluation.report",
+    "ModelError": "cpcapp.splicing.model_file",
+    "PRESETS": "cpcapp.splicing.presets",
+    "PatchRules": "cpcapp.splicing.presets",
+    "PhotoResult": "cpcapp.splicing.results.photo_result",
+    "Preset": "cpcapp.splicing.presets",
+    "ResultsError": "cpcapp.splicing.results.folder",
     "Sample": "cpcapp.splicing.photos.samples",
     "SampleSet": "cpcapp.splicing.photos.samples",
+    "SpliceLocalizer": "cpcapp.splicing.localizer",
     "detect_edges": "cpcapp.splicing.traces.edges.detector",
     "draw_localization": "cpcapp.splicing.pictures.overlays",
     "draw_overlay": "cpcapp.splicing.pictures.overlays",
     "evaluate_localizer": "cpcapp.splicing.evaluation.run",
     "example_photos": "cpcapp.splicing.examples",
+    "load_model": "cpcapp.splicing.model_file",
+    "localize_files": "cpcapp.splicing.results.batch",
     "make_splices": "cpcapp.splicing.making.folder",
     "open_photos": "cpcapp.splicing.datasets.opening",
+    "read_image": "cpcapp.splicing.photos.images",
+    "save_model": "cpcapp.splicing.model_file",
     "train_from_folders": "cpcapp.splicing.training.sources",
     "train_localizer": "cpcapp.splicing.training.train",
 }

@@ -11,20 +11,19 @@ from cpcapp.splicing.examples import example_photos
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
 from cpcapp.splicing.making.stream import SpliceBatch, StreamOptions  # noqa: E402
+from cpcapp.splicing.networks.loop import (  # noqa: E402
+    Photos,
+    TrainingPlan,
+    _worker_kind,
+    train_network,
+)
 from cpcapp.splicing.networks.losses import measure_losses, seam_band  # noqa: E402
 from cpcapp.splicing.networks.trace_network import (  # noqa: E402
     NetworkOptions,
     NetworkOutput,
     TraceNetwork,
 )
-from cpcapp.splicing.networks.training import (  # noqa: E402
-    Photos,
-    TrainingPlan,
-    TrainingRun,
-    _worker_kind,
-    train_network,
-    validate,
-)
+from cpcapp.splicing.networks.training import TrainingRun, validate  # noqa: E402
 
 TINY = NetworkOptions(8, 1, 4, 16, 8, (1,), (2,), 3, 2, 8, 4)
 STREAM = StreamOptions(size=64, group=4)

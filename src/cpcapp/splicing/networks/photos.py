@@ -9,7 +9,7 @@ import torch
 
 from cpcapp._parallel import map_threads
 from cpcapp.splicing.making.splices import split_readable
-from cpcapp.splicing.networks.training import Photos
+from cpcapp.splicing.networks.loop import Photos
 from cpcapp.splicing.photos.pixels import as_bytes
 from cpcapp.splicing.photos.samples import Problem
 from cpcapp.splicing.photos.sources import SourcePhoto

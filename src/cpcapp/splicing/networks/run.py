@@ -15,9 +15,10 @@ from cpcapp.splicing.making.stream import StreamOptions
 from cpcapp.splicing.model_file import save_network
 from cpcapp.splicing.networks.curve import draw_curve
 from cpcapp.splicing.networks.export import export_network
+from cpcapp.splicing.networks.loop import TrainingPlan, train_network
 from cpcapp.splicing.networks.photos import read_training_photos
 from cpcapp.splicing.networks.trace_network import NetworkOptions
-from cpcapp.splicing.networks.training import TrainingPlan, TrainingRun, train_network
+from cpcapp.splicing.networks.training import TrainingRun
 from cpcapp.splicing.photos.samples import Problem
 from cpcapp.splicing.photos.sources import find_unread
 
@@ -111,7 +112,6 @@ def train_in_folder(
         run, read, plan, piece_seconds=piece_seconds or seconds, stream=options, report=report
     )
     run.save(folder)
-    assert run.curve is not None
     facts = {
         "photos": len(read.images),
         "seconds": round(run.seconds, 1),

@@ -1,0 +1,331 @@
+"""The loop that trains networks on a stream of splices, in pieces.
+
+What is trained is a `Learner`: the trace network, or the networks of the paper's opponent. All of
+them see splices that are made, held back and scored in the same way.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from cpcapp.splicing.making.stream import SpliceBatch, SpliceStream, StreamOptions
+
+#: The last of the files of a run that is written.
+STATE = "run.json"
+# Of the learning rate, and what is kept of the mean of the weights in a step: usual values, not
+# tuned.
+_WARM_UP_STEPS = 300
+_AVERAGING = 0.999
+# Batches that a process makes ahead.
+_AHEAD = 4
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """How a network is trained.
+
+    Attributes
+    ----------
+    seconds : float
+        Of training in all; the learning rate falls to 0 by then.
+    batch : int
+        Splices in a step, a multiple of the stream's group.
+    large_size : int or None
+        Side of the larger splices that every third process makes, fewer in a step; None for none.
+        Photos that people have are larger than what fits into most steps.
+    learning_rate : float
+    weight_decay : float
+    workers : int
+        Processes that make splices; 0 makes them in this one.
+    validate_every : float
+        Seconds between two scores on splices of held-out photos.
+    n_validation : int
+        These splices.
+    seed : int
+    """
+
+    seconds: float = 1500.0
+    batch: int = 64
+    large_size: int | None = 384
+    learning_rate: float = 1.5e-3
+    weight_decay: float = 1e-4
+    workers: int = 4
+    validate_every: float = 60.0
+    n_validation: int = 96
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Photos:
+    """Photos to make splices of, with what people outlined in them, and their names if known."""
+
+    images: list[Tensor]
+    segments: list[Tensor | None]
+    names: tuple[str, ...] = ()
+
+    def to(self, device: str | torch.device) -> Photos:
+        """Return them on a device."""
+        return Photos(
+            [image.to(device) for image in self.images],
+            [None if s is None else s.to(device) for s in self.segments],
+            self.names,
+        )
+
+    def split(self, every: int = 8) -> tuple[Photos, Photos]:
+        """Return the photos to train on, and every eighth, which is held out."""
+        held = range(0, len(self.images), every)
+        kept = [i for i in range(len(self.images)) if i not in set(held)]
+        return self._pick(kept), self._pick(held)
+
+    def _pick(self, numbers: Sequence[int]) -> Photos:
+        return Photos(
+            [self.images[i] for i in numbers],
+            [self.segments[i] for i in numbers],
+            tuple(self.names[i] for i in numbers) if self.names else (),
+        )
+
+
+class Learner(Protocol):
+    """What is trained, and how far it is.
+
+    Attributes
+    ----------
+    step : int
+    seconds : float
+        Spent so far.
+    piece : int
+        How often it was begun or resumed.
+    curve : list of dict
+        Losses and scores over time.
+    """
+
+    step: int
+    seconds: float
+    piece: int
+    curve: list[dict[str, float]]
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is trained."""
+        ...
+
+    def learn(self, batch: SpliceBatch, plan: TrainingPlan) -> dict[str, Tensor]:
+        """Take one step, count it, and return the parts of the loss by name."""
+        ...
+
+    def score(self, batches: Sequence[SpliceBatch]) -> dict[str, float]:
+        """Return scores on some splices by name."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write everything that a later piece needs."""
+        ...
+
+
+Learning = TypeVar("Learning", bound=Learner)
+
+
+def learning_rate(learner: Learner, plan: TrainingPlan) -> float:
+    """Return the rate of the next step: it rises in the first ones, then falls like a cosine."""
+    done = min(1.0, learner.seconds / plan.seconds)
+    rate = plan.learning_rate * min(1.0, (learner.step + 1) / _WARM_UP_STEPS)
+    return rate * 0.5 * (1.0 + math.cos(math.pi * done))
+
+
+def train_network(
+    run: Learning,
+    photos: Photos,
+    plan: TrainingPlan,
+    *,
+    piece_seconds: float,
+    stream: StreamOptions | None = None,
+    report: Callable[[dict[str, float]], None] | None = None,
+) -> Learning:
+    """Train for one piece, or to the end of the plan if that comes first.
+
+    Parameters
+    ----------
+    run : Learner
+    photos : Photos
+        Those that are held out are chosen here; see `Photos.split`.
+    plan : TrainingPlan
+    piece_seconds : float
+    stream : StreamOptions, optional
+    report : callable, optional
+        Called with the entries of the curve.
+
+    Returns
+    -------
+    Learner
+        The same, further on.
+    """
+    device = run.device
+    train, held = photos.split()
+    options = stream or StreamOptions()
+    validation = SpliceStream(held.to(device).images, held.to(device).segments, options, seed=12345)
+    fixed = [validation.draw(options.group) for _ in range(-(-plan.n_validation // options.group))]
+    run.piece += 1
+    start, before = time.monotonic(), run.seconds
+    due = run.seconds + plan.validate_every
+    batches = _batches(train, options, plan, run.piece, str(device))
+    sums: list[dict[str, Tensor]] = []
+    try:
+        for batch in batches:
+            run.seconds = before + time.monotonic() - start
+            is_over = run.seconds >= plan.seconds or run.seconds - before >= piece_seconds
+            # On a slow computer the first batch may take longer than that.
+            if is_over and run.step:
+                break
+            losses = run.learn(batch, plan)
+            sums.append({name: part.detach() for name, part in losses.items()})
+            if run.seconds >= due:
+                due += plan.validate_every
+                entry = _entry(run, sums, fixed)
+                sums = []
+                if report is not None:
+                    report(entry)
+    finally:
+        batches.close()
+    if sums:
+        entry = _entry(run, sums, fixed)
+        if report is not None:
+            report(entry)
+    return run
+
+
+def _entry(
+    run: Learner, sums: list[dict[str, Tensor]], fixed: list[SpliceBatch]
+) -> dict[str, float]:
+    means = {name: torch.stack([losses[name] for losses in sums]).mean() for name in sums[0]}
+    entry = {
+        "seconds": round(run.seconds, 1),
+        "step": run.step,
+        **{f"loss_{name}": round(float(mean), 4) for name, mean in means.items()},
+        **run.score(fixed),
+    }
+    run.curve.append(entry)
+    return entry
+
+
+@torch.no_grad()
+def average_weights(average: nn.Module, network: nn.Module, step: int) -> None:
+    """Add a network's weights to their running mean.
+
+    Parameters
+    ----------
+    average : Module
+        The mean, which is changed.
+    network : Module
+    step : int
+        Steps that were taken. Of few the mean is that of all of them.
+    """
+    keep = min(_AVERAGING, step / (step + 9.0))
+    mine, theirs = average.state_dict(), network.state_dict()
+    floats = [name for name, value in mine.items() if value.is_floating_point()]
+    torch._foreach_mul_([mine[name] for name in floats], keep)
+    torch._foreach_add_(
+        [mine[name] for name in floats], [theirs[name] for name in floats], alpha=1.0 - keep
+    )
+
+
+def best_f1(logits: Tensor, truth: Tensor) -> Tensor:
+    """Return the F1 of each map of a batch at its best threshold.
+
+    Parameters
+    ----------
+    logits : tensor of shape (n, 1, height, width)
+    truth : tensor of shape (n, 1, height, width), bool
+
+    Returns
+    -------
+    tensor of shape (n,)
+    """
+    levels = torch.sigmoid(logits).flatten(1)
+    wanted = truth.flatten(1).float()
+    best = torch.zeros(len(levels), device=levels.device)
+    for threshold in torch.linspace(0.02, 0.98, 49):
+        marked = (levels >= threshold).float()
+        hits = (marked * wanted).sum(dim=1)
+        f1 = 2.0 * hits / (marked.sum(dim=1) + wanted.sum(dim=1)).clamp(min=1.0)
+        best = torch.maximum(best, f1)
+    return best
+
+
+# -- making splices beside the training ----------------------------------------------------
+
+
+def _batches(
+    photos: Photos, options: StreamOptions, plan: TrainingPlan, piece: int, device: str
+) -> Generator[SpliceBatch, None, None]:
+    """Yield batches without end, made by other processes where there are any."""
+    if plan.workers == 0:
+        here = photos.to(device)
+        seed = plan.seed * 1000 + piece
+        stream = SpliceStream(here.images, here.segments, options, seed=seed)
+        while True:
+            yield stream.draw(plan.batch)
+    context = torch.multiprocessing.get_context("spawn")
+    queues = [context.Queue(_AHEAD) for _ in range(plan.workers)]
+    seeds = [(plan.seed * 1000 + piece) * 100 + number for number in range(plan.workers)]
+    kinds = [_worker_kind(options, plan, number) for number in range(plan.workers)]
+    processes = [
+        context.Process(target=_make_batches, args=(photos, *kind, seed, device, q), daemon=True)
+        for kind, seed, q in zip(kinds, seeds, queues, strict=True)
+    ]
+    for process in processes:
+        process.start()
+    try:
+        turn = 0
+        while True:
+            image, mask, table = queues[turn % plan.workers].get()
+            turn += 1
+            yield SpliceBatch(
+                image.to(device, non_blocking=True).float(),
+                mask.to(device, non_blocking=True).float(),
+                table.to(device, non_blocking=True),
+            )
+    finally:
+        for process in processes:
+            process.terminate()
+
+
+def _worker_kind(
+    options: StreamOptions, plan: TrainingPlan, number: int
+) -> tuple[StreamOptions, int]:
+    """Return what splices a process makes, and how many for a step: about as many pixels."""
+    if plan.large_size is None or number % 3 != 2:
+        return options, plan.batch
+    fewer = plan.batch * options.size**2 // plan.large_size**2
+    group = min(options.group, max(1, fewer))
+    return replace(options, size=plan.large_size, group=group), max(1, fewer // group) * group
+
+
+def _make_batches(
+    photos: Photos, options: StreamOptions, size: int, seed: int, device: str, queue: Any
+) -> None:
+    torch.set_num_threads(1)
+    here = photos.to(device)
+    stream = SpliceStream(here.images, here.segments, options, seed=seed)
+    while True:
+        batch = stream.draw(size)
+        queue.put((batch.image.byte().cpu(), batch.mask.byte().cpu(), batch.table.cpu()))
+
+
+def plain_tensors(state: dict[str, Any]) -> dict[str, Tensor]:
+    """Return the tensors of a state as they are written to a file."""
+    return {name: value.detach().contiguous() for name, value in state.items()}
+
+
+def read_file(path: Path, device: str) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file."""
+    with safe_open(str(path), framework="pt", device=device) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -1,0 +1,247 @@
+"""Training MFCN and SFCN side by side on the same splices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from cpcapp._files import atomic_write
+from cpcapp._staging import stage_results
+from cpcapp.splicing.making.stream import SpliceBatch
+from cpcapp.splicing.networks.loop import (
+    STATE,
+    TrainingPlan,
+    average_weights,
+    best_f1,
+    learning_rate,
+    plain_tensors,
+    read_file,
+)
+from cpcapp.splicing.networks.losses import seam_band
+from cpcapp.splicing.networks.mfcn import MFCN, MFCNOptions, MFCNOutput
+
+#: Momentum and weight decay as published. The published rate belongs to weights that were
+#: trained on ImageNet; from random ones with batch normalisation, one of this order is usual.
+MFCN_PLAN = TrainingPlan(learning_rate=0.02, weight_decay=5e-4)
+_MOMENTUM = 0.9
+# Longer gradients are shortened to it. Set by hand: only the first steps have such.
+_MAX_GRADIENT = 5.0
+
+
+def class_weights(truth: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the weights of the two classes: the median of their shares over the share of each.
+
+    Of two shares, which add up to 1, the median is a half.
+
+    Parameters
+    ----------
+    truth : tensor
+        1 for the class that is sought, 0 for the other.
+
+    Returns
+    -------
+    other, sought : tensor
+        Of the two classes.
+
+    Examples
+    --------
+    >>> [float(weight) for weight in class_weights(torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0]))]
+    [0.625, 2.5]
+    """
+    # A batch without a splice has no such class.
+    share = truth.mean().clamp(1e-4, 1.0 - 1e-4)
+    return 0.5 / (1.0 - share), 0.5 / share
+
+
+def balanced_cross_entropy(logits: Tensor, truth: Tensor) -> Tensor:
+    """Return the mean cross-entropy, in which each class counts by its weight.
+
+    Parameters
+    ----------
+    logits, truth : tensor of shape (n, 1, height, width)
+
+    Returns
+    -------
+    tensor of shape ()
+    """
+    other, sought = class_weights(truth)
+    weights = torch.where(truth > 0, sought, other)
+    return F.binary_cross_entropy_with_logits(logits.float(), truth, weight=weights)
+
+
+def measure_tasks(output: MFCNOutput, mask: Tensor) -> dict[str, Tensor]:
+    """Return the loss of each task, by name; they are added up.
+
+    Parameters
+    ----------
+    output : MFCNOutput
+    mask : tensor of shape (n, 1, height, width)
+        1 where something was pasted. Its edge is the band that edges are scored with.
+    """
+    losses = {"surface": balanced_cross_entropy(output.surface, mask)}
+    if output.edges is not None:
+        losses["edge"] = balanced_cross_entropy(output.edges, seam_band(mask))
+    return losses
+
+
+@dataclass
+class _Trained:
+    """A network, the running mean of its weights, and what changes them."""
+
+    network: MFCN
+    average: MFCN
+    optimizer: torch.optim.SGD
+
+
+@dataclass
+class MFCNRun:
+    """A training of both networks under way: a learner of `cpcapp.splicing.networks.loop`.
+
+    Attributes
+    ----------
+    networks : dict
+        ``"mfcn"`` and ``"sfcn"``: each a network, the running mean of its weights, and an
+        optimizer.
+    step, seconds, piece, curve
+        See `cpcapp.splicing.networks.loop.Learner`.
+    """
+
+    networks: dict[str, _Trained]
+    step: int = 0
+    seconds: float = 0.0
+    piece: int = 0
+    curve: list[dict[str, float]] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, options: MFCNOptions, plan: TrainingPlan, device: str) -> MFCNRun:
+        """Start both with random weights."""
+        # Splices have few sizes: the fastest convolutions for each are found once. CUDA only.
+        torch.backends.cudnn.benchmark = True
+        networks = {}
+        for name in ("mfcn", "sfcn"):
+            torch.manual_seed(plan.seed)
+            sizes = replace(options, edges=name == "mfcn")
+            network, average = (
+                MFCN(sizes).to(device, memory_format=torch.channels_last) for _ in range(2)
+            )
+            average.load_state_dict(network.state_dict())
+            optimizer = torch.optim.SGD(
+                network.parameters(),
+                lr=plan.learning_rate,
+                momentum=_MOMENTUM,
+                weight_decay=plan.weight_decay,
+            )
+            networks[name] = _Trained(network, average.requires_grad_(False).eval(), optimizer)
+        return cls(networks)
+
+    @property
+    def options(self) -> MFCNOptions:
+        """Sizes of MFCN."""
+        return self.networks["mfcn"].network.options
+
+    @property
+    def device(self) -> torch.device:
+        """Where they are trained."""
+        return next(self.networks["mfcn"].network.parameters()).device
+
+    def learn(self, batch: SpliceBatch, plan: TrainingPlan) -> dict[str, Tensor]:
+        """Take one step with each network, and return the losses of all tasks by name."""
+        rate = learning_rate(self, plan)
+        kind = batch.image.device.type
+        image = batch.image.contiguous(memory_format=torch.channels_last)
+        self.step += 1
+        found: dict[str, Tensor] = {}
+        for name, trained in self.networks.items():
+            for group in trained.optimizer.param_groups:
+                group["lr"] = rate
+            trained.network.train()
+            with torch.autocast(kind, torch.bfloat16, enabled=kind != "cpu"):
+                output = trained.network(image)
+            losses = measure_tasks(output, batch.mask)
+            trained.optimizer.zero_grad(set_to_none=True)
+            torch.stack(list(losses.values())).sum().backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(trained.network.parameters(), _MAX_GRADIENT)
+            trained.optimizer.step()
+            average_weights(trained.average, trained.network, self.step)
+            found |= {f"{name}_{task}": loss for task, loss in losses.items()}
+        return found
+
+    @torch.no_grad()
+    def score(self, batches: Sequence[SpliceBatch]) -> dict[str, float]:
+        """Return the mean best F1 of the spliced photos: surfaces (better sign) and edges."""
+        found: dict[str, list[Tensor]] = {}
+        for batch in batches:
+            spliced = batch.mask.mean(dim=(1, 2, 3)) > 0
+            kind = batch.image.device.type
+            image = batch.image.contiguous(memory_format=torch.channels_last)
+            for name, trained in self.networks.items():
+                with torch.autocast(kind, torch.bfloat16, enabled=kind != "cpu"):
+                    output = trained.average(image)
+                truth = batch.mask > 0.5
+                surface = torch.maximum(
+                    best_f1(output.surface, truth), best_f1(-output.surface, truth)
+                )
+                found.setdefault(f"{name}_surface_f1", []).append(surface[spliced])
+                if output.edges is not None:
+                    edges = best_f1(output.edges, seam_band(batch.mask) > 0)
+                    found.setdefault(f"{name}_edge_f1", []).append(edges[spliced])
+        return {name: round(float(torch.cat(parts).mean()), 4) for name, parts in found.items()}
+
+    def save(self, folder: Path) -> None:
+        """Write everything that a later piece needs.
+
+        All files take the place of the last ones together, or none.
+        """
+        content = {
+            "architecture": "mfcn",
+            "options": self.options.to_dict(),
+            "step": self.step,
+            "seconds": self.seconds,
+            "piece": self.piece,
+            "curve": self.curve,
+        }
+        with stage_results(folder) as staged:
+            for name, trained in self.networks.items():
+                states = trained.optimizer.state_dict()["state"]
+                momenta = {str(n): state["momentum_buffer"] for n, state in states.items()}
+                for part, tensors in (
+                    ("weights", trained.network.state_dict()),
+                    ("average", trained.average.state_dict()),
+                    ("momentum", momenta),
+                ):
+                    with atomic_write(staged.new / f"{name}-{part}.safetensors") as file:
+                        file.write(save(plain_tensors(tensors)))
+            with atomic_write(staged.new / STATE) as file:
+                file.write(json.dumps(content, indent=1).encode())
+            staged.commit(marker=STATE)
+
+    @classmethod
+    def resume(cls, folder: Path, plan: TrainingPlan, device: str) -> MFCNRun:
+        """Read what `save` wrote."""
+        content = json.loads((folder / STATE).read_text())
+        run = cls.begin(MFCNOptions.from_dict(content["options"]), plan, device)
+        for name, trained in run.networks.items():
+            parts = {
+                part: read_file(folder / f"{name}-{part}.safetensors", device)
+                for part in ("weights", "average", "momentum")
+            }
+            trained.network.load_state_dict(parts["weights"])
+            trained.average.load_state_dict(parts["average"])
+            # Files know no order of channels; in that of the weights, steps are faster.
+            state = {
+                number: {"momentum_buffer": torch.empty_like(weight).copy_(momenta[str(number)])}
+                for number, weight in enumerate(trained.network.parameters())
+                if str(number) in (momenta := parts["momentum"])
+            }
+            groups = trained.optimizer.state_dict()["param_groups"]
+            trained.optimizer.load_state_dict({"state": state, "param_groups": groups})
+        run.step, run.seconds = int(content["step"]), float(content["seconds"])
+        run.piece, run.curve = int(content["piece"]), list(content["curve"])
+        return run
