@@ -15,6 +15,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
+import multiprocessing
 import os
 import platform
 import sys
@@ -22,6 +23,7 @@ import time
 import traceback
 import types
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -332,12 +334,19 @@ def read_network() -> tuple[dict[str, bytes], dict[str, Any]]:
     return graphs, json.loads(content)["network"]
 
 
+@torch.inference_mode()
+def run_network(network: Any, levels: torch.Tensor, steps: torch.Tensor) -> Any:
+    image = levels.float().contiguous(memory_format=torch.channels_last)
+    return network(image, steps)
+
+
 def trace_network(run: Run) -> dict[str, Any]:
     """The trace network on the card: agreement with ONNX Runtime, and time."""
-    from cpcapp.splicing.networks.device_network import DeviceNetwork, load_trace_network
+    from cpcapp.splicing.devices.network import DeviceTraceMeter
+    from cpcapp.splicing.traces.learned import TraceMeter
 
     graphs, facts = read_network()
-    network = DeviceNetwork(load_trace_network(graphs, facts), run.device)
+    network = DeviceTraceMeter(TraceMeter(graphs, facts), run.device)
     out: dict[str, Any] = {"times": []}
     rng = np.random.default_rng(0)
     shapes = [("4K", 2160, 3840, 1), ("Columbia", 568, 760, 1), ("Columbia", 568, 760, 16)]
@@ -350,7 +359,9 @@ def trace_network(run: Run) -> dict[str, Any]:
                 torch.backends.cudnn.allow_tf32 = kind != "float32"
             half = kind == "float16" and run.device.type == "cuda"
             with torch.autocast(run.device.type, torch.float16, enabled=half):
-                taken = seconds(partial(network.run, levels, steps), run.device)
+                # The library convolves in float32 whatever is set.
+                work = network.run if kind == "float32" else partial(run_network, network.network)
+                taken = seconds(partial(work, levels, steps), run.device)
             out["times"].append(
                 {"photo": name, "batch": batch, "type": kind, "seconds_a_photo": taken / batch}
             )
@@ -421,6 +432,94 @@ def photo_stages(run: Run) -> dict[str, Any]:
     return out
 
 
+def noisy_photo(shape: tuple[int, int, int], seed: int) -> Any:
+    """Return a photo with edges, smooth parts and noise."""
+    import cv2
+
+    rng = np.random.default_rng(seed)
+    small = rng.integers(0, 256, (shape[0] // 60 + 2, shape[1] // 60 + 2, 3), dtype=np.uint8)
+    photo = cv2.resize(small, shape[1::-1], interpolation=cv2.INTER_NEAREST)
+    photo = cv2.GaussianBlur(photo, (0, 0), 1.0).astype(np.float32)
+    photo += rng.normal(scale=4.0, size=shape).astype(np.float32)
+    return np.rint(photo.clip(0, 255)).astype(np.uint8)
+
+
+_worker_localizer: Any = None
+
+
+def _start_worker(device: str, missing: list[str]) -> None:
+    global _worker_localizer
+    sys.meta_path.insert(0, _Finder(missing))
+    import cv2
+
+    from cpcapp.splicing import load_model
+    from cpcapp.splicing.devices.localizer import to_device
+
+    cv2.setNumThreads(1)
+    torch.set_num_threads(1)
+    _worker_localizer = to_device(load_model(), device)
+
+
+def _localize_made(number: int, shape: tuple[int, int, int]) -> str:
+    return str(_worker_localizer.localize(noisy_photo(shape, number)).verdict_code)
+
+
+def localizing(run: Run) -> dict[str, Any]:
+    """Whole photos: with filters and network on the card, against the CPU alone."""
+    from cpcapp._parallel import map_threads
+    from cpcapp.splicing import load_model
+    from cpcapp.splicing.devices.localizer import to_device
+    from cpcapp.splicing.examples import example_photos
+    from cpcapp.splicing.photos.pixels import as_unit_float
+
+    on_cpu = load_model()
+    on_card = to_device(on_cpu, run.device)
+    out: dict[str, Any] = {"cores": os.cpu_count()}
+    columbia = (568, 757, 3) if run.real else (120, 160, 3)
+    for name, shape in (
+        ("4K", (2160, 3840, 3) if run.real else (160, 240, 3)),
+        ("Columbia", columbia),
+    ):
+        photo = noisy_photo(shape, 0)
+        pixels, taken = as_unit_float(photo), {}
+        for _ in range(3):  # the first ones warm up
+            clock(taken, "network on the card", on_card.network.measure, photo)
+            for bank in on_card.banks:
+                clock(taken, f"{bank.options.channels} filters on the card", bank.map, pixels)
+            clock(taken, "everything with the card", on_card.localize, photo)
+        clock(taken, "everything on the CPU", on_cpu.localize, photo)
+        out[name] = {"shape": shape, "seconds": taken}
+    pairs = [[m.localize(p.photo) for m in (on_cpu, on_card)] for p in example_photos()]
+    out["examples"] = {
+        "verdicts": [[found.verdict_code for found in pair] for pair in pairs],
+        "largest_difference_of_p": max(abs(a.p_value - b.p_value) for a, b in pairs),
+        "largest_difference_of_a_boundary": max(
+            float(np.abs(a.boundary - b.boundary).max()) for a, b in pairs
+        ),
+    }
+    photos = [noisy_photo(columbia, seed) for seed in range(run.size(96, 4))]
+    rates = {}
+    for jobs in (1, 4, 16):
+        some = photos[: max(4, 6 * jobs)]
+        start = time.perf_counter()
+        list(map_threads(on_card.localize, some, jobs=jobs))
+        rates[f"{jobs} threads"] = len(some) / (time.perf_counter() - start)
+    out["photos_a_second"] = rates
+    processes = run.size(14, 2)
+    given = [columbia] * run.size(280, 4)
+    with ProcessPoolExecutor(
+        processes,
+        multiprocessing.get_context("spawn"),
+        _start_worker,
+        (str(run.device), run.missing),
+    ) as pool:
+        list(pool.map(_localize_made, range(2 * processes), given))
+        start = time.perf_counter()
+        list(pool.map(_localize_made, range(len(given)), given))
+        rates[f"{processes} processes"] = len(given) / (time.perf_counter() - start)
+    return out
+
+
 SECTIONS: dict[str, Callable[[Run], dict[str, Any]]] = {
     "rates": product_rates,
     "agreement": numpy_agreement,
@@ -430,14 +529,15 @@ SECTIONS: dict[str, Callable[[Run], dict[str, Any]]] = {
     "patches": patches_to_filters,
     "network": trace_network,
     "stages": photo_stages,
+    "localize": localizing,
 }
 
 
 class Run:
     """The device, and whether this is the real thing or a trial on a CPU."""
 
-    def __init__(self, device: str, real: bool) -> None:
-        self.device, self.real = torch.device(device), real
+    def __init__(self, device: str, real: bool, missing: list[str]) -> None:
+        self.device, self.real, self.missing = torch.device(device), real, missing
         self.rates = dict.fromkeys(("float32", "tf32", "float64"), float("nan"))
 
     def size(self, real: int, trial: int) -> int:
@@ -473,7 +573,7 @@ def main() -> int:
     print(
         json.dumps({key: value for key, value in result.items() if key != "sections"}), flush=True
     )
-    run = Run(arguments.device, real=not arguments.trial)
+    run = Run(arguments.device, not arguments.trial, missing)
     for name in arguments.sections:
         start = time.perf_counter()
         try:

@@ -147,6 +147,7 @@ SPLICING_ROOMS = [
         "evaluation",
         "training",
         "networks",
+        "devices",
     ),
 ]
 SOURCE = Path(cpcapp.__file__).parent
