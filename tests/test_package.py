@@ -138,17 +138,8 @@ ROOMS = [
 ]
 SPLICING_ROOMS = [
     *("photos", "datasets", "making", "traces", "boundary", "regions", "verdicts", "presets"),
-    *(
-        "pictures",
-        "localizer",
-        "model_file",
-        "examples",
-        "results",
-        "evaluation",
-        "training",
-        "networks",
-        "devices",
-    ),
+    *("pictures", "localizer", "model_file", "examples", "networks", "devices"),
+    *("results", "evaluation", "training"),
 ]
 SOURCE = Path(cpcapp.__file__).parent
 

@@ -211,10 +211,10 @@ def solve_contrast(
     f, b = _check_sides(target, background)
     k = check_n_components(k, target, name="k")
     if device is None:
-        device = next((side.device for side in (target, background) if _is_on_device(side)), None)
+        device = getattr(target, "device", None) or getattr(background, "device", None)
     if device is not None:
-        solution = _solve_primal(f, b, k, loading, _device_algebra(device, solver), overwrite=False)
-        return _finish(solution, scaling, f.spread.variance)
+        there = _solve_primal(f, b, k, loading, _device_algebra(device, solver), overwrite=False)
+        return _finish(there, scaling, f.spread.variance)
     chosen = _choose_solver(solver, target, background, k, loading)
     fall_back = solver == "auto"
     solution = None

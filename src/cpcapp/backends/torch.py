@@ -6,6 +6,7 @@ float64 data is multiplied in float64. Needs the extra ``torch``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
@@ -337,6 +338,10 @@ class DeviceMoments:
             raise ValueError("the moments hold no samples yet; call update first")
         variance = self._scatter.diagonal().clamp(min=0.0) / self.total_weight
         return find_spread(variance.cpu().numpy(), self._mean.cpu().numpy())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the moments to a file, which `Moments.load` reads."""
+        self.to_moments().save(path)
 
     def to_moments(self) -> Moments:
         """Return the moments as those of NumPy.

@@ -49,7 +49,7 @@ class DeviceFilterBank(FilterBank):
         grid, power = self._power(image)
         largest = float(power.max())
         if largest > 0.0:
-            power = power / largest
+            power /= largest
         profile = window_profile(self.options.size, self.options.window)
         # The sum over the patches that contain a pixel is separable: one product for each side.
         sides = []
@@ -62,10 +62,10 @@ class DeviceFilterBank(FilterBank):
         found = sides[0] @ power.double() @ sides[1].T
         return found.float().cpu().numpy(), largest
 
-    @torch.inference_mode()
     def _power(self, image: FloatMap) -> tuple[PatchGrid, Tensor]:
         options = self.options
-        grid = PatchGrid(*image.shape[:2], options.size, options.stride)
+        height, width = image.shape[:2]
+        grid = PatchGrid(height, width, options.size, options.stride)
         planes = torch.from_numpy(image_planes(image, options.channels)).to(self.device)
         centre = self._kernels.flatten(1).double() @ self._mean(grid, planes)
         power = torch.cat(

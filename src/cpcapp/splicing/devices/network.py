@@ -48,7 +48,8 @@ def load_trace_network(stages: dict[str, bytes], facts: dict[str, Any]) -> Trace
     ValueError
         If the graphs are not those of a network of these options.
     """
-    network = TraceNetwork(NetworkOptions.from_dict(facts["options"])).eval()
+    network: TraceNetwork = TraceNetwork(NetworkOptions.from_dict(facts["options"]))
+    network.eval()
     _fold_norms(network)
     for name in STAGES:
         module = getattr(network, name)
@@ -62,7 +63,8 @@ def load_trace_network(stages: dict[str, bytes], facts: dict[str, Any]) -> Trace
         for layer, (weight, bias) in zip(layers, weights, strict=True):
             layer.weight.data = torch.from_numpy(weight)
             layer.bias.data = torch.from_numpy(bias)
-    return network.requires_grad_(False)
+    network.requires_grad_(False)
+    return network
 
 
 def _fold_norms(module: nn.Module) -> None:
@@ -148,7 +150,6 @@ class DeviceTraceMeter(TraceMeter):
             (offset[0] % BLOCK, offset[1] % BLOCK),
         )
 
-    @torch.inference_mode()
     def run(self, levels: Tensor, steps: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return seam, region, pasted side and traces of photos of one size.
 
@@ -160,17 +161,16 @@ class DeviceTraceMeter(TraceMeter):
             Of the luminance tables, or 0.
         """
         image = levels.to(self.device, torch.float32).contiguous(memory_format=torch.channels_last)
-        with _exact_convolutions():
+        with torch.inference_mode(), _exact_convolutions():
             found = self.network(image, steps.to(self.device))
         return found.seam, found.region, found.pasted, found.traces
 
-    @torch.inference_mode()
     def _run(self, stage: str, inputs: list[NDArray[Any]], *, release: bool = False) -> list[Any]:
         """Run a stage on a tile."""
         if release:
             return []
         given = [torch.from_numpy(np.ascontiguousarray(part)).to(self.device) for part in inputs]
-        with _exact_convolutions():
+        with torch.inference_mode(), _exact_convolutions():
             found = getattr(self.network, stage)(*given)
         return [_array(part) for part in (found if isinstance(found, tuple) else (found,))]
 

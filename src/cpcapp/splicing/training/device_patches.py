@@ -5,7 +5,12 @@ Needs the extra ``torch``. `cpcapp.splicing.traces.patches.gather` does the same
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cpcapp.backends.torch import DeviceMoments
@@ -72,3 +77,37 @@ def add_patches(moments: DeviceMoments, planes: Tensor, places: Tensor, size: in
             patches = patches.float().div_(255.0)
         moments.update(patches)
     return moments
+
+
+def cut_on_device(
+    planes: NDArray[np.float32], places: NDArray[np.intp], size: int, device: Any
+) -> Tensor:
+    """Return the patches of a photo that begin at given pixels, cut on a device.
+
+    Parameters
+    ----------
+    planes : ndarray of shape (channels, height, width), float32
+    places : ndarray of shape (n, 2)
+        Row and column of the first pixel.
+    size : int
+    device : torch.device or str
+
+    Returns
+    -------
+    tensor of shape (n, channels * size * size), float32
+
+    Examples
+    --------
+    >>> planes = np.arange(12, dtype=np.float32).reshape(1, 3, 4)
+    >>> cut_on_device(planes, np.array([[1, 2]]), 2, "cpu")
+    tensor([[ 6.,  7., 10., 11.]])
+    """
+    if not len(places):
+        return torch.empty((0, len(planes) * size**2), device=device)
+    at = torch.from_numpy(np.insert(places, 0, 0, axis=1))
+    return gather_patches(torch.from_numpy(planes).to(device)[None], at, size)
+
+
+def join_patches(blocks: Sequence[Tensor]) -> Tensor:
+    """Return patches of several photos as one tensor."""
+    return torch.cat(list(blocks))
