@@ -128,7 +128,8 @@ def test_unknown_names_are_an_attribute_error():
 # Rooms may import those before them. The private modules beside them (`_files`, `_parallel`, ...)
 # are for everybody and import nothing but each other.
 ROOMS = [
-    *("moments", "missing", "covariates", "shrinkage", "loading", "steering", "matrix_free"),
+    *("moments", "missing", "covariates", "shrinkage", "loading", "dense_algebra", "steering"),
+    *("matrix_free", "backends"),
     *("contrast", "views", "counting", "calibration", "resampling", "detection", "backgrounds"),
     *("sparse_filters", "correction"),
     "estimators",
@@ -137,16 +138,8 @@ ROOMS = [
 ]
 SPLICING_ROOMS = [
     *("photos", "datasets", "making", "traces", "boundary", "regions", "verdicts", "presets"),
-    *(
-        "pictures",
-        "localizer",
-        "model_file",
-        "examples",
-        "results",
-        "evaluation",
-        "training",
-        "networks",
-    ),
+    *("pictures", "localizer", "model_file", "examples", "networks", "devices"),
+    *("results", "evaluation", "training"),
 ]
 SOURCE = Path(cpcapp.__file__).parent
 

@@ -15,9 +15,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas, cho_solve, eigvalsh, lapack
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from cpcapp import loading as rules
+from cpcapp.dense_algebra import DenseAlgebra, Lapack, top_dense
 from cpcapp.loading import Loading, LoadingRule
 from cpcapp.matrix_free import (
     CentredRows,
@@ -28,7 +28,7 @@ from cpcapp.matrix_free import (
     solve_pencil,
 )
 from cpcapp.moments import FeatureRangeError, FloatArray, Moments, Spread, _centre_full_columns
-from cpcapp.steering import SMALL, Solution, Steered, keep_in_upper, restricted, solve_both
+from cpcapp.steering import Solution, Steered, restricted, solve_both
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -116,6 +116,7 @@ def solve_contrast(
     solver: str = "auto",
     scaling: str = "background",
     overwrite: bool = False,
+    device: Any = None,
 ) -> Contrast:
     """Find the ``k`` filters with the largest ratio of target to background power.
 
@@ -125,8 +126,8 @@ def solve_contrast(
 
     Parameters
     ----------
-    target : Moments, or array-like of shape (n_target, n_features)
-    background : Moments, array-like of shape (n_background, n_features), or None
+    target : Moments, DeviceMoments, or array-like of shape (n_target, n_features)
+    background : like ``target``, of shape (n_background, n_features), or None
         Without a background the filters are the principal components of the target.
     k : int
         Number of components, at most the rank of the target covariance.
@@ -158,7 +159,12 @@ def solve_contrast(
         ``"background"``: ``Fᵀ (loaded R_b) F = I``. ``"unit"``: filters of length 1, as in the
         paper.
     overwrite : bool, default=False
-        Use the matrices of the moments as workspace, which leaves the moments empty.
+        Use the matrices of the moments as workspace, which leaves the moments empty. Moments on a
+        device stay as they are.
+    device : torch.device or str, optional
+        Where to solve, such as ``"cuda"``; needs the extra ``torch``. By default that of
+        `cpcapp.backends.torch.DeviceMoments`, else the CPU. On a device the solver is
+        ``"dense"``. The result is NumPy's.
 
     Returns
     -------
@@ -204,6 +210,11 @@ def solve_contrast(
     _check_options(loading, solver, scaling)
     f, b = _check_sides(target, background)
     k = check_n_components(k, target, name="k")
+    if device is None:
+        device = getattr(target, "device", None) or getattr(background, "device", None)
+    if device is not None:
+        there = _solve_primal(f, b, k, loading, _device_algebra(device, solver), overwrite=False)
+        return _finish(there, scaling, f.spread.variance)
     chosen = _choose_solver(solver, target, background, k, loading)
     fall_back = solver == "auto"
     solution = None
@@ -213,7 +224,8 @@ def solve_contrast(
         solution = _solve_matrix_free(f, b, k, loading, fall_back)
         chosen = "iterative"
     if solution is None:
-        solution = _solve_primal(f, b, k, loading, chosen, fall_back, overwrite)
+        algebra = Lapack(chosen, fall_back)
+        solution = _solve_primal(f, b, k, loading, algebra, overwrite)
     return _finish(solution, scaling, f.spread.variance)
 
 
@@ -281,7 +293,7 @@ def solve_difference(
     values = np.empty((len(alphas), k))
     filters = np.empty((len(alphas), _width(target), k))
     for i, alpha in enumerate(alphas):
-        values[i], vectors = _top_dense(r_f - alpha * r_b, k)
+        values[i], vectors = top_dense(r_f - alpha * r_b, k)
         filters[i] = vectors if basis is None else basis @ vectors
         filters[i] *= _signs(filters[i])
     return values, filters
@@ -313,9 +325,10 @@ def eigenvalues_above(target: Moments, background: Moments, threshold: float) ->
     """
     f, b = _check_sides(target, background)
     assert b is not None
-    r_b = _lower_covariance(b, overwrite=False)
-    lower, _ = _factor(r_b, "none", np.ones(len(r_b)), background.n_samples, b.spread.constant)
-    c, _ = lapack.dsygst(_lower_covariance(f, False), lower, lower=1, overwrite_a=1)
+    algebra, constant = Lapack(), b.spread.constant
+    r_b = algebra.covariance(background, constant, overwrite=False)
+    lower, _ = _factor(r_b, "none", np.ones(len(r_b)), background.n_samples, constant, algebra)
+    c = algebra.reduce(algebra.covariance(target, f.spread.constant, overwrite=False), lower)
     values = eigvalsh(c, lower=True, subset_by_value=(threshold, np.inf), overwrite_a=True)
     return np.asarray(values[::-1])
 
@@ -342,12 +355,25 @@ def check_n_components(k: Any, target: Moments, *, name: str) -> int:
 
 
 def _as_moments(data: Any, name: str) -> Moments:
-    if isinstance(data, Moments):
-        return data
+    if isinstance(data, Moments) or _is_on_device(data):
+        return data  # type: ignore[no-any-return]
     try:
         return Moments.of(data)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
+
+
+def _is_on_device(data: Any) -> bool:
+    """Return whether data is `cpcapp.backends.torch.DeviceMoments`, without importing torch."""
+    return hasattr(data, "to_moments")
+
+
+def _device_algebra(device: Any, solver: str) -> DenseAlgebra:
+    if solver not in ("auto", "dense"):
+        raise ValueError(f"solver={solver!r} must be 'auto' or 'dense' on a device ({device})")
+    from cpcapp.backends.torch import TorchAlgebra
+
+    return TorchAlgebra(device)
 
 
 def _check_options(loading: Any, solver: str, scaling: str) -> None:
@@ -442,58 +468,54 @@ def _solve_primal(
     background: _Side | None,
     k: int,
     loading: str | float,
-    method: str,
-    fall_back: bool,
+    algebra: DenseAlgebra,
     overwrite: bool,
 ) -> Contrast:
+    width, n_target = len(target.spread.variance), target.moments.n_samples
     if background is None:
-        r_f = _lower_covariance(target, overwrite)
-        values, vectors, method = _top(r_f, k, method, fall_back)
-        _check_rank(values, len(r_f), k)
-        return Contrast(vectors, vectors.copy(order="F"), values, None, None, method)
+        r_f = algebra.covariance(target.moments, target.spread.constant, overwrite)
+        values, vectors = algebra.top(r_f, k)
+        _check_rank(values, width, k)
+        return Contrast(vectors, vectors.copy(order="F"), values, None, None, algebra.solver)
     n_background = background.moments.n_samples
     units = rules.loading_units(loading, target.spread, background.spread)
     steering_units = rules.steering_units(target.spread, background.spread)
-    bound = rules.contrast_bound(target.moments.n_samples, len(units))
+    bound = rules.contrast_bound(n_target, width)
     steered: Steered | None = None
 
-    def steer(loaded: FloatArray, diagonal: FloatArray) -> None:
+    def steer(loaded: Any, diagonal: FloatArray) -> None:
         nonlocal steered
-        ridge = rules.steering_ridge(lambda: _difference(r_f, loaded, bound, steering_units), bound)
-        if ridge > 0.0 and len(loaded) <= SMALL:
-            f, b = r_f.copy(order="F"), loaded.copy(order="F")
-            steered = _solve_steered(f, b, ridge * steering_units, diagonal, top)
-        elif ridge > 0.0:
-            with keep_in_upper(loaded, r_f):
-                steered = _solve_steered(r_f, loaded, ridge * steering_units, diagonal, top)
+        # With S = rD the steering, R_f v = c (Σ + S) v is (R_f - cΣ) v = c r D v.
+        ridge = algebra.excess(r_f, loaded, bound, steering_units) / bound
+        if ridge > 0.0:
+            with algebra.kept(r_f, loaded) as (f, b):
+                steered = _solve_steered(f, b, ridge * steering_units, diagonal, k, algebra)
 
-    def top(c: FloatArray, k: int = k) -> tuple[FloatArray, FloatArray]:
-        nonlocal method
-        values, vectors, method = _top(c, k, method, fall_back, keep=steered is not None)
-        return values, vectors
-
-    r_b, r_f = (_lower_covariance(side, overwrite) for side in (background, target))
+    r_b, r_f = (
+        algebra.covariance(side.moments, side.spread.constant, overwrite)
+        for side in (background, target)
+    )
     constant = background.spread.constant
     hook = steer if loading == "auto" else None
-    lower, rule = _factor(r_b, loading, units, n_background, constant, hook)
+    lower, rule = _factor(r_b, loading, units, n_background, constant, algebra, hook)
     del r_b
     # C = L⁻¹ R_f L⁻ᵀ with LLᵀ the loaded background: R_f v = λ LLᵀ v becomes C u = λ u.
-    c, _ = lapack.dsygst(r_f, lower, lower=1, overwrite_a=1)
-    values, u = top(c)
-    _check_rank(values, len(c), k)
-    filters, _ = lapack.dtrtrs(lower, u, lower=1, trans=1)  # F = L⁻ᵀ u
-    atoms = blas.dtrmm(1.0, lower, u, lower=1)  # W = LLᵀ F = L u
+    c = algebra.reduce(r_f, lower)
+    values, u = algebra.top(c, k, keep=steered is not None)
+    _check_rank(values, width, k)
+    filters = algebra.solve(lower, u)  # F = L⁻ᵀ u
+    atoms = algebra.times_lower(lower, u)  # W = LLᵀ F = L u
     plain = Solution(filters, atoms, values)
-    both = None if steered is None else solve_both(steered, values, bound, lower, c, top)
+    both = None if steered is None else solve_both(steered, values, bound, lower, c, algebra)
     del c
     loading_used = rule.loading()
     diagonal = loading_used.diagonal
-    freedom = _freedom(lower, diagonal)
+    freedom = algebra.freedom(lower, diagonal)
 
     def finish(found: Solution, freedom: float) -> Contrast:
         outside = _out_of_sample(_in_sample(found.filters, rule), freedom, n_background)
         parts = found.filters, found.atoms, found.eigenvalues
-        return Contrast(*parts, loading_used, outside, method)
+        return Contrast(*parts, loading_used, outside, algebra.solver)
 
     rare = finish(plain, freedom)
     if both is None or steered is None:
@@ -509,78 +531,51 @@ def _with_views(chosen: Contrast, loud: Contrast, rare: Contrast, n_steered: int
 
 
 def _solve_steered(
-    r_f: FloatArray,
-    loaded: FloatArray,
+    r_f: Any,
+    loaded: Any,
     steering: FloatArray,
     diagonal: FloatArray,
-    top: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
+    k: int,
+    algebra: DenseAlgebra,
 ) -> Steered:
-    """Solve ``R_f v = μ (Σ + S) v``. Uses up the lower triangles and leaves the upper ones.
+    """Solve ``R_f v = μ (Σ + S) v``. Uses up both matrices.
 
     ``diagonal`` is what Σ has beside the background covariance.
     """
-    np.einsum("ii->i", loaded)[:] += steering
-    lower = _cholesky(loaded, clean=len(loaded) <= SMALL)
+    algebra.load(loaded, 1.0, steering)
+    lower = algebra.cholesky(loaded)
     assert lower is not None
-    c, _ = lapack.dsygst(r_f, lower, lower=1, overwrite_a=1)
-    values, u = top(c)
-    filters, _ = lapack.dtrtrs(lower, u, lower=1, trans=1)
-    return Steered(filters, values, steering, _freedom(lower, diagonal + steering))
-
-
-def _freedom(lower: FloatArray, diagonal: FloatArray) -> float:
-    """Return ``tr((LLᵀ - D)(LLᵀ)⁻¹)``, the effective number of parameters. Uses up ``L``."""
-    if not diagonal.any():
-        return float(len(lower))
-    # M - tr(D (LLᵀ)⁻¹) = M - ‖L⁻¹ D^½‖²
-    inverse, _ = lapack.dtrtri(lower, lower=1, overwrite_c=1)
-    if len(lower) <= SMALL:
-        return len(lower) - float(np.einsum("ij,ij,j->", inverse, inverse, diagonal))
-    taken = 0.0
-    for start in range(0, len(lower), 128):
-        strip = np.tril(inverse[start:, start : start + 128])
-        taken += float(np.einsum("ij,ij,j->", strip, strip, diagonal[start : start + 128]))
-    return len(lower) - taken
-
-
-def _lower_covariance(side: _Side, overwrite: bool) -> FloatArray:
-    """Return the covariance in Fortran order, valid in its lower triangle, free to be changed."""
-    moments, constant = side.moments, side.spread.constant
-    if overwrite:
-        covariance = moments._take_covariance()
-    else:
-        covariance = np.asfortranarray(moments._lower() / moments.total_weight)
-    if constant.any():
-        covariance[constant, :] = 0.0  # what is there is rounding
-        covariance[:, constant] = 0.0
-    return covariance
+    values, u = algebra.top(algebra.reduce(r_f, lower), k)
+    filters = algebra.solve(lower, u)
+    return Steered(filters, values, steering, algebra.freedom(lower, diagonal + steering))
 
 
 def _factor(
-    r_b: FloatArray,
+    r_b: Any,
     loading: str | float,
     units: FloatArray,
     n_background: int,
     constant: NDArray[np.bool_],
-    look: Callable[[FloatArray, FloatArray], None] | None = None,
-) -> tuple[FloatArray, LoadingRule]:
+    algebra: DenseAlgebra,
+    look: Callable[[Any, FloatArray], None] | None = None,
+) -> tuple[Any, LoadingRule]:
     """Return the Cholesky factor of the loaded background, and the loading. Uses up ``r_b``.
 
     ``look`` is given the loaded background, and its diagonal loading, before it is factored.
     """
     if loading in ("none", "diagonal"):
-        lower = _cholesky(r_b.copy(order="F"))
+        lower = algebra.cholesky(algebra.copy(r_b))
         if lower is not None:
             return lower, LoadingRule(1.0, 0.0, units)
         if loading == "none":
-            raise SingularBackgroundError(_rank(r_b), len(r_b), n_background)
-    traces, spectrum = rules.traces(r_b, units), lambda: rules.spectrum(r_b, units)
+            raise SingularBackgroundError(algebra.rank(r_b), len(units), n_background)
+    traces, spectrum = algebra.traces(r_b, units), lambda: algebra.spectrum(r_b, units)
     rule = rules.shrink_or_load(loading, units, n_background, traces, spectrum, constant)
-    r_b *= rule.weight
-    np.einsum("ii->i", r_b)[:] += rule.ridge * rule.units
+    diagonal = rule.ridge * rule.units
+    algebra.load(r_b, rule.weight, diagonal)
     if look is not None:
-        look(r_b, rule.ridge * rule.units)
-    lower = _cholesky(r_b)
+        look(r_b, diagonal)
+    lower = algebra.cholesky(r_b)
     if lower is None:
         raise ValueError(
             f"loading={loading} is too small to make the background covariance positive definite; "
@@ -589,92 +584,10 @@ def _factor(
     return lower, rule
 
 
-def _difference(r_f: FloatArray, r_b: FloatArray, alpha: float, units: FloatArray) -> FloatArray:
-    """Return the lower triangle of ``R_f - αR_b`` in ``units``."""
-    scale = 1.0 / np.sqrt(units)
-    difference = r_b * -alpha
-    difference += r_f
-    difference *= scale[:, None]
-    difference *= scale
-    return difference
-
-
-def _cholesky(a: FloatArray, clean: bool = True) -> FloatArray | None:
-    """Return the lower Cholesky factor, in place, or None if ``a`` is singular to rounding.
-
-    Without ``clean`` the upper triangle is left as it is.
-    """
-    diagonal = a.diagonal().copy()
-    lower, failed = lapack.dpotrf(a, lower=1, clean=int(clean), overwrite_a=1)
-    if failed:
-        return None
-    # L_jj² / a_jj is the share of feature j that the features before it do not explain: a
-    # measure of rank that does not depend on the features' units.
-    pivots = lower.diagonal() ** 2
-    return None if (pivots <= 10.0 * len(a) * _EPS * diagonal).any() else lower
-
-
-def _rank(lower: FloatArray) -> int:
-    """Return the numerical rank of a covariance given by its lower triangle."""
-    diagonal = lower.diagonal()
-    scale = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-    values = eigvalsh(lower / np.multiply.outer(scale, scale), lower=True)
-    return int((values > 10.0 * len(values) * _EPS * values[-1]).sum()) if values[-1] > 0 else 0
-
-
 def _check_rank(values: FloatArray, n_features: int, k: int) -> None:
     rank = int((values > n_features * _EPS * values[0]).sum()) if values[0] > 0.0 else 0
     if rank < k:
         raise InsufficientRankError(rank, f"k={k}")
-
-
-def _top(
-    c: FloatArray, k: int, method: str, fall_back: bool, keep: bool = False
-) -> tuple[FloatArray, FloatArray, str]:
-    """Return the ``k`` largest eigenpairs of a lower triangle, and how they were found.
-
-    Without ``keep`` the triangle may be used up.
-    """
-    if method == "iterative" and k < len(c) - 1:
-        found = _top_lanczos(c, k, steps=max(len(c) // 8, 100) if fall_back else None)
-        if found is not None:
-            return *found, "iterative"
-        if not fall_back:
-            raise ValueError(
-                "solver='iterative' did not converge (the eigenvalues lie too close together); "
-                "use solver='dense'"
-            )
-    return *_top_dense(c, k, keep), "dense"
-
-
-def _top_dense(c: FloatArray, k: int, keep: bool = False) -> tuple[FloatArray, FloatArray]:
-    values, vectors = rules.largest_eigenpairs(c.copy(order="F") if keep else c, k)
-    return values[::-1], np.asfortranarray(vectors[:, ::-1])
-
-
-def _top_lanczos(c: FloatArray, k: int, steps: int | None) -> tuple[FloatArray, FloatArray] | None:
-    """Return the ``k`` largest eigenpairs of a lower triangle, or None if not within ``steps``."""
-    m = len(c)
-    ncv = min(m, max(2 * k + 1, 20))
-    operator = LinearOperator(
-        (m, m), matvec=lambda v: blas.dsymv(1.0, c, v, lower=1), dtype=c.dtype
-    )
-    start = np.random.default_rng(0).standard_normal(m)
-    limit = None if steps is None else max(steps // ncv, 2)
-    try:
-        values, vectors = eigsh(operator, k, which="LA", v0=start, ncv=ncv, tol=0, maxiter=limit)
-    except ArpackNoConvergence:
-        return None
-    order = np.argsort(values)[::-1]
-    values, vectors = values[order], np.asfortranarray(vectors[:, order])
-    # Lanczos can miss a copy of a repeated eigenvalue. If θI - (C - VΛVᵀ) is positive definite
-    # for θ just above the last value found, nothing larger was missed.
-    certificate = -c
-    for value, vector in zip(values, vectors.T, strict=True):
-        blas.dsyr(value, vector, lower=1, a=certificate, overwrite_a=1)
-    certificate[np.diag_indices(m)] += values[-1] + 1e-9 * values[0]
-    _, failed = lapack.dpotrf(certificate, lower=1, overwrite_a=1)
-    return None if failed else (values, vectors)
 
 
 # -- dual: only inner products of samples --------------------------------------------------
@@ -732,7 +645,7 @@ def _solve_dual(target: _Side, background: _Side | None, k: int, loading: str | 
     n_f, width = target.moments.n_samples, _width(target.moments)
     if background is None:
         a_f = _SampleRows(target.moments, np.ones(width))
-        values, a = _top_dense(a_f.gram(a_f), k)
+        values, a = top_dense(a_f.gram(a_f), k)
         _check_rank(values, width, k)
         filters = np.asfortranarray(a_f.combine(a / np.sqrt(values)))
         values /= len(a)
@@ -744,7 +657,7 @@ def _solve_dual(target: _Side, background: _Side | None, k: int, loading: str | 
     rows = len(g_bb)
     traces = float(g_bb.trace()) / rows, float(np.vdot(g_bb, g_bb)) / rows**2
     if loading == "none":
-        raise SingularBackgroundError(_rank(g_bb), width, n_b)
+        raise SingularBackgroundError(Lapack().rank(g_bb), width, n_b)
     constant = background.spread.constant
     rule = rules.shrink_or_load(
         loading, units, n_b, traces, lambda: eigvalsh(g_bb) / rows, constant
@@ -821,7 +734,7 @@ class _DualProblem:
             times = kernel @ outputs
             solved = np.linalg.solve(outputs.T @ times, times.T)
             kernel = kernel - times @ solved
-        values, a = _top_dense(np.array(kernel, order="F"), k)
+        values, a = top_dense(np.array(kernel, order="F"), k)
         _check_rank(values, len(self.root), k)
         if outputs is not None:
             a = a - outputs @ (solved @ a)

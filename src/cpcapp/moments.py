@@ -81,6 +81,18 @@ class Spread:
     out_of_range: NDArray[np.bool_]
 
 
+def find_spread(variance: FloatArray, mean: FloatArray) -> Spread:
+    """Return what variances say beside the means of their features; see `Moments.spread`."""
+    size = np.abs(mean)
+    if len(variance) and _LEAST_VARIANCE <= variance.min() <= variance.max() <= _MOST_VARIANCE:
+        constant = np.sqrt(variance) <= _CONSTANT * size
+        return Spread(variance, constant, np.zeros(len(size), dtype=bool))
+    constant = np.sqrt(np.maximum(variance, 0.0)) <= _CONSTANT * size
+    # Squares of small deviations are 0, as if the feature were constant: then its mean tells.
+    lost = (variance < _LEAST_VARIANCE) & np.where(constant, (size > 0) & (size < 1e-150), True)
+    return Spread(variance, constant, lost | ~(variance <= _MOST_VARIANCE))
+
+
 class Moments:
     """Sample count, mean and scatter of a data set that arrives in pieces.
 
@@ -797,14 +809,7 @@ class Moments:
         """
         variance = self.variance()
         assert self.mean is not None
-        size = np.abs(self.mean)
-        if len(variance) and _LEAST_VARIANCE <= variance.min() <= variance.max() <= _MOST_VARIANCE:
-            constant = np.sqrt(variance) <= _CONSTANT * size
-            return Spread(variance, constant, np.zeros(len(size), dtype=bool))
-        constant = np.sqrt(np.maximum(variance, 0.0)) <= _CONSTANT * size
-        # Squares of small deviations are 0, as if the feature were constant: then its mean tells.
-        lost = (variance < _LEAST_VARIANCE) & np.where(constant, (size > 0) & (size < 1e-150), True)
-        return Spread(variance, constant, lost | ~(variance <= _MOST_VARIANCE))
+        return find_spread(variance, self.mean)
 
     def centred_rows(self) -> FloatArray:
         """Return ``A`` of shape (n_rows, n_features) with ``AᵀA`` the scatter.

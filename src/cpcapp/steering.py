@@ -6,21 +6,15 @@ filter ``f`` is ``a = Lᵀf``, and the target covariance is ``C = L⁻¹R_fL⁻�
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from scipy.linalg import blas, eigh, lapack, solve_triangular
+from scipy.linalg import eigh, solve_triangular
 
+from cpcapp.dense_algebra import DenseAlgebra
 from cpcapp.loading import count_steered
 from cpcapp.moments import FloatArray
-
-# Rows and columns copied across the diagonal at once.
-_BLOCK = 128
-# Matrices up to this order are copied whole, which is faster.
-SMALL = 128
 
 
 @dataclass(frozen=True)
@@ -54,35 +48,13 @@ class _Maps(Protocol):
     def atoms(self) -> FloatArray: ...
 
 
-@contextmanager
-def keep_in_upper(*matrices: FloatArray) -> Iterator[None]:
-    """Restore lower triangles afterwards, from copies in the upper ones: no memory is needed."""
-    diagonals = [matrix.diagonal().copy() for matrix in matrices]
-    for matrix in matrices:
-        _mirror(matrix)
-    yield
-    for matrix, diagonal in zip(matrices, diagonals, strict=True):
-        _mirror(matrix.T)
-        matrix[np.diag_indices_from(matrix)] = diagonal
-
-
-def _mirror(matrix: FloatArray) -> None:
-    """Copy what is below the diagonal to above it."""
-    for start in range(0, len(matrix), _BLOCK):
-        stop = start + _BLOCK
-        matrix[start:stop, stop:] = matrix[stop:, start:stop].T
-        corner = matrix[start:stop, start:stop]
-        above = np.tri(len(corner), k=-1, dtype=bool).T
-        np.copyto(corner, corner.T.copy(), where=above)
-
-
 def solve_both(
     steered: Steered,
     plain: FloatArray,
     bound: float,
-    lower: FloatArray,
-    c: FloatArray,
-    top: Callable[[FloatArray, int], tuple[FloatArray, FloatArray]],
+    lower: Any,
+    c: Any,
+    algebra: DenseAlgebra,
 ) -> tuple[int, Solution, Solution]:
     """Return how many steered filters hold, the solution by those alone, and the one to take.
 
@@ -97,16 +69,15 @@ def solve_both(
     plain : ndarray of shape (k,)
         The largest contrasts there are.
     bound : float
-    lower, c : ndarray of shape (n_features, n_features)
-        ``L`` and ``C``, valid in their lower triangles. ``C`` is used up.
-    top : callable
-        Returns the largest eigenvalues and eigenvectors of a lower triangle.
+    lower, c : matrices of shape (n_features, n_features)
+        ``L`` and ``C``, as ``algebra`` has them. ``C`` is used up.
+    algebra : DenseAlgebra
     """
-    a = blas.dtrmm(1.0, lower, steered.filters, lower=1, trans_a=1)  # LᵀF
+    a = algebra.times_lower(lower, steered.filters, transposed=True)  # LᵀF
     n_steered = count_steered(steered.contrasts / (a**2).sum(axis=0), plain, bound)
     basis = np.asfortranarray(np.linalg.qr(a).Q)
-    times = blas.dsymm(1.0, c, basis, lower=1)  # CQ
-    loud = _ritz(basis, times, lower)
+    times = algebra.times(c, basis)  # CQ
+    loud = _ritz(basis, times, lower, algebra)
     k = len(plain)
     if n_steered == k:
         return n_steered, loud, loud
@@ -115,24 +86,23 @@ def solve_both(
     #   (I - PPᵀ) C (I - PPᵀ) = C - PYᵀ - YPᵀ with Y = CP - ½P(PᵀCP).
     kept, product = basis[:, :n_steered], times[:, :n_steered]
     p = np.asfortranarray(np.linalg.qr(product).Q)
-    c_p = blas.dsymm(1.0, c, p, lower=1)
+    c_p = algebra.times(c, p)
     y = np.asfortranarray(c_p - 0.5 * p @ (p.T @ c_p))
-    c = blas.dsyr2k(-1.0, p, y, beta=1.0, c=c, lower=1, overwrite_c=1)
-    values, u = top(c, k - n_steered)
+    values, u = algebra.top(algebra.subtract(c, p, y), k - n_steered)
     # Cu = (C - PYᵀ - YPᵀ)u + P(CP)ᵀu, since Pᵀu = 0.
     span, r = np.linalg.qr(np.concatenate([kept, u], axis=1))
     filled = np.concatenate([product, u * values + p @ (c_p.T @ u)], axis=1)
     filled = solve_triangular(r, filled.T, trans="T").T  # from [Q, u] to its orthonormal basis
-    return n_steered, loud, _ritz(span, filled, lower)
+    return n_steered, loud, _ritz(span, filled, lower, algebra)
 
 
-def _ritz(basis: FloatArray, times: FloatArray, lower: FloatArray) -> Solution:
+def _ritz(basis: FloatArray, times: FloatArray, lower: Any, algebra: DenseAlgebra) -> Solution:
     """Solve ``R_f v = λΣv`` within the span of an orthonormal basis, given ``C`` times that."""
     values, y = np.linalg.eigh(basis.T @ times)
     values, y = values[::-1], y[:, ::-1]
-    filters, _ = lapack.dtrtrs(lower, np.asfortranarray(basis @ y), lower=1, trans=1)  # F = L⁻ᵀQy
+    filters = algebra.solve(lower, np.asfortranarray(basis @ y))  # F = L⁻ᵀQy
     # The atoms from which the outputs predict the target best: R_fF(FᵀR_fF)⁻¹ = L CQy Λ⁻¹.
-    atoms = blas.dtrmm(1.0, lower, np.asfortranarray(times @ (y / values)), lower=1)
+    atoms = algebra.times_lower(lower, np.asfortranarray(times @ (y / values)))
     return Solution(filters, atoms, values)
 
 

@@ -34,6 +34,10 @@ MODEL_HELP = """a model of the package (default, filters or paper), or the path 
 (default: default)"""
 
 
+DEVICE_HELP = """run filters and network there, for example cuda (needs the extra torch; default: on
+the processor, without torch)"""
+
+
 def add_parser(commands: Any) -> None:
     """Add this command to ``cpcapp``."""
     parser: argparse.ArgumentParser = commands.add_parser(
@@ -60,6 +64,7 @@ def add_parser(commands: Any) -> None:
     add("--report", action="store_true", help=report)
     jobs = "photos at once; each takes memory of its own (default: %(default)s)"
     add("--jobs", type=int, default=1, metavar="J", help=jobs)
+    add("--device", metavar="D", help=DEVICE_HELP)
     limit = """refuse larger photos, and kinds that take more than 12 MB of memory a megapixel
     of this limit to be read, such as a WebP of 76 megapixels (default: 120)"""
     add("--max-megapixels", type=float, default=120.0, metavar="MP", help=limit)
@@ -77,6 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
         require(module, "splicing")
     if arguments.report:
         require("reportlab", "report")
+    if arguments.device is not None:
+        require("torch", "torch")
     if arguments.jobs < 1:
         raise UserError(f"--jobs {arguments.jobs} must be at least 1")
     if not 1e-6 <= arguments.max_megapixels <= 1e6:  # nor is it NaN
@@ -98,6 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
             resume=arguments.resume,
             force=arguments.force,
             max_pixels=1e6 * arguments.max_megapixels,
+            device=arguments.device,
             on_result=printer.print_result,
             progress=progress,
             on_stop=lambda: progress.note("stopping after the photos at hand"),

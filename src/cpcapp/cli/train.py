@@ -56,6 +56,12 @@ def add_parser(commands: Any) -> None:
         help="photos at the same time (default: %(default)s); the result does not depend on it",
     )
     parser.add_argument(
+        "--device",
+        metavar="D",
+        help="cut patches and find filters there, for example cuda (needs the extra torch; "
+        "default: on the processor, without torch)",
+    )
+    parser.add_argument(
         "--force",
         action="store_true",
         help="replace MODEL, and start anew where a stopped training would go on",
@@ -67,6 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     require("cv2", "splicing")
     require("safetensors", "splicing")
+    if arguments.device is not None:
+        require("torch", "torch")
     from cpcapp.splicing.model_file import load_network
     from cpcapp.splicing.training.sources import train_from_folders
 
@@ -99,6 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
                 opening_progress=stages("opening"),
                 progress=stages("reading patches"),
                 calibration_progress=stages("calibrating"),
+                device=arguments.device,
             )
     except (OSError, ValueError) as error:
         raise UserError(" ".join(str(error).split())) from error

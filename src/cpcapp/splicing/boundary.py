@@ -17,7 +17,7 @@ from cpcapp.splicing.traces.patches import WINDOWS, PatchGrid
 WEIGHTS = ("none", "excess")
 SCALINGS = ("background", "unit")
 # Flat patches have no variance to divide by; a quarter of a grey level is below any noise.
-_FLAT_VARIANCE = 1e-6
+FLAT_VARIANCE = 1e-6
 
 
 class BoundaryMap(NamedTuple):
@@ -163,7 +163,7 @@ class FilterBank:
         rounding = np.finfo(np.float32).eps * np.float32(largest) * np.abs(filters).sum(axis=0)
         power[power <= rounding @ rounding] = 0.0
         if variance is not None:
-            variance += _FLAT_VARIANCE
+            variance += FLAT_VARIANCE
             power /= (variance**options.variance_exponent).astype(np.float32)
         return grid, power
 

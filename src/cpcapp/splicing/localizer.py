@@ -268,6 +268,9 @@ class SpliceLocalizer:
     file_sha256 : str or None
         SHA-256 of the file that `load_model` read it from, byte by byte. None if it comes from
         elsewhere.
+    device : str or None
+        Where its filters and its network run, if `cpcapp.splicing.devices.localizer.to_device`
+        moved them.
 
     Examples
     --------
@@ -280,6 +283,7 @@ class SpliceLocalizer:
     """
 
     file_sha256: str | None = None
+    device: str | None = None
 
     def __init__(
         self,

@@ -66,6 +66,7 @@ def localize_files(
     resume: bool = False,
     force: bool = False,
     max_pixels: float = MAX_PIXELS,
+    device: str | None = None,
     on_result: Callable[[PhotoResult], None] | None = None,
     progress: Callable[[float], None] | None = None,
     on_stop: Callable[[], None] | None = None,
@@ -99,6 +100,9 @@ def localize_files(
         Replace earlier results in the folder.
     max_pixels : int, default=120_000_000
         Larger photos are not read; see `read_image`.
+    device : str, optional
+        Where filters and network run, such as ``"cuda"``; see
+        `cpcapp.splicing.devices.localizer.to_device`. By default the CPU, without torch.
     on_result : callable, optional
         Called with each `PhotoResult` when it is ready, in the order of the photos.
     progress : callable, optional
@@ -122,7 +126,8 @@ def localize_files(
         If there are earlier results, and neither ``resume`` nor ``force``; or if the folder
         can't be written to.
     ImportError
-        If a report is asked for without reportlab, which the extra ``report`` installs.
+        If a report is asked for without reportlab, which the extra ``report`` installs, or a device
+        without torch, which the extra ``torch`` installs.
 
     Examples
     --------
@@ -151,6 +156,10 @@ def localize_files(
     remove_leftovers(folder)
     check_folder(folder, named, resume=resume, force=force)
     localizer, identity = open_model(model)
+    if device is not None:
+        from cpcapp.splicing.devices.localizer import to_device
+
+        localizer = to_device(localizer, device)
     make_folder(folder)
     items: list[ResultFiles | Path] = [*named, *found.unreadable]
     items.sort(key=_sort_key)

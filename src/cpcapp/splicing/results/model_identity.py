@@ -27,7 +27,8 @@ def open_model(
     localizer : SpliceLocalizer
     identity : dict
         With ``name``, ``version`` and ``sha256`` of its file: another one of the same name that
-        was trained later has another. Of a localizer it is that of the file it would be saved as.
+        was trained later has another. Of a localizer it is that of the file it would be saved as,
+        and of one that was moved to a device that of the file it was read from.
 
     Raises
     ------
@@ -41,7 +42,10 @@ def open_model(
     ('filters', 64)
     """
     if isinstance(model, SpliceLocalizer):
-        localizer, sha256 = model, _hash_localizer(model)
+        localizer = model
+        # On a device it is still the model of its file.
+        kept = model.file_sha256 if model.device is not None else None
+        sha256 = kept or _hash_localizer(model)
     else:
         try:
             localizer = model_file.load_model() if model is None else model_file.load_model(model)

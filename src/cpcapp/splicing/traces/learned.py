@@ -168,7 +168,7 @@ class TraceMeter:
         def run(stage: str, cut: Callable[..., list[FloatMap]], *given: Any) -> list[Any]:
             return self._run_tiles(stage, shape, partial(cut, *given), done)
 
-        blocks, detail = run("pixels", _cut_pixels, image, (top, left), _steps(table))
+        blocks, detail = run("pixels", _cut_pixels, image, (top, left), steps_of(table))
         (blocks,) = run("near", _cut_blocks, blocks)
         parts = _pool(blocks, self._grid)[None]
         region, pasted, vectors, coarse = run("far", _cut_blocks, blocks, parts)
@@ -202,7 +202,7 @@ class TraceMeter:
         """
         height, width = image.shape[:2]
         whole = slice(0, -(-height // BLOCK)), slice(0, -(-width // BLOCK))
-        pixels = _cut_pixels(image, (0, 0), _steps(table), whole)
+        pixels = _cut_pixels(image, (0, 0), steps_of(table), whole)
         blocks, detail = self._run("pixels", pixels)
         (near,) = self._run("near", [blocks])
         far = [near, _pool(near[0], self._grid)[None]]
@@ -283,13 +283,14 @@ class _Progress:
             self.report(min(1.0, self.share))
 
 
-def _levels(image: NDArray[Any]) -> NDArray[np.uint8]:
+def as_levels(image: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return the levels of a photo, from 0 to 255, of uint8, uint16 or unit float32."""
     if image.dtype.kind == "f":
         image = np.rint(np.clip(image, 0.0, 1.0) * np.float32(255.0)).astype(np.uint8)
     return as_bytes(image)
 
 
-def _steps(table: NDArray[Any] | None) -> FloatMap:
+def steps_of(table: NDArray[Any] | None) -> FloatMap:
     """Return the steps of a table as the network takes them: 0 if there is none."""
     steps = np.zeros((1, 64), np.float32)
     if table is not None:
@@ -310,7 +311,7 @@ def _cut_pixels(
         low, high = part.start - missing, part.stop - missing
         cuts.append(slice(max(low, 0), min(high, length)))
         sides.append((max(-low, 0), max(high - length, 0)))
-    levels = _levels(image[tuple(cuts)])
+    levels = as_levels(image[tuple(cuts)])
     if any(map(any, sides)):
         levels = np.pad(levels, (*sides, (0, 0)), mode="edge")
     return [np.ascontiguousarray(levels.transpose(2, 0, 1)[None], np.float32), steps]

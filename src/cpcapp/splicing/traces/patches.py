@@ -209,13 +209,7 @@ class PatchGrid:
         -------
         ndarray of shape (height, width), float32
         """
-        if window not in WINDOWS:
-            raise ValueError(f"window={window!r} must be one of {', '.join(map(repr, WINDOWS))}")
-        profile = np.ones(self.size)
-        if window == "gaussian":
-            # OpenCV's own kernel is too high in the middle for an even size.
-            from_centre = np.arange(self.size) - (self.size - 1) / 2
-            profile = np.exp(-0.5 * (from_centre / (self.size / 5.0)) ** 2)
+        profile = window_profile(self.size, window)
         # The sum over the patches that contain a pixel is separable: Σ over rows, Σ over columns.
         total = _sum_over_pixels(values.T, self.cols, self.width, profile)
         total /= _sum_over_pixels(np.ones((len(self.cols), 1)), self.cols, self.width, profile)
@@ -225,6 +219,23 @@ class PatchGrid:
             some = slice(first, first + _ROWS_PER_STRIP)
             out[:, some] = _sum_over_pixels(total[some].T, self.rows, self.height, profile) / weight
         return out
+
+
+def window_profile(size: int, window: str) -> NDArray[np.float64]:
+    """Return the weight of a patch along one of its sides, (size,).
+
+    Examples
+    --------
+    >>> window_profile(3, "uniform")
+    array([1., 1., 1.])
+    """
+    if window not in WINDOWS:
+        raise ValueError(f"window={window!r} must be one of {', '.join(map(repr, WINDOWS))}")
+    if window == "uniform":
+        return np.ones(size)
+    # OpenCV's own kernel is too high in the middle for an even size.
+    from_centre = np.arange(size) - (size - 1) / 2
+    return np.asarray(np.exp(-0.5 * (from_centre / (size / 5.0)) ** 2))
 
 
 class Band(NamedTuple):

@@ -28,7 +28,7 @@ class TrainingState:
     Attributes
     ----------
     next_photo : int
-    moments : list of (Moments, Moments)
+    moments : list of pairs of Moments or DeviceMoments
         Target and background of each bank.
     problems : list of Problem
         Photos that could not be read.
@@ -37,7 +37,7 @@ class TrainingState:
     """
 
     next_photo: int
-    moments: list[tuple[Moments, Moments]]
+    moments: list[tuple[Any, Any]]
     problems: list[Problem] = field(default_factory=list)
     n_used: int = 0
 

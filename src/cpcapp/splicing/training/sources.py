@@ -172,6 +172,7 @@ def train_from_folders(
     opening_progress: Callable[[float], None] | None = None,
     progress: Callable[[float], None] | None = None,
     calibration_progress: Callable[[float], None] | None = None,
+    device: str | None = None,
 ) -> Training:
     """Train a localizer on folders of photos.
 
@@ -197,6 +198,8 @@ def train_from_folders(
     opening_progress, progress, calibration_progress : callable, optional
         Called with the share done, from 0 to 1: of opening a folder, of reading patches and of
         calibrating.
+    device : str, optional
+        Where to compute, such as ``"cuda"``; see `cpcapp.splicing.train_localizer`.
 
     Returns
     -------
@@ -236,6 +239,7 @@ def train_from_folders(
         facts={"data": [Path(folder).name for folder in folders], "kind": samples.name},
         calibrate_on=calibrate_on,
         calibration_progress=calibration_progress,
+        device=device,
     )
     opening = [str(problem) for problem in samples.problems]
     return Training(localizer, (*opening, *localizer.facts["problems"]))

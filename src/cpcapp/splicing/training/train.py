@@ -6,17 +6,18 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cpcapp import __version__
 from cpcapp._leftovers import remove_leftovers
 from cpcapp._parallel import map_threads
 from cpcapp.contrast import Contrast, InsufficientRankError, solve_contrast, subspace_overlap
-from cpcapp.moments import Moments
 from cpcapp.splicing.boundary import BankOptions, FilterBank
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.model_file import load_model, save_model
@@ -62,6 +63,7 @@ def train_localizer(
     facts: dict[str, Any] | None = None,
     calibrate_on: Sequence[Sample] | None = None,
     calibration_progress: Callable[[float], None] | None = None,
+    device: str | None = None,
 ) -> SpliceLocalizer:
     """Train a localizer on spliced photos.
 
@@ -97,6 +99,10 @@ def train_localizer(
         `cpcapp.splicing.training.calibrate`. By default at most 240 of the samples.
     calibration_progress : callable, optional
         Like ``progress``, for these photos.
+    device : str, optional
+        Where patches are cut and added up, the filters are found, and photos are calibrated on,
+        such as ``"cuda"``; needs the extra ``torch``. By default the CPU, without torch. Products
+        are float64, so that eigenvalues are the same to 1e-5.
 
     Returns
     -------
@@ -132,10 +138,12 @@ def train_localizer(
         if restart:
             store.remove()
     state = (store.load(preset) if store else None) or TrainingState.empty(preset)
-    state = _accumulate(samples, preset, seed, jobs, state, store, progress)
+    if device is not None:
+        state = _move_state(state, device)
+    state = _accumulate(samples, preset, seed, jobs, state, store, progress, device)
     banks, counts = _solve(preset, state)
     readable = [s for s in samples if s.name not in {p.name for p in state.problems}]
-    filters_only = SpliceLocalizer(preset, banks, network=network)
+    filters_only = _on_device(SpliceLocalizer(preset, banks, network=network), device)
     calibration = calibrate(
         filters_only,
         calibrate_on or _choose_both_kinds(readable),
@@ -144,6 +152,7 @@ def train_localizer(
         checkpoint=store,
     )
     finder = SpliceLocalizer(preset, banks, calibration=calibration, network=network)
+    finder = _on_device(finder, device)
     choice = choose_threshold(_find_boundaries(finder, readable, jobs))
     known = {
         **(facts or {}),
@@ -167,6 +176,24 @@ def train_localizer(
         if store:
             store.remove()
     return localizer
+
+
+def _move_state(state: TrainingState, device: str) -> TrainingState:
+    from cpcapp.backends.torch import DeviceMoments
+    from cpcapp.splicing.devices.localizer import check_device
+
+    check_device(device)
+    move = partial(DeviceMoments.of, device=device, double=True)
+    moved = [(move(target), move(background)) for target, background in state.moments]
+    return replace(state, moments=moved)
+
+
+def _on_device(localizer: SpliceLocalizer, device: str | None) -> SpliceLocalizer:
+    if device is None:
+        return localizer
+    from cpcapp.splicing.devices.localizer import to_device
+
+    return to_device(localizer, device)
 
 
 def _choose_both_kinds(samples: Sequence[Sample]) -> list[Sample]:
@@ -201,10 +228,17 @@ def _find_preset(preset: str | Preset) -> Preset:
     return PRESETS[preset]
 
 
-Rows = list[tuple[FloatMap, FloatMap]]
+# Target and background patches of a photo for each bank: arrays, or tensors on a device.
+Rows = list[tuple[Any, Any]]
 
 
-def _collect(samples: Sequence[Sample], preset: Preset, seed: int, number: int) -> Rows | Problem:
+def _collect(
+    samples: Sequence[Sample],
+    preset: Preset,
+    seed: int,
+    cut: Callable[[FloatMap, NDArray[np.intp], int], Any],
+    number: int,
+) -> Rows | Problem:
     """Return the target and background patches of a photo, for each bank."""
     sample = samples[number]
     try:
@@ -220,8 +254,9 @@ def _collect(samples: Sequence[Sample], preset: Preset, seed: int, number: int) 
         rng = np.random.default_rng([seed, number])
         planes = image_planes(pixels, bank.channels)
         places = select_patches(mask, edges, bank.size, preset.rules, rng)
-        rows.append(tuple(gather(planes, p, bank.size) for p in places))
-    return rows  # type: ignore[return-value]
+        target, background = (cut(planes, at, bank.size) for at in places)
+        rows.append((target, background))
+    return rows
 
 
 def _accumulate(
@@ -232,10 +267,12 @@ def _accumulate(
     state: TrainingState,
     store: Checkpoint | None,
     progress: Callable[[float], None] | None,
+    device: str | None,
 ) -> TrainingState:
     group: list[Rows] = []
     numbers = range(state.next_photo, len(samples))
-    collect = partial(_collect, samples, preset, seed)
+    cut, join = _cutting(device)
+    collect = partial(_collect, samples, preset, seed, cut)
     for found in map_threads(collect, numbers, jobs=jobs):
         if isinstance(found, Problem):
             state.problems.append(found)
@@ -244,7 +281,7 @@ def _accumulate(
         state.next_photo += 1
         last = state.next_photo == len(samples)
         if state.next_photo % _PHOTOS_PER_UPDATE == 0 or last:
-            _add(state, group)
+            _add(state, group, join)
             group = []
             if store and last:
                 store.save(state)
@@ -255,12 +292,21 @@ def _accumulate(
     return state
 
 
-def _add(state: TrainingState, group: list[Rows]) -> None:
+def _cutting(device: str | None) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return what cuts the patches of a photo, and what joins those of several."""
+    if device is None:
+        return gather, np.concatenate
+    from cpcapp.splicing.training.device_patches import cut_on_device, join_patches
+
+    return partial(cut_on_device, device=device), join_patches
+
+
+def _add(state: TrainingState, group: list[Rows], join: Callable[..., Any]) -> None:
     for number, pair in enumerate(state.moments):
         for side, moments in enumerate(pair):
             blocks = [rows[number][side] for rows in group if len(rows[number][side])]
             if blocks:
-                moments.update(np.concatenate(blocks))
+                moments.update(join(blocks))
     state.n_used += sum(any(len(side) for pair in rows for side in pair) for rows in group)
 
 
@@ -292,7 +338,7 @@ def _solve(preset: Preset, state: TrainingState) -> tuple[list[FilterBank], list
     return banks, counts
 
 
-def _solve_filters(target: Moments, background: Moments, options: BankOptions) -> Contrast:
+def _solve_filters(target: Any, background: Any, options: BankOptions) -> Contrast:
     found = _solve_up_to(options.n_filters, target, background, options.scaling)
     rank = int((found.eigenvalues >= _MIN_EIGENVALUE).sum()) if found else 0
     if found is None or rank < options.n_filters:
@@ -304,9 +350,7 @@ def _solve_filters(target: Moments, background: Moments, options: BankOptions) -
     return found
 
 
-def _solve_up_to(
-    k: int, target: Moments, background: Moments | None, scaling: str
-) -> Contrast | None:
+def _solve_up_to(k: int, target: Any, background: Any, scaling: str) -> Contrast | None:
     """Return up to ``k`` filters: as many as there are directions."""
     try:
         # Seams are faint, so the contrast may be as large as it will.
@@ -315,7 +359,7 @@ def _solve_up_to(
         return _solve_up_to(error.rank, target, background, scaling) if error.rank else None
 
 
-def _measure_overlap(target: Moments, background: Moments) -> tuple[float, int]:
+def _measure_overlap(target: Any, background: Any) -> tuple[float, int]:
     """Return the overlap of the main subspaces, and of how many dimensions they are."""
     assert target.n_features is not None
     k = min(_PAPER_OVERLAP, target.n_features, target.n_samples - 1, background.n_samples - 1)

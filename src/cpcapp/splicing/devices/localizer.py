@@ -1,0 +1,76 @@
+"""A localizer whose filters and network run on a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from cpcapp.splicing.devices.filters import DeviceFilterBank
+from cpcapp.splicing.devices.network import DeviceTraceMeter
+from cpcapp.splicing.localizer import SpliceLocalizer
+
+
+def to_device(localizer: SpliceLocalizer, device: Any = "cuda") -> SpliceLocalizer:
+    """Return a localizer that does the same with its filters and its network on a device.
+
+    Edges, superpixels, the merge tree and the cut stay on the CPU. Maps differ by the rounding of
+    float32; verdicts are the same.
+
+    Parameters
+    ----------
+    localizer : SpliceLocalizer
+    device : torch.device or str, default="cuda"
+
+    Returns
+    -------
+    SpliceLocalizer
+
+    Raises
+    ------
+    ValueError
+        If there is no such device here.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cpcapp.splicing import load_model
+    >>> found = to_device(load_model("filters"), "cpu").localize(np.zeros((40, 50, 3), np.uint8))
+    >>> found.boundary.shape
+    (40, 50)
+    """
+    check_device(device)
+    banks = [
+        DeviceFilterBank(bank.options, bank.filters, bank.eigenvalues, device)
+        for bank in localizer.banks
+    ]
+    network = localizer.network and DeviceTraceMeter(localizer.network, device)
+    moved = SpliceLocalizer(
+        localizer.preset,
+        banks,
+        localizer.threshold,
+        localizer.calibration,
+        localizer.facts,
+        network,
+    )
+    moved.file_sha256, moved.device = localizer.file_sha256, str(device)
+    return moved
+
+
+def check_device(device: Any) -> None:
+    """Raise ``ValueError`` unless torch can compute on a device in float64.
+
+    Examples
+    --------
+    >>> check_device("gpu")
+    Traceback (most recent call last):
+    ValueError: device='gpu' can't be used here; use 'cpu', or 'cuda' with an NVIDIA card ...
+    """
+    try:
+        torch.zeros(1, dtype=torch.float64, device=device)
+    except Exception as error:  # torch has many, and some are AssertionError
+        reason = " ".join(str(error).split())[:100]
+        raise ValueError(
+            f"device={str(device)!r} can't be used here; use 'cpu', or 'cuda' with an NVIDIA card "
+            f"and its driver ({reason})"
+        ) from error
