@@ -39,6 +39,7 @@ def _train(arguments: argparse.Namespace) -> None:
         seconds=arguments.seconds,
         piece=arguments.piece or arguments.seconds,
         workers=arguments.workers,
+        rate=arguments.rate,
         tiny=arguments.tiny,
     )
 
@@ -66,6 +67,7 @@ def main() -> None:
     train.add_argument("--seconds", type=float, required=True, help="in all")
     train.add_argument("--piece", type=float, help="seconds until it stops, to go on later")
     train.add_argument("--workers", type=int, default=12)
+    train.add_argument("--rate", type=float, default=0.02, help="learning rate at its highest")
     train.add_argument("--tiny", action="store_true", help="tiny networks, to try it")
     train.set_defaults(step=_train)
     maps = steps.add_parser("maps", help="measure the test photos")
