@@ -18,13 +18,13 @@ from pathlib import Path
 
 
 def _prepare(arguments: argparse.Namespace) -> None:
-    from _mfcn_folders import SETS, prepare_test, prepare_training
+    from _mfcn_folders import EXAMPLES, SETS, prepare_test, prepare_training
 
     data = Path(os.environ["CPCAPP_DATA"])
     if arguments.kind == "training":
         prepare_training(data, arguments.folder)
     else:
-        prepare_test(data, arguments.folder, tuple(arguments.sets or SETS))
+        prepare_test(data, arguments.folder, tuple(arguments.sets or (*SETS, EXAMPLES)))
     files = list(arguments.folder.iterdir())
     size = sum(file.stat().st_size for file in files)
     print(f"{arguments.folder}: {len(files)} files, {size / 2**20:.1f} MiB")
