@@ -63,7 +63,8 @@ def prepare_test(data: Path, out: Path, sets: tuple[str, ...] = (*SETS, EXAMPLES
     for name in sets:
         for number, sample in enumerate(spliced(name, data)):
             photo, pixels = sample.photo, as_bytes(sample.image)
-            found = list(data.rglob(photo.name)) if photo.format == "JPEG" else []
+            is_file = photo.format == "JPEG" and photo.name
+            found = list(data.rglob(photo.name)) if is_file else []
             entry = {"name": f"{name}/{sample.name}", "file": f"{name}-{number}.webp"}
             if found and _same_pixels(found[0], pixels):
                 entry["file"] = f"{name}-{number}.jpg"
