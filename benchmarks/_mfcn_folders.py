@@ -11,13 +11,15 @@ import numpy as np
 from PIL import Image
 
 from cpcapp.splicing.datasets.sources import open_sources
+from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.networks.photos import read_training_photos
 from cpcapp.splicing.photos.pixels import as_bytes
 from cpcapp.splicing.photos.samples import Sample
 from models import open_set
 
-# What is sought and scored: folders of CPCAPP_DATA, by the names of `models.py`.
+# What is scored, by the names of `models.py`, and the package's examples for pictures.
 SETS = ("columbia", "casia2", "casia1", "imd2020", "dst")
+EXAMPLES = "examples"
 # UCID has no losses of its own, and photos_web is at quality 93 already. As for the trace network.
 QUALITIES = {"ucid": 93, "photos_web": 85}
 
@@ -50,17 +52,19 @@ def prepare_training(data: Path, out: Path) -> None:
 
 def spliced(name: str, data: Path) -> list[Sample]:
     """Return the spliced photos of a set."""
-    return [sample for sample in open_set(name, data) if not sample.authentic]
+    samples = example_photos() if name == EXAMPLES else open_set(name, data)
+    return [sample for sample in samples if not sample.authentic]
 
 
-def prepare_test(data: Path, out: Path, sets: tuple[str, ...] = SETS) -> None:
+def prepare_test(data: Path, out: Path, sets: tuple[str, ...] = (*SETS, EXAMPLES)) -> None:
     """Write the spliced photos of some sets without loss: JPEGs as they are, others as WebP."""
     out.mkdir(parents=True)
     listed = []
     for name in sets:
         for number, sample in enumerate(spliced(name, data)):
             photo, pixels = sample.photo, as_bytes(sample.image)
-            found = list(data.rglob(photo.name)) if photo.format == "JPEG" else []
+            is_file = photo.format == "JPEG" and photo.name
+            found = list(data.rglob(photo.name)) if is_file else []
             entry = {"name": f"{name}/{sample.name}", "file": f"{name}-{number}.webp"}
             if found and _same_pixels(found[0], pixels):
                 entry["file"] = f"{name}-{number}.jpg"

@@ -48,6 +48,7 @@ def train(
     seconds: float,
     piece: float,
     workers: int,
+    rate: float,
     tiny: bool,
 ) -> None:
     """Train both networks for a piece, or go on, and leave everything in a folder."""
@@ -55,13 +56,13 @@ def train(
     plan = TrainingPlan(
         seconds=seconds,
         workers=workers,
-        learning_rate=MFCN_PLAN.learning_rate,
+        learning_rate=rate,
         weight_decay=MFCN_PLAN.weight_decay,
     )
     stream = StreamOptions(group=16)
     sizes = MFCNOptions()
     if tiny:
-        plan = TrainingPlan(seconds, 4, None, 0.02, 5e-4, workers, seconds / 4, 4)
+        plan = TrainingPlan(seconds, 4, None, rate, 5e-4, workers, seconds / 4, 4)
         stream, sizes = StreamOptions(size=64, group=4), TINY
     read = read_folder(photos)
     print(f"{len(read.images)} photos, on {device}", flush=True)
@@ -86,6 +87,7 @@ def train(
         "torch": torch.__version__,
         "workers": workers,
         "batch": plan.batch,
+        "learning_rate": rate,
         "seconds_planned": seconds,
     }
     (folder / "facts.json").write_text(json.dumps(facts, indent=1))

@@ -18,13 +18,13 @@ from pathlib import Path
 
 
 def _prepare(arguments: argparse.Namespace) -> None:
-    from _mfcn_folders import SETS, prepare_test, prepare_training
+    from _mfcn_folders import EXAMPLES, SETS, prepare_test, prepare_training
 
     data = Path(os.environ["CPCAPP_DATA"])
     if arguments.kind == "training":
         prepare_training(data, arguments.folder)
     else:
-        prepare_test(data, arguments.folder, tuple(arguments.sets or SETS))
+        prepare_test(data, arguments.folder, tuple(arguments.sets or (*SETS, EXAMPLES)))
     files = list(arguments.folder.iterdir())
     size = sum(file.stat().st_size for file in files)
     print(f"{arguments.folder}: {len(files)} files, {size / 2**20:.1f} MiB")
@@ -39,6 +39,7 @@ def _train(arguments: argparse.Namespace) -> None:
         seconds=arguments.seconds,
         piece=arguments.piece or arguments.seconds,
         workers=arguments.workers,
+        rate=arguments.rate,
         tiny=arguments.tiny,
     )
 
@@ -66,6 +67,7 @@ def main() -> None:
     train.add_argument("--seconds", type=float, required=True, help="in all")
     train.add_argument("--piece", type=float, help="seconds until it stops, to go on later")
     train.add_argument("--workers", type=int, default=12)
+    train.add_argument("--rate", type=float, default=0.02, help="learning rate at its highest")
     train.add_argument("--tiny", action="store_true", help="tiny networks, to try it")
     train.set_defaults(step=_train)
     maps = steps.add_parser("maps", help="measure the test photos")

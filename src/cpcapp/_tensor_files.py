@@ -14,6 +14,8 @@ from cpcapp import __version__
 from cpcapp._files import atomic_write
 
 Tensors = dict[str, NDArray[Any]]
+# Headers that are read ahead. No file of this package comes near.
+_MAX_HEADER = 1 << 20
 
 
 def write_tensors(
@@ -75,6 +77,28 @@ def read_tensor_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
             if len(data) <= max_bytes:
                 return data
     raise ValueError(f"it is larger than {max_bytes >> 20} MB")
+
+
+def read_format(path: str | os.PathLike[str]) -> str | None:
+    """Return the kind that a file says it is, reading no more than its header.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    str or None
+        None if it is no file of this package, or has a header of more than a megabyte.
+    """
+    with Path(path).open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        text = file.read(length) if length <= _MAX_HEADER else b""
+    try:
+        kind = json.loads(json.loads(text)["__metadata__"]["cpcapp"])["format"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return kind if isinstance(kind, str) else None
 
 
 def parse_tensors(data: bytes, kind: str, version: int) -> tuple[dict[str, Any], Tensors]:

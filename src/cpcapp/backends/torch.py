@@ -1,6 +1,6 @@
 """Moments and contrasts of torch tensors, on the device where the tensors are.
 
-Float32 data is multiplied in float32, a few thousand rows at a time, and added up in float64;
+Float32 data is multiplied in float32, a thousand rows at a time, and added up in float64;
 float64 data is multiplied in float64. Needs the extra ``torch``.
 """
 
@@ -27,12 +27,12 @@ except ImportError as error:
         "cpcapp.backends.torch needs torch; install it with: pip install 'cpcapp[torch]'"
     ) from error
 
-# Rows of one matrix product. In float32 its rounding grows with the root of this number.
-_ROWS = 4096
+# Rows of one matrix product. In float32 its rounding grows with this number.
+_ROWS = 1024
 # Columns of one product: of a symmetric matrix only the panels above the diagonal are computed.
 _PANEL = 2048
 # Numbers in the centred copy of some rows, and in the products that are added up together.
-_MAX_ROWS_NUMBERS, _MAX_PRODUCT_NUMBERS = 1 << 27, 1 << 26
+_MAX_ROWS_NUMBERS, _MAX_PRODUCT_NUMBERS = 1 << 27, 1 << 27
 
 
 def moments_of_tensor(

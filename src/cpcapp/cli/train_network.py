@@ -1,4 +1,4 @@
-"""``cpcapp train-network``: train the network that measures traces."""
+"""``cpcapp train-network``: train the network that measures traces, or MFCN."""
 
 from __future__ import annotations
 
@@ -16,15 +16,23 @@ def add_parser(commands: Any) -> None:
     """Add this command to ``cpcapp``."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "train-network",
-        help="train the network that measures traces",
-        description="Train a trace network on splices that are made from photos while it trains. "
-        "DIR gets network.safetensors for 'cpcapp train --network', curve.png with the scores on "
-        "photos that are held out, and everything that is needed to go on. Run again with the same "
-        "DIR, the training goes on until SECONDS are spent in all. A GPU is used if there is one; "
-        "a processor takes days.",
+        help="train the network that measures traces, or MFCN to compare with",
+        description="Train a network on splices that are made from photos while it trains. DIR "
+        "gets network.safetensors for 'cpcapp train --network' or, of the architecture mfcn, "
+        "mfcn.safetensors and sfcn.safetensors for 'cpcapp localize --model'; curve.png with the "
+        "scores on photos that are held out; and everything that is needed to go on. Run again "
+        "with the same DIR, the training goes on until SECONDS are spent in all. A GPU is used if "
+        "there is one; a processor takes days.",
     )
     parser.add_argument("photos", nargs="+", type=Path, metavar="PHOTOS", help="folders of photos")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
+    parser.add_argument(
+        "--architecture",
+        choices=("trace", "mfcn"),
+        default="trace",
+        help="trace: the network of this package; mfcn: MFCN and SFCN, which the paper compares "
+        "with, both on the same splices (default: %(default)s)",
+    )
     parser.add_argument(
         "--seconds",
         type=float,
@@ -63,15 +71,20 @@ def run(arguments: argparse.Namespace) -> int:
                 piece_seconds=arguments.piece,
                 seed=arguments.seed,
                 workers=arguments.workers,
+                architecture=arguments.architecture,
                 reading_progress=stages("reading photos"),
                 progress=stages("training"),
             )
     except (OSError, ValueError) as error:
         raise UserError(printable(" ".join(str(error).split()))) from error
-    last = done.curve[-1]
+    scores = ", ".join(
+        f"{name.removesuffix('_f1').replace('_', ' ')} F1 {score:.3f}"
+        for name, score in done.curve[-1].items()
+        if name.endswith("_f1")
+    )
     print(
         f"{printable(arguments.output)}: {done.step} steps in {done.seconds:.0f} s, on held-out "
-        f"photos seam F1 {last['seam_f1']:.3f}, region F1 {last['region_f1']:.3f}"
+        f"photos {scores}"
     )
     for problem in done.problems:
         print(f"cpcapp train-network: left out {problem}", file=sys.stderr)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -470,3 +470,12 @@ class SpliceLocalizer:
             patch_p_values=judgement.patch_p_values,
             calibrated=calibration.can_judge,
         )
+
+
+@runtime_checkable
+class SavesItself(Protocol):
+    """A localizer of another kind, with a file format of its own."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file."""
+        ...

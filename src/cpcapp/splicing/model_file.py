@@ -6,16 +6,23 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cpcapp._tensor_files import parse_tensors, read_tensor_file, read_tensors, write_tensors
+from cpcapp._tensor_files import (
+    parse_tensors,
+    read_format,
+    read_tensor_file,
+    read_tensors,
+    write_tensors,
+)
 from cpcapp._text import printable
 from cpcapp.splicing.boundary import FilterBank
-from cpcapp.splicing.localizer import SpliceLocalizer
+from cpcapp.splicing.localizer import SavesItself, SpliceLocalizer
 from cpcapp.splicing.presets import Preset
 from cpcapp.splicing.traces.graph_check import check_graph, try_network
 from cpcapp.splicing.traces.jpeg_blocks import N_JPEG_TRACES
@@ -29,6 +36,9 @@ _FORMAT = "cpcapp-splice-localizer"
 _FORMAT_VERSION = 7
 _NETWORK_FORMAT = "cpcapp-trace-network"
 _NETWORK_VERSION = 1
+# Localizers of other kinds, which bring their own reader `read_localizer`, and the extra that it
+# needs. Named, not imported: this module knows nothing of them, and they know nothing of it.
+_OTHER_KINDS = {"cpcapp-mfcn": ("cpcapp.splicing.networks.mfcn_localizer", "torch")}
 # No model of this package comes near; a hostile file can't fill the memory.
 _MAX_BYTES = 256 << 20
 # Their squares, summed over all pixels, stay far within float32.
@@ -55,6 +65,9 @@ def save_model(localizer: SpliceLocalizer, path: str | os.PathLike[str]) -> None
     >>> load_model(path).name
     'filters'
     """
+    if isinstance(localizer, SavesItself):
+        localizer.save(path)
+        return
     header = {
         "preset": localizer.preset.to_dict(),
         "threshold": localizer.threshold,
@@ -133,7 +146,8 @@ def load_model(model: str | os.PathLike[str] | None = None) -> SpliceLocalizer:
     Raises
     ------
     ModelError
-        If the file is damaged, is something else, or was written by an older version.
+        If the file is damaged, is something else, was written by an older version, or needs an
+        extra that is not installed.
     FileNotFoundError
         If there is no such model.
 
@@ -194,6 +208,9 @@ def find_model_file(model: str | os.PathLike[str] | None = None) -> Iterator[Pat
 def _read_model(path: str | os.PathLike[str], *, trusted: bool) -> SpliceLocalizer:
     """Read what `save_model` wrote, checking all of it."""
     try:
+        kind = read_format(path)
+        if kind in _OTHER_KINDS:
+            return _read_other(path, *_OTHER_KINDS[kind])
         data = read_tensor_file(path, max_bytes=_MAX_BYTES)
         header, tensors = parse_tensors(data, _FORMAT, _FORMAT_VERSION)
         preset = Preset.from_dict(header["preset"])
@@ -223,6 +240,17 @@ def _read_model(path: str | os.PathLike[str], *, trusted: bool) -> SpliceLocaliz
     except (ValueError, TypeError, IndexError, OverflowError) as error:
         reason = " ".join(str(error).split())
         raise ModelError(f"{path} is no model that can be used: {reason}") from error
+
+
+def _read_other(path: str | os.PathLike[str], module: str, extra: str) -> SpliceLocalizer:
+    try:
+        reader = import_module(module)
+    except ImportError as error:
+        raise ModelError(
+            f"it needs {error.name}; install it with: pip install 'cpcapp[{extra}]'"
+        ) from error
+    localizer: SpliceLocalizer = reader.read_localizer(path)
+    return localizer
 
 
 def _check_sides(calibration: Calibration | None, n_features: int) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from cpcapp._files import atomic_write
 
-_LOSSES = ("loss_seam", "loss_region", "loss_pasted", "loss_traces", "loss_photo")
-_SCORES = ("seam_f1", "region_f1", "pasted_f1", "verdict_auc")
+# All else of an entry of a curve is a score.
+_LOSS = "loss_"
+_PLACE = ("seconds", "step")
 
 
 def draw_curve(curve: Sequence[dict[str, float]], path: str | os.PathLike[str]) -> None:
@@ -17,7 +18,7 @@ def draw_curve(curve: Sequence[dict[str, float]], path: str | os.PathLike[str]) 
     Parameters
     ----------
     curve : sequence of dict
-        Of `cpcapp.splicing.networks.training.TrainingRun`.
+        Of a `cpcapp.splicing.networks.loop.Learner`, all with the same names.
     path : path
         A PNG file to write.
     """
@@ -26,14 +27,16 @@ def draw_curve(curve: Sequence[dict[str, float]], path: str | os.PathLike[str]) 
     figure = Figure(figsize=(9.0, 3.6), layout="constrained")
     panels = figure.subplots(1, 2)
     seconds = [entry["seconds"] for entry in curve]
+    losses = [name for name in curve[0] if name.startswith(_LOSS)]
+    scores = [name for name in curve[0] if name not in (*losses, *_PLACE)]
     for panel, names, title in zip(
         panels,
-        (_LOSSES, _SCORES),
+        (losses, scores),
         ("loss on made splices", "score on held-out photos"),
         strict=True,
     ):
         for name in names:
-            label = name.removeprefix("loss_").replace("_", " ")
+            label = name.removeprefix(_LOSS).replace("_", " ")
             panel.plot(seconds, [entry[name] for entry in curve], label=label)
         panel.set_xlabel("seconds of training")
         panel.set_title(title)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -15,13 +17,18 @@ from cpcapp.splicing.making.stream import StreamOptions
 from cpcapp.splicing.model_file import save_network
 from cpcapp.splicing.networks.curve import draw_curve
 from cpcapp.splicing.networks.export import export_network
-from cpcapp.splicing.networks.loop import TrainingPlan, train_network
+from cpcapp.splicing.networks.loop import STATE, TrainingPlan, train_network
+from cpcapp.splicing.networks.mfcn import MFCNOptions
+from cpcapp.splicing.networks.mfcn_localizer import MFCNLocalizer
+from cpcapp.splicing.networks.mfcn_training import MFCN_PLAN, MFCNRun
 from cpcapp.splicing.networks.photos import read_training_photos
 from cpcapp.splicing.networks.trace_network import NetworkOptions
 from cpcapp.splicing.networks.training import TrainingRun
 from cpcapp.splicing.photos.samples import Problem
 from cpcapp.splicing.photos.sources import find_unread
 
+#: What can be trained.
+ARCHITECTURES = ("trace", "mfcn")
 # One of each eight photos is held out: with fewer there is no splice to validate on.
 _MIN_PHOTOS = 24
 
@@ -54,7 +61,8 @@ def train_in_folder(
     piece_seconds: float | None = None,
     seed: int = 0,
     workers: int = 4,
-    network: NetworkOptions | None = None,
+    architecture: str = "trace",
+    network: NetworkOptions | MFCNOptions | None = None,
     stream: StreamOptions | None = None,
     batch: int = 64,
     n_validation: int = 96,
@@ -68,16 +76,20 @@ def train_in_folder(
     photos : sequence of path
         Files and folders; BSDS500 with what people outlined.
     folder : path
-        For ``network.safetensors``, which models are trained with, ``curve.png``, and all that a
-        later piece needs. If it holds a training already, that one goes on.
+        For the networks, ``curve.png``, and all that a later piece needs. If it holds a training
+        already, that one goes on.
     seconds : float, default=1500.0
         Of training in all.
     piece_seconds : float, optional
         Stop after so many seconds.
     seed, workers, batch, n_validation : int
-        See `cpcapp.splicing.networks.training.TrainingPlan`.
-    network : NetworkOptions, optional
-        Sizes of a new network.
+        See `cpcapp.splicing.networks.loop.TrainingPlan`.
+    architecture : {"trace", "mfcn"}, default="trace"
+        ``"trace"``: the network that measures traces, ``network.safetensors``, which models are
+        trained with. ``"mfcn"``: MFCN and SFCN on the same splices, ``mfcn.safetensors`` and
+        ``sfcn.safetensors``, which are models themselves.
+    network : NetworkOptions or MFCNOptions, optional
+        Sizes of a new network of that architecture.
     stream : StreamOptions, optional
     reading_progress, progress : callable, optional
         Called with the share done, from 0 to 1.
@@ -86,6 +98,8 @@ def train_in_folder(
     -------
     NetworkTraining
     """
+    if architecture not in ARCHITECTURES:
+        raise ValueError(f"architecture={architecture!r} must be one of {', '.join(ARCHITECTURES)}")
     sources = open_sources([os.fspath(path) for path in photos])
     read, problems = read_training_photos(sources, progress=reading_progress)
     if len(read.images) < _MIN_PHOTOS:
@@ -96,12 +110,13 @@ def train_in_folder(
     plan = TrainingPlan(
         seconds=seconds, seed=seed, workers=workers, batch=batch, n_validation=n_validation
     )
+    if architecture == "mfcn":
+        plan = replace(
+            plan, learning_rate=MFCN_PLAN.learning_rate, weight_decay=MFCN_PLAN.weight_decay
+        )
     folder = Path(folder)
     remove_leftovers(folder)
-    if (folder / "run.json").is_file():
-        run = TrainingRun.resume(folder, plan, device)
-    else:
-        run = TrainingRun.begin(network or NetworkOptions(), plan, device)
+    run = _open_run(architecture, folder, network, plan, device)
 
     def report(entry: dict[str, float]) -> None:
         if progress is not None:
@@ -121,7 +136,41 @@ def train_in_folder(
         # What is calibrated on photos that the network has learned would promise too much.
         "held_out_photos": [Path(name).stem for name in read.split()[1].names],
     }
-    save_network(export_network(run.average, facts), folder / "network.safetensors")
+    _export(run, facts, folder)
     draw_curve(run.curve, folder / "curve.png")
     unread = find_unread([os.fspath(path) for path in photos])
     return NetworkTraining(run.step, run.seconds, run.curve, (*problems, *unread))
+
+
+def _open_run(
+    architecture: str,
+    folder: Path,
+    network: NetworkOptions | MFCNOptions | None,
+    plan: TrainingPlan,
+    device: str,
+) -> TrainingRun | MFCNRun:
+    """Go on with the training that a folder holds, or begin one."""
+    goes_on = (folder / STATE).is_file()
+    if goes_on:
+        known = json.loads((folder / STATE).read_text()).get("architecture", "trace")
+        if known != architecture:
+            raise ValueError(
+                f"architecture={architecture!r} must be {known!r}, of which {folder} holds a "
+                "training; choose another folder to begin one"
+            )
+    if architecture == "mfcn":
+        if goes_on:
+            return MFCNRun.resume(folder, plan, device)
+        return MFCNRun.begin(network or MFCNOptions(), plan, device)  # type: ignore[arg-type]
+    if goes_on:
+        return TrainingRun.resume(folder, plan, device)
+    return TrainingRun.begin(network or NetworkOptions(), plan, device)  # type: ignore[arg-type]
+
+
+def _export(run: TrainingRun | MFCNRun, facts: dict[str, Any], folder: Path) -> None:
+    """Write the networks as they are used."""
+    if isinstance(run, TrainingRun):
+        save_network(export_network(run.average, facts), folder / "network.safetensors")
+        return
+    for name, trained in run.networks.items():
+        MFCNLocalizer(trained.average, facts).save(folder / f"{name}.safetensors")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cpcapp.backends.torch import DeviceMoments
 
-# Patches that are cut at a time: rows of one matrix product.
+# Patches that are cut at a time: a few matrix products.
 _PATCHES = 4096
 
 
