@@ -1,0 +1,1 @@
+"""Other producers of moments, one module each."""
