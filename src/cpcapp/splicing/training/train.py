@@ -15,6 +15,7 @@ import numpy as np
 from cpcapp import __version__
 from cpcapp._leftovers import remove_leftovers
 from cpcapp._parallel import map_threads
+from cpcapp.backends.dask import map_in_order, sum_in_order
 from cpcapp.contrast import Contrast, InsufficientRankError, solve_contrast, subspace_overlap
 from cpcapp.moments import Moments
 from cpcapp.splicing.boundary import BankOptions, FilterBank
@@ -62,6 +63,7 @@ def train_localizer(
     facts: dict[str, Any] | None = None,
     calibrate_on: Sequence[Sample] | None = None,
     calibration_progress: Callable[[float], None] | None = None,
+    client: Any = None,
 ) -> SpliceLocalizer:
     """Train a localizer on spliced photos.
 
@@ -97,6 +99,9 @@ def train_localizer(
         `cpcapp.splicing.training.calibrate`. By default at most 240 of the samples.
     calibration_progress : callable, optional
         Like ``progress``, for these photos.
+    client : distributed.Client, optional
+        Of a Dask cluster, whose workers read the photos and can open the same paths. The result
+        is the same but for the rounding of sums. ``jobs`` counts here only for what is left to do.
 
     Returns
     -------
@@ -132,7 +137,10 @@ def train_localizer(
         if restart:
             store.remove()
     state = (store.load(preset) if store else None) or TrainingState.empty(preset)
-    state = _accumulate(samples, preset, seed, jobs, state, store, progress)
+    if client is None:
+        state = _accumulate(samples, preset, seed, jobs, state, store, progress)
+    else:
+        state = _accumulate_on_cluster(client, samples, preset, seed, state, store, progress)
     banks, counts = _solve(preset, state)
     readable = [s for s in samples if s.name not in {p.name for p in state.problems}]
     filters_only = SpliceLocalizer(preset, banks, network=network)
@@ -142,9 +150,10 @@ def train_localizer(
         jobs=jobs,
         progress=calibration_progress,
         checkpoint=store,
+        client=client,
     )
     finder = SpliceLocalizer(preset, banks, calibration=calibration, network=network)
-    choice = choose_threshold(_find_boundaries(finder, readable, jobs))
+    choice = choose_threshold(_find_boundaries(finder, readable, jobs, client))
     known = {
         **(facts or {}),
         "banks": counts,
@@ -181,12 +190,17 @@ def _choose_both_kinds(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def _find_boundaries(
-    localizer: SpliceLocalizer, samples: Sequence[Sample], jobs: int
+    localizer: SpliceLocalizer, samples: Sequence[Sample], jobs: int, client: Any
 ) -> Iterator[tuple[FloatMap, BoolArray]]:
     """Return the boundary maps and masks of some spliced photos."""
     spliced = [s for s in samples if not s.authentic]
     chosen = choose_evenly(spliced, _PHOTOS_FOR_THRESHOLD)
-    return map_threads(partial(_find_boundary, localizer), chosen, jobs=jobs)
+    work = partial(_find_boundary, localizer)
+    return (
+        map_threads(work, chosen, jobs=jobs)
+        if client is None
+        else map_in_order(client, work, chosen)
+    )
 
 
 def _find_boundary(localizer: SpliceLocalizer, sample: Sample) -> tuple[FloatMap, BoolArray]:
@@ -206,7 +220,10 @@ Rows = list[tuple[FloatMap, FloatMap]]
 
 def _collect(samples: Sequence[Sample], preset: Preset, seed: int, number: int) -> Rows | Problem:
     """Return the target and background patches of a photo, for each bank."""
-    sample = samples[number]
+    return _collect_patches(samples[number], preset, seed, number)
+
+
+def _collect_patches(sample: Sample, preset: Preset, seed: int, number: int) -> Rows | Problem:
     try:
         image, mask = sample.read()
         if image.shape[:2] != mask.shape:
@@ -252,6 +269,51 @@ def _accumulate(
                 store.save_if_due(state)
         if progress:
             progress(state.next_photo / len(samples))
+    return state
+
+
+def _accumulate_on_cluster(
+    client: Any,
+    samples: Sequence[Sample],
+    preset: Preset,
+    seed: int,
+    state: TrainingState,
+    store: Checkpoint | None,
+    progress: Callable[[float], None] | None,
+) -> TrainingState:
+    """Do as `_accumulate` does; a task returns the moments of a group of photos."""
+    first = state.next_photo
+    groups = [
+        [(number, samples[number]) for number in range(start, stop)]
+        for start, stop in _divide(first, len(samples))
+    ]
+    work = partial(_learn_group, preset, seed)
+    for _, part in sum_in_order(client, work, groups):
+        state = state + part
+        if store:
+            store.save_if_due(state)
+        if progress:
+            progress(state.next_photo / len(samples))
+    if store and groups:
+        store.save(state)
+    return state
+
+
+def _divide(start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield the groups of photos that are added at once."""
+    while start < stop:
+        end = min(stop, (start // _PHOTOS_PER_UPDATE + 1) * _PHOTOS_PER_UPDATE)
+        yield start, end
+        start = end
+
+
+def _learn_group(preset: Preset, seed: int, group: list[tuple[int, Sample]]) -> TrainingState:
+    """Return what some photos add to a training."""
+    state = TrainingState.empty(preset)
+    found = [_collect_patches(sample, preset, seed, number) for number, sample in group]
+    state.problems = [item for item in found if isinstance(item, Problem)]
+    state.next_photo = len(group)
+    _add(state, [item for item in found if not isinstance(item, Problem)])
     return state
 
 
