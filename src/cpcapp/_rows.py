@@ -14,7 +14,20 @@ from cpcapp._sparse import check_sparse
 _NAMED = 5  # columns that a message names; of the others it gives the number
 
 
-class NonFiniteError(ValueError):
+class _SentError(ValueError):
+    """An error that keeps its text and facts when a worker sends it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[_SentError], args: tuple[Any, ...], facts: dict[str, Any]) -> _SentError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(facts)
+    return error
+
+
+class NonFiniteError(_SentError):
     """Data holds NaN or infinity; ``columns`` lists the indices of the features concerned."""
 
     def __init__(
@@ -36,7 +49,7 @@ class NonFiniteError(ValueError):
         )
 
 
-class FeatureRangeError(ValueError):
+class FeatureRangeError(_SentError):
     """Values are too large or too small to be squared; ``columns`` lists the features."""
 
     def __init__(
@@ -55,7 +68,7 @@ class FeatureRangeError(ValueError):
         )
 
 
-class MaskedValuesError(ValueError):
+class MaskedValuesError(_SentError):
     """Data is a masked array with masked entries, which have no value to compute with."""
 
     def __init__(self, data: Any, source: str) -> None:
@@ -69,7 +82,7 @@ class MaskedValuesError(ValueError):
         )
 
 
-class TextColumnsError(ValueError):
+class TextColumnsError(_SentError):
     """Data holds columns that are no numbers; ``columns`` lists them, by name if they have one."""
 
     def __init__(self, columns: Sequence[Any], source: str) -> None:

@@ -73,24 +73,21 @@ def drop_zero_weights(
     return rows[kept], values[kept]
 
 
-def weighted_chunks(
-    chunks: Iterable[Any], sample_weight: Any, is_whole: bool
-) -> Iterator[tuple[Any, Any]]:
+def weighted_chunks(chunks: Iterable[Any], sample_weight: Any) -> Iterator[tuple[Any, Any]]:
     """Yield each chunk with its weights, or with None.
 
     Parameters
     ----------
     chunks : iterable
     sample_weight : array-like, float, an iterable of those, or None
-        Of the one chunk if ``is_whole``, else one for each chunk, or a number for all.
-    is_whole : bool
+        One for each chunk, or a number for all.
 
     Examples
     --------
-    >>> list(weighted_chunks(["a", "b"], iter([[1], [2]]), is_whole=False))
+    >>> list(weighted_chunks(["a", "b"], iter([[1], [2]])))
     [('a', [1]), ('b', [2])]
     """
-    if sample_weight is None or is_whole or isinstance(sample_weight, Real):
+    if sample_weight is None or isinstance(sample_weight, Real):
         for chunk in chunks:
             yield chunk, sample_weight
         return

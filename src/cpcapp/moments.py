@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from typing import Any, Self
 
@@ -26,6 +26,7 @@ from cpcapp._blocks import (
     sum_or_none,
     weight_of,
 )
+from cpcapp._dask_blocks import sum_blocks
 from cpcapp._removal import LeftOver, drop_rows, removal_rounding, require_digits
 from cpcapp._rows import (
     FeatureRangeError,
@@ -34,7 +35,8 @@ from cpcapp._rows import (
     raise_if_not_finite,
     require_finite,
 )
-from cpcapp._weights import LEAST_WEIGHT, drop_zero_weights, weighted_chunks
+from cpcapp._sources import kind_of, weighted_row_chunks
+from cpcapp._weights import LEAST_WEIGHT, drop_zero_weights
 
 __all__ = ["FeatureRangeError", "FloatArray", "Moments", "NonFiniteError", "Spread"]
 
@@ -169,6 +171,9 @@ class Moments:
         Parameters
         ----------
         data : array-like or sparse matrix of shape (n, n_features), or an iterable of those
+            Also a dataset of h5py or zarr, Arrow data (a table, batches, a Parquet file, a data
+            set of many), a torch tensor and a CuPy array: they are read in chunks. The blocks of a
+            Dask array or dataframe are added up by a tree, on a cluster if there is a client.
         sample_weight : array-like of shape (n,), float, or an iterable of those, optional
             As in `update`.
         form : {"auto", "scatter"}, default="auto"
@@ -183,8 +188,12 @@ class Moments:
         >>> Moments.of(np.arange(10.0).reshape(5, 2) for _ in range(3)).n_samples
         15
         """
+        _refuse_moments(data)
+        if kind_of(data) == "dask":
+            found: Self = sum_blocks(data, partial(_of_block, cls, form), sample_weight)
+            return found
         self = cls(form=form)
-        for chunk, weights in weighted_chunks(_chunks(data), sample_weight, _is_whole(data)):
+        for chunk, weights in weighted_row_chunks(data, sample_weight):
             with quiet():
                 self._absorb(*drop_zero_weights(self._check(chunk), weights))
         return self
@@ -307,7 +316,10 @@ class Moments:
         >>> m.mean, m.covariance(), m.n_samples
         (array([1.]), array([[2.]]), 2)
         """
-        for piece, weights in weighted_chunks(_chunks(chunk), sample_weight, _is_whole(chunk)):
+        _refuse_moments(chunk)
+        if kind_of(chunk) == "dask":
+            return self.__iadd__(type(self).of(chunk, sample_weight=sample_weight))
+        for piece, weights in weighted_row_chunks(chunk, sample_weight):
             rows, weights = drop_zero_weights(self._check(piece), weights)
             with quiet():
                 require_finite(rows)
@@ -893,19 +905,13 @@ class Moments:
         return self
 
 
-def _chunks(data: Any) -> Iterator[Any]:
+def _refuse_moments(data: Any) -> None:
     if isinstance(data, Moments):
         raise TypeError("data is Moments already; add moments with +")
-    if _is_whole(data):
-        yield data
-    else:
-        yield from data
 
 
-def _is_whole(data: Any) -> bool:
-    """Return whether data is one chunk, not an iterable of chunks."""
-    whole = hasattr(data, "shape") or hasattr(data, "__array__") or isinstance(data, (list, tuple))
-    return whole or not isinstance(data, Iterable)
+def _of_block(cls: type[Moments], form: str, block: Any, weights: Any) -> Moments:
+    return cls.of(block, sample_weight=weights, form=form)
 
 
 def _centre_full_columns(block: Any) -> tuple[Any, FloatArray]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cpcapp._text import printable
+from cpcapp.cli._cluster import open_cluster
 from cpcapp.cli._errors import UserError, require, spell_as_option, user_errors
 from cpcapp.cli._progress import ProgressLine
 
@@ -28,7 +29,8 @@ after correcting for multiple testing), NAME.thumbnail.jpg and NAME.json (verdic
 quality and more); with --report also NAME.report.html and NAME.report.pdf. summary.csv and the page
 index.html have all results in DIR. Pictures are upright, like the photo on a screen. Photos that
 can't be read are named at the end, also GIF and raw files in a folder, and the exit status
-is 1. After Ctrl-C the photos at hand are finished, and --resume goes on."""
+is 1. After Ctrl-C the photos at hand are finished, and --resume goes on. With --scheduler there are
+no pictures: DIR gets a table in the files photos-*.parquet, with one row for each photo."""
 
 MODEL_HELP = """a model of the package (default, filters or paper), or the path of a model file
 (default: default)"""
@@ -45,6 +47,7 @@ def add_parser(commands: Any) -> None:
     )
     add = parser.add_argument
     photos = "files, folders or patterns: JPEG, PNG, TIFF, WebP, BMP, AVIF, HEIC"
+    photos += "; with --scheduler also URLs of folders, such as s3://bucket/folder"
     add("photos", nargs="+", metavar="PHOTO", help=photos)
     add(
         "-o",
@@ -69,6 +72,9 @@ def add_parser(commands: Any) -> None:
     of this limit to be read, such as a WebP of 76 megapixels (default: 120)"""
     add("--max-megapixels", type=float, default=120.0, metavar="MP", help=limit)
     add("--json", action="store_true", help="print the results as one JSON array, and nothing else")
+    cluster = """for very many photos: look at them on the workers of a Dask cluster, which can open
+    the same paths, and write one Parquet table (needs the extra dask)"""
+    add("--scheduler", metavar="ADDRESS", help=cluster)
     earlier = parser.add_mutually_exclusive_group()
     resume = "go on in DIR; results that are there stay, if photo and model are the same"
     earlier.add_argument("--resume", action="store_true", help=resume)
@@ -90,6 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(
             f"--max-megapixels {arguments.max_megapixels:g} must be above 0 and at most 1000000"
         )
+    if arguments.scheduler is not None:
+        return _run_on_cluster(arguments)
     from cpcapp.splicing import localize_files
 
     start = time.monotonic()
@@ -120,6 +128,35 @@ def run(arguments: argparse.Namespace) -> int:
     for result in failed:
         print(f"cpcapp localize: {_error_text(result)}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _run_on_cluster(arguments: argparse.Namespace) -> int:
+    for name in ("report", "json"):
+        if getattr(arguments, name):
+            raise UserError(f"--{name} does not go with --scheduler, which writes a table")
+    from cpcapp.splicing.results.photo_table import localize_to_table
+
+    start = time.monotonic()
+    cluster, line = open_cluster(arguments.scheduler), ProgressLine("localizing")
+    with user_errors(), cluster as client, line as progress:
+        found = localize_to_table(
+            arguments.photos,
+            arguments.output,
+            arguments.model,
+            client=client,
+            recursive=arguments.recursive,
+            resume=arguments.resume,
+            force=arguments.force,
+            max_pixels=1e6 * arguments.max_megapixels,
+            progress=progress,
+        )
+    earlier = f", {found.n_earlier} of them earlier" if found.n_earlier else ""
+    seconds = time.monotonic() - start
+    print(f"{found.n_photos} photos{earlier} in {seconds:.0f} s -> {printable(found.folder)}")
+    if found.n_failed:
+        count = f"{found.n_failed} photos" if found.n_failed > 1 else "1 photo"
+        print(f"cpcapp localize: {count} failed; see the column error", file=sys.stderr)
+    return 1 if found.n_failed else 0
 
 
 def _error_text(result: PhotoResult) -> str:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from cpcapp.cli._cluster import open_cluster
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._stages import Stages
 
@@ -25,7 +26,10 @@ def add_parser(commands: Any) -> None:
         "Photos that can't be used are named at the end, and the exit status is 1.",
     )
     parser.add_argument(
-        "datasets", nargs="+", type=Path, metavar="DATASET", help="folders of photos"
+        "datasets",
+        nargs="+",
+        metavar="DATASET",
+        help="folders of photos; with the extra dask also URLs such as s3://bucket/folder",
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL")
     parser.add_argument(
@@ -62,6 +66,12 @@ def add_parser(commands: Any) -> None:
         "default: on the processor, without torch)",
     )
     parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="read the photos on the workers of a Dask cluster, which can open the same folders; "
+        "dask scheduler prints its address, such as tcp://10.0.0.7:8786",
+    )
+    parser.add_argument(
         "--force",
         action="store_true",
         help="replace MODEL, and start anew where a stopped training would go on",
@@ -93,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     checkpoint, start = output.with_name(output.name + ".checkpoint"), time.monotonic()
     try:
         network = load_network(arguments.network) if arguments.network is not None else None
-        with Stages() as stages:
+        with open_cluster(arguments.scheduler) as client, Stages() as stages:
             training = train_from_folders(
                 arguments.datasets,
                 arguments.preset,
@@ -108,8 +118,9 @@ def run(arguments: argparse.Namespace) -> int:
                 progress=stages("reading patches"),
                 calibration_progress=stages("calibrating"),
                 device=arguments.device,
+                client=client,
             )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, ImportError) as error:
         raise UserError(" ".join(str(error).split())) from error
     facts = training.localizer.facts
     for bank, counts in zip(training.localizer.banks, facts["banks"], strict=True):

@@ -28,11 +28,13 @@ from cpcapp._rows import (
     refuse_masked,
     refuse_text,
 )
+from cpcapp._sources import KINDS, as_host_array, kind_of
 from cpcapp._top_features import rank_features
 from cpcapp.correction import REMOVALS, remove_main_subspace
 from cpcapp.covariates import CovariateCoder, CovariateEffect
 from cpcapp.estimators._callers import refuse_misrouted_background
 from cpcapp.estimators._extras import Extras, SideReader, is_several, mix
+from cpcapp.estimators._streams import apply_to_source, read_source
 from cpcapp.moments import FeatureRangeError, FloatArray, Moments, NonFiniteError
 
 _BLOCK = 4096  # rows of a memory map read at once
@@ -58,6 +60,9 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self, X: Any, y: Any, background: Any, is_background: Any, extras: Extras
     ) -> tuple[Moments, Moments | None]:
         """Return the moments of target and background, whichever way they were given."""
+        if kind_of(X) is not None:
+            self._forget_extras()
+            return self._read_streams(X, background, is_background, extras)
         X = self._check_target(X, reset=True)
         _refuse_background_as_y(X, y)
         self._forget_extras()
@@ -71,6 +76,36 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         mask = _check_mask(is_background, X.shape[0])
         target = self._moments(_iter_rows(X, ~mask), "X")
         return target, self._moments(_iter_rows(X, mask), "X")
+
+    def _read_streams(
+        self, X: Any, background: Any, is_background: Any, extras: Extras
+    ) -> tuple[Moments, Moments | None]:
+        """Return the moments of a target that is read in chunks, and of any background."""
+        if is_background is not None or not extras.can_stream:
+            kind = KINDS[kind_of(X) or ""]
+            raise ValueError(
+                f"X is {kind}, which is read in chunks: is_background, covariates and "
+                "missing='pairwise' need it as an array; give target and background apart"
+            )
+        target = read_source(self, X, "X", reset=True, sample_weight=extras.sample_weight)
+        weights = extras.background_sample_weight
+        if not is_several(background):
+            if extras.background_mixture is not None:
+                raise ValueError("background_mixture needs a list of backgrounds")
+            return target, self._read_background(background, -1, sample_weight=weights)
+        each = [None] * len(background) if weights is None else list(weights)
+        if len(each) != len(background):
+            raise ValueError(
+                f"background_sample_weight must be a list of {len(background)}, one a background"
+            )
+        found = []
+        for rows, its in zip(background, each, strict=True):
+            one = self._read_background(rows, -1, sample_weight=its)
+            assert one is not None
+            found.append(one)
+        components = getattr(self, "n_components", 1)
+        back, self.background_weights_ = mix(found, extras.background_mixture, target, components)
+        return target, back
 
     def _forget_extras(self) -> None:
         for name in ("background_weights_", "covariate_effects_", "_coder"):
@@ -130,6 +165,7 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         return np.asarray(rows - effect.predict(self._coder.encode(covariates, X.shape[0])))
 
     def _check_target(self, X: Any, *, reset: bool, min_samples: int = 2, name: str = "X") -> Any:
+        X = as_host_array(X)
         if reset and _is_plain(X, min_samples):
             self.__dict__.pop("feature_names_in_", None)
             self.n_features_in_ = X.shape[1]
@@ -150,6 +186,16 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     ) -> Moments | None:
         if background is None:
             return None
+        if kind_of(background) is not None:
+            refuse_misrouted_background(self, n_target, Moments())
+            return read_source(
+                self,
+                background,
+                "background",
+                reset=False,
+                sample_weight=sample_weight,
+                min_samples=min_samples,
+            )
         sound = self._sound_background(background, n_target, min_samples=min_samples)
         if isinstance(sound, Moments):
             return sound
@@ -157,6 +203,9 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
     def _sound_background(self, background: Any, n_target: int, *, min_samples: int = 2) -> Any:
         """Return a background as a matrix, or as moments that may be changed."""
+        if kind_of(background) is not None:
+            background = read_source(self, background, "background", reset=False)
+        background = as_host_array(background)
         if isinstance(background, Moments):
             refuse_misrouted_background(self, n_target, background)
             if background.n_features != self.n_features_in_:
@@ -232,6 +281,7 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
     def _check_new(self, X: Any) -> Any:
         check_is_fitted(self)
+        X = as_host_array(X)
         check = partial(
             validate_data,
             self,
@@ -252,12 +302,16 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
+            Also all other sources that ``fit`` takes; they are read in chunks.
 
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            float32 for float32 input, else float64.
+            float32 for float32 input, else float64. For a Dask array or dataframe a Dask array of
+            the same blocks, which is not computed yet.
         """
+        if kind_of(X) is not None:
+            return apply_to_source(self, "transform", X, len(self.components_))  # type: ignore[no-any-return]
         X = self._check_new(X)
         reduced = self._project(X, self.mean_)
         return reduced.astype(np.float32) if X.dtype == np.float32 else reduced
@@ -301,6 +355,8 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         -------
         ndarray of shape (n_samples, n_features)
         """
+        if kind_of(X) is not None:
+            return apply_to_source(self, "denoise", X, self.n_features_in_)  # type: ignore[no-any-return]
         X = self._check_new(X)
         denoised = self._project(X, self.mean_) @ self.atoms_ + self.mean_
         return denoised.astype(np.float32) if X.dtype == np.float32 else denoised

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from cpcapp._rows import NonFiniteError
+from cpcapp._sources import kind_of
 from cpcapp._weights import check_weights, drop_zero_weights
 from cpcapp.backgrounds import combine_backgrounds
 from cpcapp.covariates import CovariateCoder, CovariateEffect, regress_out
@@ -32,6 +33,15 @@ class Extras:
     background_covariates: Any = None
     missing: str = "error"
 
+    @property
+    def can_stream(self) -> bool:
+        """Whether moments are all that is needed, so that rows may come in chunks."""
+        return (
+            self.covariates is None
+            and self.background_covariates is None
+            and (self.missing == "error")
+        )
+
     def is_plain(self, background: Any) -> bool:
         """Return whether target and background are read as they are."""
         given = (value for name, value in vars(self).items() if name != "missing")
@@ -50,6 +60,8 @@ def is_several(background: Any) -> bool:
     if not isinstance(background, list | tuple) or not background:
         return False
     first = background[0]
+    if kind_of(first) is not None:
+        return True
     return isinstance(first, Moments) or sp.issparse(first) or getattr(first, "ndim", 0) == 2
 
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
+from cpcapp._sources import as_host_array, kind_of
 from cpcapp.calibration import Calibration, expected_power
 from cpcapp.contrast import (
     Contrast,
@@ -23,6 +24,7 @@ from cpcapp.detection import count_components, power_p_value, warn_of_heavy_tail
 from cpcapp.estimators._base import ContrastiveTransformer, check_moments
 from cpcapp.estimators._extras import Extras, is_several, mix
 from cpcapp.estimators._rows_at_hand import RowsAtHand, calibrate, count_by_permutation
+from cpcapp.estimators._streams import apply_to_source, read_source
 from cpcapp.moments import FloatArray, Moments
 from cpcapp.views import Views, ViewsDisagreeWarning, views_of
 
@@ -189,7 +191,11 @@ class CPCAPlusPlus(ContrastiveTransformer):
         Parameters
         ----------
         X : array-like, memory map or sparse matrix of shape (n_samples, n_features)
-            The target; with ``is_background``, target and background together.
+            The target; with ``is_background``, target and background together. Also a Dask array or
+            dataframe, a dataset of h5py or zarr, Arrow data (a table, batches, a Parquet file, a
+            data set of many), a torch tensor, a CuPy array, or an iterator of chunks. Of these only
+            the moments are taken (except for torch tensors on the CPU), so that components are
+            counted and p-values computed as by ``fit_moments``.
         y : ignored
         background : like X or Moments, of the same features, or a list of those, optional
         is_background : array-like of shape (n_samples,), optional
@@ -223,6 +229,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
             itself.
         """
         self._reset()
+        X, background = as_host_array(X), as_host_array(background)
         extras = Extras(
             sample_weight,
             background_sample_weight,
@@ -232,13 +239,15 @@ class CPCAPlusPlus(ContrastiveTransformer):
             self.missing,
         )
         target, back = self._read_both(X, y, background, is_background, extras)
-        rows = None
-        if extras.is_plain(background):
+        rows, streamed = None, kind_of(X) is not None
+        if extras.is_plain(background) and not streamed:
+            # A background that was read in chunks is gone.
+            background = back if kind_of(background) is not None else background
             rows = RowsAtHand.of(X, background, is_background, groups, background_groups)
         elif groups is not None or background_groups is not None:
             raise ValueError(
-                "groups can't be used together with weights, covariates, missing='pairwise' or a "
-                "list of backgrounds"
+                "groups can't be used together with weights, covariates, missing='pairwise', a "
+                "list of backgrounds or an X that is read in chunks"
             )
         with self._naming_features():
             k = self._count(target, back, rows)
@@ -322,13 +331,23 @@ class CPCAPlusPlus(ContrastiveTransformer):
                 stacklevel=2,
             )
         chunk, added = None, None
-        if X is not None:
+        streamed = kind_of(X) is not None
+        if streamed:
+            weights = sample_weight
+            chunk = read_source(self, X, "X", reset=first, sample_weight=weights, min_samples=1)
+        elif X is not None:
             X = self._check_target(X, reset=first, min_samples=1)
             chunk = self._moments(X, "X", sample_weight)
+        elif first and kind_of(background) is not None:
+            # It is read only once, and says how many features there are.
+            weights, background_sample_weight = background_sample_weight, None
+            background = read_source(
+                self, background, "background", reset=True, sample_weight=weights, min_samples=1
+            )
         elif first:
             self._learn_features(background)
         if background is not None:
-            rows = -1 if X is None else X.shape[0]
+            rows = -1 if X is None or streamed else X.shape[0]
             added = self._read_background(
                 background, rows, min_samples=1, sample_weight=background_sample_weight
             )
@@ -557,6 +576,8 @@ class CPCAPlusPlus(ContrastiveTransformer):
         -------
         ndarray of shape (n_samples,)
         """
+        if kind_of(X) is not None:
+            return apply_to_source(self, "power", X, None)  # type: ignore[no-any-return]
         X = self._check_new(X)
         mean = self.mean_ if self.background_mean_ is None else self.background_mean_
         outputs = self._project(X, mean)
@@ -587,6 +608,8 @@ class CPCAPlusPlus(ContrastiveTransformer):
         -------
         ndarray of shape (n_samples,)
         """
+        if kind_of(X) is not None:
+            return apply_to_source(self, "p_value", X, None)  # type: ignore[no-any-return]
         power = self.power(X)
         covariance = self._get_contrast().output_covariance
         if covariance is None:

@@ -136,6 +136,10 @@ class TraceMeter:
         self._lock = threading.Lock()
         self._slots = {name: threading.Semaphore(count) for name, count in _AT_ONCE.items()}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # To another process go the graphs; sessions and locks are made there.
+        return TraceMeter, (self.stages, self.facts)
+
     def measure(
         self,
         image: NDArray[Any],

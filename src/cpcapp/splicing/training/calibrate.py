@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp._parallel import map_threads
+from cpcapp.backends.dask import map_in_order
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.photos.pixels import FloatArray, as_unit_float
 from cpcapp.splicing.photos.samples import Sample
@@ -77,6 +78,7 @@ def calibrate(
     jobs: int = 2,
     progress: Callable[[float], None] | None = None,
     checkpoint: Checkpoint | None = None,
+    client: Any = None,
 ) -> Calibration | None:
     """Learn what a localizer needs to find regions and to judge photos.
 
@@ -92,6 +94,8 @@ def calibrate(
         Called with the share done, from 0 to 1.
     checkpoint : Checkpoint, optional
         Where to keep what was measured; a stopped run goes on from there.
+    client : distributed.Client, optional
+        Of a Dask cluster, which measures the photos in place of threads.
 
     Returns
     -------
@@ -99,7 +103,9 @@ def calibrate(
         With fewer than 20 authentic or 20 spliced photos it finds regions, but judges no photo.
         None if no photo has a seam.
     """
-    photos = measure_photos(localizer, samples, jobs=jobs, progress=progress, checkpoint=checkpoint)
+    photos = measure_photos(
+        localizer, samples, jobs=jobs, progress=progress, checkpoint=checkpoint, client=client
+    )
     return learn_calibration(photos, localizer.preset, jobs=jobs)
 
 
@@ -110,6 +116,7 @@ def measure_photos(
     jobs: int = 2,
     progress: Callable[[float], None] | None = None,
     checkpoint: Checkpoint | None = None,
+    client: Any = None,
 ) -> list[CalibrationPhoto]:
     """Measure photos of known truth; see `calibrate` for the parameters."""
     n_done, photos = (0, []) if checkpoint is None else _load(checkpoint)
@@ -120,7 +127,12 @@ def measure_photos(
             progress((n_done + share * (len(samples) - n_done)) / len(samples))
 
     work = partial(_measure, localizer)
-    results = map_threads(work, samples[n_done:], jobs=jobs, progress=report)
+    left = samples[n_done:]
+    results = (
+        map_threads(work, left, jobs=jobs, progress=report)
+        if client is None
+        else map_in_order(client, work, left, progress=report)
+    )
     for number, photo in enumerate(results, start=n_done + 1):
         unsaved += [] if photo is None else [photo]
         if number % _PHOTOS_PER_SAVE == 0 or number == len(samples):

@@ -46,6 +46,16 @@ class TrainingState:
         """Return the state before the first photo."""
         return cls(0, [(Moments(form="scatter"), Moments(form="scatter")) for _ in preset.banks])
 
+    def __add__(self, other: TrainingState) -> TrainingState:
+        """Return the state after the photos of both; those of ``other`` come later."""
+        pairs = zip(self.moments, other.moments, strict=True)
+        return TrainingState(
+            self.next_photo + other.next_photo,
+            [(ours[0] + theirs[0], ours[1] + theirs[1]) for ours, theirs in pairs],
+            self.problems + other.problems,
+            self.n_used + other.n_used,
+        )
+
 
 class Checkpoint:
     """The state of a training in a folder, whole at any moment.

@@ -6,14 +6,16 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cpcapp.splicing.datasets.collector import check_folder
 from cpcapp.splicing.datasets.opening import open_photos
+from cpcapp.splicing.datasets.remote import open_remote_pairs, open_remote_sources
 from cpcapp.splicing.datasets.sources import is_bsds, open_sources
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.making.calibration_photos import calibration_photos
 from cpcapp.splicing.making.splices import training_splices
+from cpcapp.splicing.photos.remote import is_url
 from cpcapp.splicing.photos.samples import SampleSet
 from cpcapp.splicing.photos.sources import find_unread
 from cpcapp.splicing.presets import PRESETS, Preset
@@ -69,7 +71,9 @@ def open_training_set(
     ----------
     folders : sequence of path
         Either data sets with masks, as `cpcapp.splicing.datasets.open_photos` opens them, or
-        plain photos and BSDS500, from which splices are made while they are read.
+        plain photos and BSDS500, from which splices are made while they are read. URLs such as
+        ``s3://bucket/folder`` are opened by fsspec: folders of photos, or with ``images`` and
+        ``masks`` in them.
     n_splices : int, default=2000
         Splices to make from plain photos.
     seed : int, default=0
@@ -99,8 +103,17 @@ def open_training_set(
     """
     if n_splices < 1:
         raise ValueError(f"n_splices={n_splices} must be at least 1")
-    plain, opened = [], []
+    plain: list[str | os.PathLike[str]] = []
+    remote: list[str] = []
+    opened: list[SampleSet] = []
     for folder in folders:
+        if is_url(folder):
+            pairs = open_remote_pairs(str(folder))
+            if pairs is None:
+                remote.append(str(folder))
+            else:
+                opened.append(pairs)
+            continue
         if is_bsds(check_folder(folder)):
             plain.append(folder)
             continue
@@ -109,11 +122,12 @@ def open_training_set(
             opened.append(found)
         else:
             plain.append(folder)
-    if opened and plain:
+    if opened and (plain or remote):
         raise ValueError("give either spliced photos with masks or plain photos, not both")
     if opened:
         return TrainingSet(_join_sets(opened), None)
-    sources = open_sources(plain)
+    sources = open_sources(plain) if plain else []
+    sources += [source for url in remote for source in open_remote_sources(url)]
     n_calibration = min(_N_CALIBRATION, 2 * n_splices)
     splices = training_splices(sources, n_splices, seed=seed)
     return TrainingSet(
@@ -173,6 +187,7 @@ def train_from_folders(
     progress: Callable[[float], None] | None = None,
     calibration_progress: Callable[[float], None] | None = None,
     device: str | None = None,
+    client: Any = None,
 ) -> Training:
     """Train a localizer on folders of photos.
 
@@ -200,6 +215,9 @@ def train_from_folders(
         calibrating.
     device : str, optional
         Where to compute, such as ``"cuda"``; see `cpcapp.splicing.train_localizer`.
+    client : distributed.Client, optional
+        Of a Dask cluster, whose workers can open the same folders; see
+        `cpcapp.splicing.train_localizer`.
 
     Returns
     -------
@@ -223,6 +241,9 @@ def train_from_folders(
     """
     if isinstance(preset, str) and preset in PRESETS:
         preset = for_own_photos(PRESETS[preset])
+    if client is not None:
+        # Workers have another working folder.
+        folders = [f if is_url(f) else Path(f).absolute() for f in folders]
     samples, calibrate_on = open_training_set(
         folders, n_splices=n_splices, seed=seed, progress=opening_progress
     )
@@ -240,6 +261,7 @@ def train_from_folders(
         calibrate_on=calibrate_on,
         calibration_progress=calibration_progress,
         device=device,
+        client=client,
     )
     opening = [str(problem) for problem in samples.problems]
     return Training(localizer, (*opening, *localizer.facts["problems"]))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from cpcapp import __version__
 from cpcapp._leftovers import remove_leftovers
 from cpcapp._parallel import map_threads
+from cpcapp.backends.dask import map_in_order, sum_in_order
 from cpcapp.contrast import Contrast, InsufficientRankError, solve_contrast, subspace_overlap
 from cpcapp.splicing.boundary import BankOptions, FilterBank
 from cpcapp.splicing.localizer import SpliceLocalizer
@@ -64,6 +65,7 @@ def train_localizer(
     calibrate_on: Sequence[Sample] | None = None,
     calibration_progress: Callable[[float], None] | None = None,
     device: str | None = None,
+    client: Any = None,
 ) -> SpliceLocalizer:
     """Train a localizer on spliced photos.
 
@@ -103,6 +105,9 @@ def train_localizer(
         Where patches are cut and added up, the filters are found, and photos are calibrated on,
         such as ``"cuda"``; needs the extra ``torch``. By default the CPU, without torch. Products
         are float64, so that eigenvalues are the same to 1e-5.
+    client : distributed.Client, optional
+        Of a Dask cluster, whose workers read the photos and can open the same paths. The result
+        is the same but for the rounding of sums. ``jobs`` counts here only for what is left to do.
 
     Returns
     -------
@@ -131,6 +136,8 @@ def train_localizer(
     network = network if preset.network else None
     if jobs < 1:
         raise ValueError(f"jobs={jobs} must be at least 1")
+    if device is not None and client is not None:
+        raise ValueError(f"device={device!r} can't be used with a cluster; give only one of them")
     store = None
     if checkpoint is not None:
         fingerprint = _fingerprint(samples, calibrate_on, preset, seed, network)
@@ -140,7 +147,10 @@ def train_localizer(
     state = (store.load(preset) if store else None) or TrainingState.empty(preset)
     if device is not None:
         state = _move_state(state, device)
-    state = _accumulate(samples, preset, seed, jobs, state, store, progress, device)
+    if client is None:
+        state = _accumulate(samples, preset, seed, jobs, state, store, progress, device)
+    else:
+        state = _accumulate_on_cluster(client, samples, preset, seed, state, store, progress)
     banks, counts = _solve(preset, state)
     readable = [s for s in samples if s.name not in {p.name for p in state.problems}]
     filters_only = _on_device(SpliceLocalizer(preset, banks, network=network), device)
@@ -150,10 +160,11 @@ def train_localizer(
         jobs=jobs,
         progress=calibration_progress,
         checkpoint=store,
+        client=client,
     )
     finder = SpliceLocalizer(preset, banks, calibration=calibration, network=network)
     finder = _on_device(finder, device)
-    choice = choose_threshold(_find_boundaries(finder, readable, jobs))
+    choice = choose_threshold(_find_boundaries(finder, readable, jobs, client))
     known = {
         **(facts or {}),
         "banks": counts,
@@ -208,12 +219,17 @@ def _choose_both_kinds(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def _find_boundaries(
-    localizer: SpliceLocalizer, samples: Sequence[Sample], jobs: int
+    localizer: SpliceLocalizer, samples: Sequence[Sample], jobs: int, client: Any
 ) -> Iterator[tuple[FloatMap, BoolArray]]:
     """Return the boundary maps and masks of some spliced photos."""
     spliced = [s for s in samples if not s.authentic]
     chosen = choose_evenly(spliced, _PHOTOS_FOR_THRESHOLD)
-    return map_threads(partial(_find_boundary, localizer), chosen, jobs=jobs)
+    work = partial(_find_boundary, localizer)
+    return (
+        map_threads(work, chosen, jobs=jobs)
+        if client is None
+        else map_in_order(client, work, chosen)
+    )
 
 
 def _find_boundary(localizer: SpliceLocalizer, sample: Sample) -> tuple[FloatMap, BoolArray]:
@@ -240,7 +256,16 @@ def _collect(
     number: int,
 ) -> Rows | Problem:
     """Return the target and background patches of a photo, for each bank."""
-    sample = samples[number]
+    return _collect_patches(samples[number], preset, seed, number, cut)
+
+
+def _collect_patches(
+    sample: Sample,
+    preset: Preset,
+    seed: int,
+    number: int,
+    cut: Callable[[FloatMap, NDArray[np.intp], int], Any] = gather,
+) -> Rows | Problem:
     try:
         image, mask = sample.read()
         if image.shape[:2] != mask.shape:
@@ -301,7 +326,54 @@ def _cutting(device: str | None) -> tuple[Callable[..., Any], Callable[..., Any]
     return partial(cut_on_device, device=device), join_patches
 
 
-def _add(state: TrainingState, group: list[Rows], join: Callable[..., Any]) -> None:
+def _accumulate_on_cluster(
+    client: Any,
+    samples: Sequence[Sample],
+    preset: Preset,
+    seed: int,
+    state: TrainingState,
+    store: Checkpoint | None,
+    progress: Callable[[float], None] | None,
+) -> TrainingState:
+    """Do as `_accumulate` does; a task returns the moments of a group of photos."""
+    first = state.next_photo
+    groups = [
+        [(number, samples[number]) for number in range(start, stop)]
+        for start, stop in _divide(first, len(samples))
+    ]
+    work = partial(_learn_group, preset, seed)
+    for _, part in sum_in_order(client, work, groups):
+        state = state + part
+        if store:
+            store.save_if_due(state)
+        if progress:
+            progress(state.next_photo / len(samples))
+    if store and groups:
+        store.save(state)
+    return state
+
+
+def _divide(start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield the groups of photos that are added at once."""
+    while start < stop:
+        end = min(stop, (start // _PHOTOS_PER_UPDATE + 1) * _PHOTOS_PER_UPDATE)
+        yield start, end
+        start = end
+
+
+def _learn_group(preset: Preset, seed: int, group: list[tuple[int, Sample]]) -> TrainingState:
+    """Return what some photos add to a training."""
+    state = TrainingState.empty(preset)
+    found = [_collect_patches(sample, preset, seed, number) for number, sample in group]
+    state.problems = [item for item in found if isinstance(item, Problem)]
+    state.next_photo = len(group)
+    _add(state, [item for item in found if not isinstance(item, Problem)])
+    return state
+
+
+def _add(
+    state: TrainingState, group: list[Rows], join: Callable[..., Any] = np.concatenate
+) -> None:
     for number, pair in enumerate(state.moments):
         for side, moments in enumerate(pair):
             blocks = [rows[number][side] for rows in group if len(rows[number][side])]

@@ -1,0 +1,83 @@
+"""Opening data sets that lie in a bucket or on a server."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import PurePosixPath
+
+import numpy as np
+
+from cpcapp.splicing.photos.pixels import BoolArray
+from cpcapp.splicing.photos.remote import list_folder, read_remote, read_remote_pixels
+from cpcapp.splicing.photos.samples import Problem, Sample, SampleSet
+from cpcapp.splicing.photos.sources import SourcePhoto
+
+
+def open_remote_pairs(url: str) -> SampleSet | None:
+    """Open photos and masks that lie in two folders of a bucket under the same names.
+
+    The folders are those of `cpcapp.splicing.datasets.folders.folder_pair`: ``images`` or
+    ``photos``, ``masks``, and ``authentic`` if there are authentic photos. Nothing is read yet, so
+    that a mask of another size than its photo shows only when it is read.
+
+    Parameters
+    ----------
+    url : str
+        Such as ``s3://bucket/folder``.
+
+    Returns
+    -------
+    SampleSet or None
+        None if the folder has no masks.
+    """
+    url = url.rstrip("/")
+    masks = {_stem(mask).casefold(): mask for mask in list_folder(f"{url}/masks")}
+    photos = list_folder(f"{url}/images") or list_folder(f"{url}/photos")
+    if not masks or not photos:
+        return None
+    samples: dict[str, Sample] = {}
+    problems = []
+    for photo in photos:
+        mask, name = masks.get(_stem(photo).casefold()), _stem(photo)
+        if mask is None:
+            problems.append(Problem(name, f"masks/{name} is missing"))
+        elif name in samples:
+            problems.append(Problem(name, f"{photo} has the same name as another photo"))
+        else:
+            read_mask = partial(read_remote_mask, mask)
+            samples[name] = Sample.of_photo(name, partial(read_remote, photo), read_mask)
+    for photo in list_folder(f"{url}/authentic"):
+        name = f"authentic/{_stem(photo)}"
+        samples[name] = Sample.of_photo(name, partial(read_remote, photo))
+    return SampleSet(PurePosixPath(url).name, tuple(samples.values()), tuple(problems))
+
+
+def open_remote_sources(url: str) -> list[SourcePhoto]:
+    """Return the photos in a folder of a bucket, to make splices of.
+
+    Parameters
+    ----------
+    url : str
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no photo.
+    """
+    photos = list_folder(url)
+    if not photos:
+        raise FileNotFoundError(f"{url} holds no photos; check the URL")
+    return [
+        SourcePhoto(photo, partial(read_remote_pixels, photo), open=partial(read_remote, photo))
+        for photo in photos
+    ]
+
+
+def read_remote_mask(url: str) -> BoolArray:
+    """Return a mask whose file shows the pasted part in white."""
+    pixels = read_remote_pixels(url)
+    return np.asarray(pixels.max(axis=2) > np.iinfo(pixels.dtype).max // 2)
+
+
+def _stem(url: str) -> str:
+    return PurePosixPath(url).stem
