@@ -128,7 +128,8 @@ def test_unknown_names_are_an_attribute_error():
 # Rooms may import those before them. The private modules beside them (`_files`, `_parallel`, ...)
 # are for everybody and import nothing but each other.
 ROOMS = [
-    *("moments", "missing", "covariates", "shrinkage", "loading", "steering", "matrix_free"),
+    *("moments", "missing", "covariates", "shrinkage", "loading", "steering", "sides"),
+    *("primal", "dual", "matrix_free"),
     *("contrast", "views", "counting", "calibration", "resampling", "detection", "backgrounds"),
     *("sparse_filters", "correction"),
     "estimators",

@@ -11,9 +11,10 @@ from scipy.linalg import solve_triangular
 from scipy.stats import chi2, gamma
 
 from cpcapp._rows import refuse_masked
-from cpcapp.contrast import _cholesky, _rank, eigenvalues_above
+from cpcapp.contrast import eigenvalues_above
 from cpcapp.counting import mean_excess_kurtosis, permutation_test
 from cpcapp.moments import FloatArray, Moments
+from cpcapp.primal import cholesky, rank_of
 
 # That of a t distribution of 10 degrees of freedom. Set by hand; with 5 degrees most of what the
 # law counts is false (benchmarks/results/counting.md).
@@ -104,11 +105,11 @@ def _finite_matrix(values: ArrayLike, name: str) -> FloatArray:
 
 def _log_quadratic(W: FloatArray, scatter: FloatArray, n_samples: int) -> float:
     """Return ``log |W S⁻¹ Wᵀ|``, W with atoms in rows."""
-    lower = _cholesky(np.asfortranarray(scatter.copy()))
+    lower = cholesky(np.asfortranarray(scatter.copy()))
     if lower is None:
         raise ValueError(
             f"the scatter of {n_samples} samples must have full rank, but its rank is "
-            f"{_rank(scatter)} of {len(scatter)} features; use more samples or fewer features"
+            f"{rank_of(scatter)} of {len(scatter)} features; use more samples or fewer features"
         )
     whitened = solve_triangular(lower, W.T, lower=True)
     diagonal = np.abs(np.diagonal(np.linalg.qr(whitened).R))
