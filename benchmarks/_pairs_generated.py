@@ -151,6 +151,42 @@ def _in_other_units(rng: np.random.Generator) -> Triple:
     return target * units, background * units, labels
 
 
+def _documents(rng: np.random.Generator) -> Triple:
+    """Roots of the shares of words in short texts, with frequencies as of Zipf's law."""
+    m, n_f, n_b = int(rng.integers(100, 200)), 500, int(rng.integers(200, 600))
+    usual = 1.0 / np.arange(1, m + 1) ** rng.uniform(0.8, 1.2)
+    topics = usual * rng.gamma(0.5, 2.0, (5, m))
+    own = usual * rng.gamma(0.5, 2.0, (3, m))
+    labels = rng.integers(3, size=n_f)
+    part = rng.uniform(0.2, 0.5)
+
+    def words(shares: FloatArray) -> FloatArray:
+        shares = shares / shares.sum(axis=1, keepdims=True)
+        lengths = rng.integers(40, 200, len(shares))
+        return np.sqrt(rng.multinomial(lengths, shares) / lengths[:, None])
+
+    def texts(n: int) -> FloatArray:
+        shares = rng.dirichlet(np.full(5, 0.3), n) @ (topics / topics.sum(axis=1, keepdims=True))
+        return np.asarray(shares)
+
+    of_class = own[labels] / own[labels].sum(axis=1, keepdims=True)
+    return words((1.0 - part) * texts(n_f) + part * of_class), words(texts(n_b)), labels
+
+
+def _quiet_classes(rng: np.random.Generator) -> Triple:
+    """Classes of a contrast of about 4 along quiet directions; some have almost no variance."""
+    m, n = int(rng.integers(30, 80)), int(rng.integers(400, 1000))
+    q = _basis(rng, m)
+    deviation = np.linspace(10.0, 0.01, m)
+    centres, _, labels = _classes(rng, n, int(rng.integers(2, 4)))
+    first = 2 * m // 3
+    inner = rng.standard_normal((n, m)) * deviation
+    # Centres have a variance of 1/2 in each direction.
+    inner[:, first : first + 2] *= 0.4
+    inner[:, first : first + 2] += rng.uniform(2.2, 2.8) * deviation[first] * centres
+    return inner @ q.T, (rng.standard_normal((n, m)) * deviation) @ q.T, labels
+
+
 _KINDS: dict[str, Maker] = {
     "needles": _needles,
     "heavy tails": _heavy_tails,
@@ -161,4 +197,6 @@ _KINDS: dict[str, Maker] = {
     "autocorrelated": _autocorrelated,
     "loud classes": _loud_classes,
     "units of all sizes": _in_other_units,
+    "documents": _documents,
+    "quiet classes": _quiet_classes,
 }

@@ -129,7 +129,7 @@ def test_unknown_names_are_an_attribute_error():
 # are for everybody and import nothing but each other.
 ROOMS = [
     *("moments", "missing", "covariates", "shrinkage", "loading", "dense_algebra", "steering"),
-    *("matrix_free", "backends"),
+    *("sides", "primal", "dual", "matrix_free", "backends"),
     *("contrast", "views", "counting", "calibration", "resampling", "detection", "backgrounds"),
     *("sparse_filters", "correction"),
     "estimators",

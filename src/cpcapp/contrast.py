@@ -6,29 +6,43 @@ background, ``F`` the filters, ``W`` the dictionary atoms, ``K`` the number of c
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import blas, cho_solve, eigvalsh, lapack
+from numpy.typing import ArrayLike
+from scipy.linalg import blas, eigvalsh
 
+from cpcapp import dual
 from cpcapp import loading as rules
 from cpcapp.dense_algebra import DenseAlgebra, Lapack, top_dense
 from cpcapp.loading import Loading, LoadingRule
-from cpcapp.matrix_free import (
-    CentredRows,
-    LoadedBackground,
-    NotConvergedError,
-    Steering,
-    sketch_covariance,
-    solve_pencil,
+from cpcapp.matrix_free import CentredRows, NotConvergedError, PencilProblem, sketch_covariance
+from cpcapp.moments import FloatArray, Moments
+from cpcapp.primal import PrimalProblem, load
+from cpcapp.sides import (
+    InsufficientRankError,
+    Side,
+    SingularBackgroundError,
+    check_rank,
+    check_sides,
+    n_features_of,
 )
-from cpcapp.moments import FeatureRangeError, FloatArray, Moments, Spread, _centre_full_columns
-from cpcapp.steering import Solution, Steered, restricted, solve_both
+from cpcapp.steering import Problem, Solution, steer
+
+__all__ = [
+    "Contrast",
+    "InsufficientRankError",
+    "SingularBackgroundError",
+    "check_n_components",
+    "difference_covariances",
+    "eigenvalues_above",
+    "solve_contrast",
+    "solve_difference",
+    "subspace_overlap",
+]
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -67,11 +81,11 @@ class Contrast:
     explained_variance : ndarray of shape (k,)
         How much of the sum of ``target_variance`` each component explains, as a predictor of the
         target's features.
-    loud, rare : Contrast or None
-        With ``loading="auto"`` and contrasts above the bound: the steered solution, whatever
-        contrast it loses, and the one without steering. None otherwise.
+    rare : Contrast or None
+        With ``loading="auto"`` and contrasts above the bound: the solution without steering.
+        None otherwise.
     n_steered : int
-        How many dimensions of the span are those of steered filters.
+        How many dimensions of the span are those of steered filters, if there is a ``rare``.
     """
 
     filters: FloatArray
@@ -82,29 +96,8 @@ class Contrast:
     solver: str
     target_variance: FloatArray = field(default_factory=lambda: np.empty(0))
     explained_variance: FloatArray = field(default_factory=lambda: np.empty(0))
-    loud: Contrast | None = None
     rare: Contrast | None = None
     n_steered: int = 0
-
-
-class SingularBackgroundError(ValueError):
-    """The background covariance can't be divided by as it is; ``rank`` says how far it is off."""
-
-    def __init__(self, rank: int, n_features: int, n_background: int) -> None:
-        self.rank = rank
-        super().__init__(
-            f"loading='none' needs a background covariance of full rank, but its rank is {rank} "
-            f"of {n_features} features (from {n_background} samples); use loading='auto', or drop "
-            "constant and duplicate features"
-        )
-
-
-class InsufficientRankError(ValueError):
-    """More components were asked for than the target covariance has; ``rank`` is what it has."""
-
-    def __init__(self, rank: int, asked: str) -> None:
-        self.rank = rank
-        super().__init__(f"{asked} must be at most {rank} (the rank of the target covariance)")
 
 
 def solve_contrast(
@@ -134,8 +127,8 @@ def solve_contrast(
     loading : {"auto", "likelihood", "oas", "none", "diagonal"} or float, default="auto"
         How to keep the background covariance safe to divide by.
 
-        - ``"auto"``: ``"likelihood"``, and where that leaves contrasts above 6, loud directions are
-          preferred to larger contrasts, as long as they keep most of the contrast; see Notes.
+        - ``"auto"``: ``"likelihood"``, and of contrasts above 6, or that samples cannot tell apart,
+          those of loud directions are taken; see Notes.
         - ``"likelihood"``: shrinkage towards a scaled identity, in units where each feature has
           background variance 1, by which left-out samples are most likely
           (:func:`cpcapp.shrinkage.likelihood_shrinkage`). It needs nothing but the moments, does
@@ -174,17 +167,16 @@ def solve_contrast(
     -----
     The ratio of powers alone knows nothing of how much a direction carries: the largest ratios
     are often those of faint details that hardly occur in the background. But once the
-    background has no more than a sixth of a component's power, it hides nothing. So where an
-    eigenvalue is above ``c = 6`` (or above the noise of the target, ``(1 + √(M/n))²``, if that is
-    more), ``loading="auto"`` takes the filters from ``R_f v = μ (loaded R_b + rD) v`` with ``D``
-    the mean variance of each feature over both sets and the ``r`` that makes ``c`` the largest
-    μ. The i-th of these steered filters must keep two thirds of the i-th largest contrast, counted
-    up to ``c``. From the first one that does not, filters of the largest contrast are taken
-    instead, of those whose outputs over the target are uncorrelated with the steered ones'. Within
-    the span of all ``k`` the problem is then solved without ``rD``, so that eigenvalues, scaling
-    and atoms mean what they mean with any loading. The first steered filter is that of cPCA at
-    ``α = c``. The span of ``k`` filters is part of that of ``k + 1``; single filters may change
-    with ``k``. Other rules do not steer.
+    background has no more than a sixth of a component's power, it hides nothing. So where
+    eigenvalues are above ``c = 6`` (or above the noise of the target, ``(1 + √(M/n))²``, if that is
+    more), ``loading="auto"`` takes as many filters of cPCA at ``α = c``, which have contrasts above
+    ``c`` and are as loud as can be. More filters are steered to loud directions as long as they
+    keep most of the contrast, and those of the largest contrast follow. If all eigenvalues are
+    below ``c``, contrasts are kept within two standard errors. All of this is in
+    :func:`cpcapp.steering.steer`. Within the span of all ``k`` the problem is then solved without
+    steering, so that eigenvalues, scaling and atoms mean what they mean with any loading. The span
+    of ``k`` filters is part of that of ``k + 1``; single filters may change with ``k``. Other rules
+    do not steer.
 
     ``solver="matrix-free"`` iterates until the residual of each component is below 1e-5 of its
     eigenvalue, which makes eigenvalues exact to 1e-6 or better. Two traces of the background
@@ -208,24 +200,16 @@ def solve_contrast(
     target = _as_moments(target, "target")
     background = None if background is None else _as_moments(background, "background")
     _check_options(loading, solver, scaling)
-    f, b = _check_sides(target, background)
+    f, b = check_sides(target, background)
     k = check_n_components(k, target, name="k")
     if device is None:
         device = getattr(target, "device", None) or getattr(background, "device", None)
     if device is not None:
-        there = _solve_primal(f, b, k, loading, _device_algebra(device, solver), overwrite=False)
-        return _finish(there, scaling, f.spread.variance)
-    chosen = _choose_solver(solver, target, background, k, loading)
-    fall_back = solver == "auto"
-    solution = None
-    if chosen == "dual":
-        solution = _solve_dual(f, b, k, loading)
-    elif chosen == "matrix-free":
-        solution = _solve_matrix_free(f, b, k, loading, fall_back)
-        chosen = "iterative"
-    if solution is None:
-        algebra = Lapack(chosen, fall_back)
-        solution = _solve_primal(f, b, k, loading, algebra, overwrite)
+        algebra = _device_algebra(device, solver)
+        solution = _solve_primal(f, b, k, loading, algebra, overwrite=False)
+    else:
+        chosen = _choose_solver(solver, target, background, k, loading)
+        solution = _solve(f, b, k, loading, chosen, solver == "auto", overwrite)
     return _finish(solution, scaling, f.spread.variance)
 
 
@@ -286,12 +270,12 @@ def solve_difference(
     array([[1., 0.],
            [0., 1.]])
     """
-    _check_sides(target, background)
+    check_sides(target, background)
     k = check_n_components(k, target, name="k")
     alphas = np.atleast_1d(np.asarray(alphas, dtype=np.float64))
     r_f, r_b, basis = difference_covariances(target, background)
     values = np.empty((len(alphas), k))
-    filters = np.empty((len(alphas), _width(target), k))
+    filters = np.empty((len(alphas), n_features_of(target), k))
     for i, alpha in enumerate(alphas):
         values[i], vectors = top_dense(r_f - alpha * r_b, k)
         filters[i] = vectors if basis is None else basis @ vectors
@@ -303,7 +287,11 @@ def difference_covariances(
     target: Moments, background: Moments
 ) -> tuple[FloatArray, FloatArray, FloatArray | None]:
     """Return both covariances, in a basis of all samples (the third) if that is smaller."""
-    if target.is_thin and background.is_thin and _n_rows(target, background) < _width(target):
+    if (
+        target.is_thin
+        and background.is_thin
+        and _n_rows(target, background) < n_features_of(target)
+    ):
         # Rows beyond the span of all samples have eigenvalue 0: rotate into that span first.
         a_f, a_b = target.centred_rows(), background.centred_rows()
         basis, r = np.linalg.qr(np.concatenate([a_f, a_b]).T)
@@ -323,12 +311,14 @@ def eigenvalues_above(target: Moments, background: Moments, threshold: float) ->
     >>> eigenvalues_above(f, b, 2.0)
     array([3.])
     """
-    f, b = _check_sides(target, background)
+    f, b = check_sides(target, background)
     assert b is not None
-    algebra, constant = Lapack(), b.spread.constant
-    r_b = algebra.covariance(background, constant, overwrite=False)
-    lower, _ = _factor(r_b, "none", np.ones(len(r_b)), background.n_samples, constant, algebra)
-    c = algebra.reduce(algebra.covariance(target, f.spread.constant, overwrite=False), lower)
+    algebra = Lapack()
+    r_f, r_b = (algebra.covariance(side.moments, side.spread.constant, False) for side in (f, b))
+    load(r_b, "none", f, b, algebra)
+    lower = algebra.cholesky(r_b)
+    assert lower is not None
+    c = algebra.reduce(r_f, lower)
     values = eigvalsh(c, lower=True, subset_by_value=(threshold, np.inf), overwrite_a=True)
     return np.asarray(values[::-1])
 
@@ -338,7 +328,7 @@ def check_n_components(k: Any, target: Moments, *, name: str) -> int:
     if isinstance(k, bool) or not isinstance(k, Integral):
         raise TypeError(f"{name}={k!r} must be a whole number")
     k = int(k)
-    width = _width(target)
+    width = n_features_of(target)
     if not 1 <= k <= width:
         raise ValueError(
             f"{name}={k} must be between 1 and {width} (features of the target, n_features={width})"
@@ -383,47 +373,6 @@ def _check_options(loading: Any, solver: str, scaling: str) -> None:
     rules.check_loading(loading)
 
 
-@dataclass(frozen=True)
-class _Side:
-    """Target or background. How much its features vary is computed once and handed on."""
-
-    moments: Moments
-    spread: Spread
-
-
-def _check_sides(target: Moments, background: Moments | None) -> tuple[_Side, _Side | None]:
-    """Return both sides, of one width and with covariances that can be computed."""
-    for name, moments in (("target", target), ("background", background)):
-        if moments is not None and moments.n_samples < 2:
-            raise ValueError(
-                f"the {name} has n_samples={moments.n_samples}; a covariance needs at least 2"
-            )
-    if background is not None and background.n_features != target.n_features:
-        raise ValueError(
-            f"background has {background.n_features} features, but the target has "
-            f"{target.n_features}"
-        )
-    f = _side(target, "the target")
-    if background is None:
-        return f, None
-    b = f if background is target else _side(background, "the background")
-    if b.spread.constant.all():
-        raise ValueError("the background does not vary at all: there is nothing to contrast with")
-    return f, b
-
-
-def _side(moments: Moments, name: str) -> _Side:
-    spread = moments.spread()
-    if spread.out_of_range.any():
-        raise FeatureRangeError(np.flatnonzero(spread.out_of_range), source=name)
-    return _Side(moments, spread)
-
-
-def _width(moments: Moments) -> int:
-    assert moments.n_features is not None
-    return moments.n_features
-
-
 def _n_rows(target: Moments, background: Moments | None) -> int:
     return target.n_samples + (0 if background is None else background.n_samples)
 
@@ -432,7 +381,7 @@ def _choose_solver(
     solver: str, target: Moments, background: Moments | None, k: int, loading: str | float
 ) -> str:
     sides = [target] if background is None else [target, background]
-    width, n_rows = _width(target), _n_rows(target, background)
+    width, n_rows = n_features_of(target), _n_rows(target, background)
     thin = all(side.is_thin and side.n_samples < width for side in sides)
     if solver == "dual" and not thin:
         raise ValueError(
@@ -460,355 +409,64 @@ def _choose_solver(
     return "iterative" if large else "dense"
 
 
-# -- dense and iterative: n_features x n_features ------------------------------------------
+# -- one problem, three ways to solve it ---------------------------------------------------
+
+
+def _solve(
+    target: Side,
+    background: Side | None,
+    k: int,
+    loading: str | float,
+    chosen: str,
+    fall_back: bool,
+    overwrite: bool,
+) -> Contrast:
+    if chosen == "matrix-free":
+        try:
+            return _solve_matrix_free(target, background, k, loading)
+        except NotConvergedError:
+            if not fall_back:
+                raise ValueError(
+                    "solver='matrix-free' did not converge (the eigenvalues lie too close "
+                    f"together, or loading={loading} is too small); use solver='dense'"
+                ) from None
+        chosen = "iterative"
+    if chosen != "dual":
+        return _solve_primal(target, background, k, loading, Lapack(chosen, fall_back), overwrite)
+    if background is None:
+        values, filters = dual.principal_components(target, k)
+        return Contrast(filters, filters.copy(order="F"), values, None, None, "dual")
+    rule = dual.load(target, background, loading)
+    problem = dual.DualProblem(target.moments, background.moments, rule)
+    return _steered(problem, target, background, k, loading)
 
 
 def _solve_primal(
-    target: _Side,
-    background: _Side | None,
+    target: Side,
+    background: Side | None,
     k: int,
     loading: str | float,
     algebra: DenseAlgebra,
     overwrite: bool,
 ) -> Contrast:
-    width, n_target = len(target.spread.variance), target.moments.n_samples
     if background is None:
         r_f = algebra.covariance(target.moments, target.spread.constant, overwrite)
-        values, vectors = algebra.top(r_f, k)
-        _check_rank(values, width, k)
-        return Contrast(vectors, vectors.copy(order="F"), values, None, None, algebra.solver)
-    n_background = background.moments.n_samples
-    units = rules.loading_units(loading, target.spread, background.spread)
-    steering_units = rules.steering_units(target.spread, background.spread)
-    bound = rules.contrast_bound(n_target, width)
-    steered: Steered | None = None
-
-    def steer(loaded: Any, diagonal: FloatArray) -> None:
-        nonlocal steered
-        # With S = rD the steering, R_f v = c (Σ + S) v is (R_f - cΣ) v = c r D v.
-        ridge = algebra.excess(r_f, loaded, bound, steering_units) / bound
-        if ridge > 0.0:
-            with algebra.kept(r_f, loaded) as (f, b):
-                steered = _solve_steered(f, b, ridge * steering_units, diagonal, k, algebra)
-
-    r_b, r_f = (
-        algebra.covariance(side.moments, side.spread.constant, overwrite)
-        for side in (background, target)
-    )
-    constant = background.spread.constant
-    hook = steer if loading == "auto" else None
-    lower, rule = _factor(r_b, loading, units, n_background, constant, algebra, hook)
-    del r_b
-    # C = L⁻¹ R_f L⁻ᵀ with LLᵀ the loaded background: R_f v = λ LLᵀ v becomes C u = λ u.
-    c = algebra.reduce(r_f, lower)
-    values, u = algebra.top(c, k, keep=steered is not None)
-    _check_rank(values, width, k)
-    filters = algebra.solve(lower, u)  # F = L⁻ᵀ u
-    atoms = algebra.times_lower(lower, u)  # W = LLᵀ F = L u
-    plain = Solution(filters, atoms, values)
-    both = None if steered is None else solve_both(steered, values, bound, lower, c, algebra)
-    del c
-    loading_used = rule.loading()
-    diagonal = loading_used.diagonal
-    freedom = algebra.freedom(lower, diagonal)
-
-    def finish(found: Solution, freedom: float) -> Contrast:
-        outside = _out_of_sample(_in_sample(found.filters, rule), freedom, n_background)
-        parts = found.filters, found.atoms, found.eigenvalues
-        return Contrast(*parts, loading_used, outside, algebra.solver)
-
-    rare = finish(plain, freedom)
-    if both is None or steered is None:
-        return rare
-    n_steered, steered_only, chosen = both
-    loud = finish(steered_only, steered.freedom)
-    taken = loud if chosen is steered_only else finish(chosen, freedom)
-    return _with_views(taken, loud, rare, n_steered)
-
-
-def _with_views(chosen: Contrast, loud: Contrast, rare: Contrast, n_steered: int) -> Contrast:
-    return replace(chosen, loud=loud, rare=rare, n_steered=n_steered)
-
-
-def _solve_steered(
-    r_f: Any,
-    loaded: Any,
-    steering: FloatArray,
-    diagonal: FloatArray,
-    k: int,
-    algebra: DenseAlgebra,
-) -> Steered:
-    """Solve ``R_f v = μ (Σ + S) v``. Uses up both matrices.
-
-    ``diagonal`` is what Σ has beside the background covariance.
-    """
-    algebra.load(loaded, 1.0, steering)
-    lower = algebra.cholesky(loaded)
-    assert lower is not None
-    values, u = algebra.top(algebra.reduce(r_f, lower), k)
-    filters = algebra.solve(lower, u)
-    return Steered(filters, values, steering, algebra.freedom(lower, diagonal + steering))
-
-
-def _factor(
-    r_b: Any,
-    loading: str | float,
-    units: FloatArray,
-    n_background: int,
-    constant: NDArray[np.bool_],
-    algebra: DenseAlgebra,
-    look: Callable[[Any, FloatArray], None] | None = None,
-) -> tuple[Any, LoadingRule]:
-    """Return the Cholesky factor of the loaded background, and the loading. Uses up ``r_b``.
-
-    ``look`` is given the loaded background, and its diagonal loading, before it is factored.
-    """
-    if loading in ("none", "diagonal"):
-        lower = algebra.cholesky(algebra.copy(r_b))
-        if lower is not None:
-            return lower, LoadingRule(1.0, 0.0, units)
-        if loading == "none":
-            raise SingularBackgroundError(algebra.rank(r_b), len(units), n_background)
-    traces, spectrum = algebra.traces(r_b, units), lambda: algebra.spectrum(r_b, units)
-    rule = rules.shrink_or_load(loading, units, n_background, traces, spectrum, constant)
-    diagonal = rule.ridge * rule.units
-    algebra.load(r_b, rule.weight, diagonal)
-    if look is not None:
-        look(r_b, diagonal)
-    lower = algebra.cholesky(r_b)
-    if lower is None:
-        raise ValueError(
-            f"loading={loading} is too small to make the background covariance positive definite; "
-            "raise it or use loading='auto'"
-        )
-    return lower, rule
-
-
-def _check_rank(values: FloatArray, n_features: int, k: int) -> None:
-    rank = int((values > n_features * _EPS * values[0]).sum()) if values[0] > 0.0 else 0
-    if rank < k:
-        raise InsufficientRankError(rank, f"k={k}")
-
-
-# -- dual: only inner products of samples --------------------------------------------------
-
-
-class _SampleRows:
-    """Centred rows in given units, dense or sparse: ``(X - 1·meanᵀ) / √units``.
-
-    With weights, rows are multiplied by their roots, and made dense. The mean weight is then 1.
-    """
-
-    def __init__(self, moments: Moments, units: FloatArray) -> None:
-        root = np.sqrt(units)
-        assert moments.mean is not None
-        if all(sp.issparse(block) for block in moments._rows) and not moments.is_weighted:
-            stacked = sp.csr_array(sp.vstack(moments._rows, format="csr"))
-            shifted, shift = _centre_full_columns(stacked)
-            self.rows: Any = sp.csr_array(shifted.multiply(1.0 / root))
-            self.offset = (moments.mean - shift) / root
-        else:
-            self.rows = moments.centred_rows()
-            self.rows *= np.sqrt(len(self.rows) / moments.total_weight)
-            self.rows /= root
-            self.offset = np.zeros_like(root)
-
-    def gram(self, other: _SampleRows) -> FloatArray:
-        """Return all inner products, (n, n_other)."""
-        product = self.rows @ other.rows.T
-        inner: FloatArray = product.toarray() if sp.issparse(product) else np.asarray(product)
-        if sp.issparse(self.rows) or sp.issparse(other.rows):
-            # (X - 1m'ᵀ)(Y - 1l'ᵀ)ᵀ = XYᵀ - (Xl')1ᵀ - 1(Ym')ᵀ + m'ᵀl', with 0 for a dense side.
-            inner -= (self.rows @ other.offset)[:, None]
-            inner -= other.rows @ self.offset
-            inner += self.offset @ other.offset
-        return inner
-
-    def outputs(self, filters: FloatArray) -> FloatArray:
-        """Return ``rows filters``, (n, k)."""
-        return np.asarray(self.rows @ filters) - self.offset @ filters
-
-    def covariance_times(self, v: FloatArray) -> FloatArray:
-        """Return ``rowsᵀ rows v / n``, (n_features,)."""
-        outputs = self.outputs(v)
-        return self.combine(outputs[:, None])[:, 0] / len(outputs)
-
-    def combine(self, weights: FloatArray) -> FloatArray:
-        """Return ``rowsᵀ weights``, (n_features, k)."""
-        total = np.asarray(self.rows.T @ weights)
-        if sp.issparse(self.rows):
-            total -= np.multiply.outer(self.offset, weights.sum(axis=0))
-        return total
-
-
-def _solve_dual(target: _Side, background: _Side | None, k: int, loading: str | float) -> Contrast:
-    n_f, width = target.moments.n_samples, _width(target.moments)
-    if background is None:
-        a_f = _SampleRows(target.moments, np.ones(width))
-        values, a = top_dense(a_f.gram(a_f), k)
-        _check_rank(values, width, k)
-        filters = np.asfortranarray(a_f.combine(a / np.sqrt(values)))
-        values /= len(a)
-        return Contrast(filters, filters.copy(order="F"), values, None, None, "dual")
-    n_b = background.moments.n_samples
-    units = rules.loading_units(loading, target.spread, background.spread)
-    a_b = _SampleRows(background.moments, units)
-    g_bb = a_b.gram(a_b)
-    rows = len(g_bb)
-    traces = float(g_bb.trace()) / rows, float(np.vdot(g_bb, g_bb)) / rows**2
-    if loading == "none":
-        raise SingularBackgroundError(Lapack().rank(g_bb), width, n_b)
-    constant = background.spread.constant
-    rule = rules.shrink_or_load(
-        loading, units, n_b, traces, lambda: eigvalsh(g_bb) / rows, constant
-    )
-    if rule.ridge <= _EPS * traces[0]:
-        raise ValueError(
-            f"loading={loading} is too small: with fewer background samples than "
-            "features it must be positive; use loading='auto'"
-        )
-    if rule.units is not units:
-        a_b = _SampleRows(background.moments, rule.units)
-    problem = _DualProblem(_SampleRows(target.moments, rule.units), a_b, g_bb, rule)
-    rare = problem.finish(problem.solve(k))
-    bound = rules.contrast_bound(n_f, width)
-    if loading != "auto" or rare.eigenvalues[0] <= bound:
-        return rare
-    steering_units = rules.steering_units(target.spread, background.spread)
-    steering = problem.steering(bound, steering_units)
-    # The same once more, in units that make the whole diagonal 1.
-    units = rule.ridge * rule.units + steering
-    a_f, a_b = (_SampleRows(side.moments, units) for side in (target, background))
-    other = _DualProblem(a_f, a_b, a_b.gram(a_b), LoadingRule(rule.weight, 1.0, units))
-    found = other.solve(k)
-    freedom = other.freedom
-    del other, a_f, a_b
-    span = problem.restrict(found.filters)
-    loud = problem.finish(span, freedom)
-    inside = 1.0 - np.einsum("ij,ij,i->j", found.filters, found.filters, steering)
-    n_steered = rules.count_steered(found.eigenvalues / inside, rare.eigenvalues, bound)
-    chosen = loud
-    if n_steered < k:
-        kept = found.filters[:, :n_steered]
-        more = problem.solve(k - n_steered, kept).filters
-        chosen = problem.finish(problem.restrict(np.concatenate([kept, more], axis=1)))
-    return _with_views(chosen, loud, rare, n_steered)
-
-
-class _DualProblem:
-    """``R_f v = λΣv`` by inner products of samples, with ``Σ = w AbᵀAb/n_b + rI`` in given units.
-
-    Woodbury's identity gives ``r Σ⁻¹ = I - w Abᵀ (n_b r I + w AbAbᵀ)⁻¹ Ab``, so the kernel
-    ``K = Af Σ⁻¹ Afᵀ`` takes inner products only; ``K a = κ a`` with ``λ = κ/n_f`` and
-    ``F = Σ⁻¹Afᵀa/√κ``.
-    """
-
-    def __init__(
-        self, a_f: _SampleRows, a_b: _SampleRows, g_bb: FloatArray, rule: LoadingRule
-    ) -> None:
-        self.a_f, self.a_b, self.rule, self.loading = a_f, a_b, rule, rule.loading()
-        self.root = np.sqrt(rule.units)[:, None]
-        g_bf = a_b.gram(a_f)
-        n_b, self.n_f = g_bf.shape
-        self.n_b = n_b
-        w, r = rule.weight, rule.ridge
-        inner = w * g_bb
-        inner[np.diag_indices(n_b)] += n_b * r
-        factor = np.linalg.cholesky(inner)
-        self.solved = cho_solve((factor, True), g_bf)
-        self.kernel = (a_f.gram(a_f) - w * (g_bf.T @ self.solved)) / r
-        inverse, _ = lapack.dtrtri(factor, lower=1)
-        # tr(w AbAbᵀ (n_b r I + w AbAbᵀ)⁻¹)
-        self.freedom = n_b - n_b * r * float(np.vdot(inverse, inverse))
-
-    def solve(self, k: int, without: FloatArray | None = None) -> Solution:
-        """Return the ``k`` filters of the largest contrast.
-
-        Their outputs over the target are uncorrelated with those of the filters ``without``.
-        """
-        kernel, outputs = self.kernel, None
-        if without is not None:
-            # With T = Af Σ^-½, Y = Af G the outputs and P = TᵀY(YᵀKY)^-½, which spans Σ^-½ R_f G,
-            #   T (I - PPᵀ) Tᵀ = K - KY (YᵀKY)⁻¹ YᵀK.
-            outputs = self.a_f.outputs(self.root * without)
-            times = kernel @ outputs
-            solved = np.linalg.solve(outputs.T @ times, times.T)
-            kernel = kernel - times @ solved
-        values, a = top_dense(np.array(kernel, order="F"), k)
-        _check_rank(values, len(self.root), k)
-        if outputs is not None:
-            a = a - outputs @ (solved @ a)
-        a /= np.sqrt(values)
-        target = self.a_f.combine(a)
-        b = -self.rule.weight * (self.solved @ a)
-        filters = (target + self.a_b.combine(b)) / (self.rule.ridge * self.root)
-        return Solution(filters, target * self.root, values / self.n_f)  # W = ΣF
-
-    def restrict(self, filters: FloatArray) -> Solution:
-        """Solve the problem within the span of filters."""
-        outputs = self.a_f.outputs(self.root * filters)
-        r_f_filters = self.root * self.a_f.combine(outputs) / self.n_f
-        loaded = filters.T @ (self.rule.ridge * self.rule.units[:, None] * filters)
-        sigma = self.rule.weight * self._inside(filters) + loaded
-        return restricted(filters, outputs.T @ outputs / self.n_f, r_f_filters, sigma)
-
-    def finish(self, found: Solution, freedom: float | None = None) -> Contrast:
-        freedom = self.freedom if freedom is None else freedom
-        outside = _out_of_sample(self._inside(found.filters), freedom, self.n_b)
-        parts = found.filters, found.atoms, found.eigenvalues
-        return Contrast(*parts, self.loading, outside, "dual")
-
-    def _inside(self, filters: FloatArray) -> FloatArray:
-        outputs = self.a_b.outputs(self.root * filters)
-        return np.asarray(outputs.T @ outputs / self.n_b)
-
-    def steering(self, bound: float, units: FloatArray) -> FloatArray:
-        """Return the steering that brings the largest eigenvalue down to ``bound``."""
-        rule, scale = self.rule, np.sqrt(self.rule.units / units)
-
-        def difference(v: FloatArray) -> FloatArray:
-            # (R_f - cΣ) v in the units of the steering
-            x = scale * v.ravel()
-            loaded = rule.weight * self.a_b.covariance_times(x) + rule.ridge * x
-            return scale * (self.a_f.covariance_times(x) - bound * loaded)
-
-        n = len(units)
-        largest = rules.lanczos_largest(difference, n, restarts=10 * n, basis=8)
-        if largest is None:
-            raise ValueError(
-                "loading='auto' found no bound for the contrast (its eigenvalues lie too close "
-                "together); use loading='likelihood'"
-            )
-        return largest / bound * units
-
-
-# -- matrix-free: only products of samples with a few vectors ------------------------------
+        values, filters = algebra.top(r_f, k)
+        check_rank(values, target.width, k)
+        return Contrast(filters, filters.copy(order="F"), values, None, None, algebra.solver)
+    problem = PrimalProblem(target, background, loading, algebra, overwrite)
+    return _steered(problem, target, background, k, loading)
 
 
 def _solve_matrix_free(
-    target: _Side, background: _Side | None, k: int, loading: str | float, fall_back: bool
-) -> Contrast | None:
-    """Solve from sparse rows. Returns None if that did not converge and there is another way."""
-    try:
-        return _matrix_free_contrast(target, background, k, loading)
-    except NotConvergedError:
-        if fall_back:
-            return None
-        raise ValueError(
-            "solver='matrix-free' did not converge (the eigenvalues lie too close together, or "
-            f"loading={loading} is too small); use solver='dense'"
-        ) from None
-
-
-def _matrix_free_contrast(
-    target: _Side, background: _Side | None, k: int, loading: str | float
+    target: Side, background: Side | None, k: int, loading: str | float
 ) -> Contrast:
-    rows, width = CentredRows(target.moments, target.spread), _width(target.moments)
+    rows, width = CentredRows(target.moments, target.spread), target.width
     if background is None:
-        identity = LoadedBackground(None, LoadingRule(0.0, 1.0, np.ones(width)), None)
-        only = solve_pencil(rows, identity, k).plain
-        _check_rank(only.values, width, k)
-        return Contrast(only.filters, only.atoms, only.values, None, None, "matrix-free")
+        identity = LoadingRule(0.0, 1.0, np.ones(width))
+        only = PencilProblem(rows, None, identity, None, k).largest(k)
+        check_rank(only.eigenvalues, width, k)
+        return Contrast(only.filters, only.atoms, only.eigenvalues, None, None, "matrix-free")
     others = CentredRows(background.moments, background.spread)
     sketch = sketch_covariance(others, rules.loading_units("oas", target.spread, background.spread))
     units = rules.loading_units(loading, target.spread, background.spread)
@@ -823,47 +481,48 @@ def _matrix_free_contrast(
         lambda: np.empty(0),
         background.spread.constant,
     )
-    steering = None
-    if loading == "auto":
-        bound = rules.contrast_bound(rows.n_samples, width)
-        steering = Steering(bound, rules.steering_units(target.spread, background.spread))
-    loaded = LoadedBackground(others, rule, sketch)
-    found = solve_pencil(rows, loaded, k, steering)
-    _check_rank(found.plain.values, width, k)
+    louder = rules.steering_units(target.spread, background.spread)
+    problem = PencilProblem(rows, others, rule, sketch, k, louder)
+    return _steered(problem, target, background, k, loading)
 
-    def finish(solution: Solution, freedom: float) -> Contrast:
-        inside = _in_sample(solution.filters, rule)
-        outside = _out_of_sample(inside, freedom, others.n_samples)
-        parts = solution.filters, solution.atoms, solution.eigenvalues
-        return Contrast(*parts, rule.loading(), outside, "matrix-free")
 
-    freedom = loaded.degrees_of_freedom()
-    plain = found.plain
-    rare = finish(Solution(plain.filters, plain.atoms, plain.values), freedom)
-    steered = found.steered
-    if steered is None or steered.steering is None:
+class _Problem(Problem, Protocol):
+    """A problem that says what its filters have learned from the background, and how."""
+
+    rule: LoadingRule
+
+    @property
+    def method(self) -> str:
+        """Name of the solver."""
+
+    def freedom(self, extra: FloatArray | None = None) -> float:
+        """Return the effective number of parameters with ``extra`` on the diagonal."""
+
+
+def _steered(
+    problem: _Problem, target: Side, background: Side, k: int, loading: str | float
+) -> Contrast:
+    """Solve a problem, and steer it if that is the rule."""
+
+    def finish(found: Solution, freedom: float) -> Contrast:
+        inside = _in_sample(found.filters, problem.rule)
+        outside = _out_of_sample(inside, freedom, background.n_samples)
+        parts = found.filters, found.atoms, found.eigenvalues
+        return Contrast(*parts, problem.rule.loading(), outside, problem.method)
+
+    plain = problem.largest(k)
+    check_rank(plain.eigenvalues, target.width, k)
+    rare = finish(plain, problem.freedom())
+    if loading != "auto":
         return rare
-    # Not (Σ + S)F diag(μ), S the steering, which is R_fF to the tolerance of the solver only.
-    r_f_filters = rows.covariance_times(steered.filters)
-    sigma_filters = steered.atoms - steered.steering[:, None] * steered.filters
-    span = _restrict(steered.filters, r_f_filters, sigma_filters)
-    more_loaded = LoadedBackground(others, rule, sketch, steered.steering)
-    loud = finish(span, more_loaded.degrees_of_freedom())
-    chosen, n_steered = (loud if found.n_steered else rare), found.n_steered
-    if found.more is not None:
-        more = found.more.filters
-        filled = _restrict(
-            np.hstack([steered.filters[:, :n_steered], more]),
-            np.hstack([r_f_filters[:, :n_steered], rows.covariance_times(more)]),
-            np.hstack([sigma_filters[:, :n_steered], found.more.atoms]),
-        )
-        chosen = finish(filled, freedom)
-    return _with_views(chosen, loud, rare, n_steered)
-
-
-def _restrict(filters: FloatArray, r_f_filters: FloatArray, sigma_filters: FloatArray) -> Solution:
-    """Solve ``R_f v = λΣv`` within the span of filters, given ``R_f`` and ``Σ`` times those."""
-    return restricted(filters, filters.T @ r_f_filters, r_f_filters, filters.T @ sigma_filters)
+    louder = rules.steering_units(target.spread, background.spread)
+    sizes = target.n_samples, background.n_samples
+    found = steer(problem, plain.eigenvalues, *sizes, louder)
+    freedom = problem.freedom(found.ridge if found.n_steered == k else None)
+    chosen = finish(found.solution, freedom)
+    if not found.by_choice:
+        return chosen
+    return replace(chosen, rare=rare, n_steered=found.n_steered)
 
 
 # -- after the eigenproblem ----------------------------------------------------------------
@@ -899,11 +558,7 @@ def _signs(filters: FloatArray) -> FloatArray:
 
 def _finish(solution: Contrast, scaling: str, target_variance: FloatArray) -> Contrast:
     """Fix the signs, and the lengths if they are to be 1."""
-    loud, rare = (
-        view and _finish(view, scaling, target_variance) for view in (solution.loud, solution.rare)
-    )
-    if loud is not None and solution.n_steered == len(solution.eigenvalues):
-        return replace(loud, loud=loud, rare=rare, n_steered=solution.n_steered)
+    rare = solution.rare and _finish(solution.rare, scaling, target_variance)
     factor = _signs(solution.filters)
     if scaling == "unit":
         factor = factor / np.linalg.norm(solution.filters, axis=0)
@@ -919,6 +574,5 @@ def _finish(solution: Contrast, scaling: str, target_variance: FloatArray) -> Co
         # The best prediction of x from its outputs y is Wy, and the outputs are uncorrelated in
         # the target, with variances λ: tr cov(Wy) = Σ λ_j ‖w_j‖².
         explained_variance=solution.eigenvalues * (solution.atoms**2).sum(axis=0),
-        loud=loud,
         rare=rare,
     )

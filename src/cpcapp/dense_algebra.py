@@ -6,7 +6,7 @@ The contrast is written against `DenseAlgebra`, a dozen operations. `Lapack` has
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
@@ -58,14 +58,22 @@ class DenseAlgebra(Protocol):
     def reduce(self, a: Any, lower: Any) -> Any:
         """Return ``L⁻¹ A L⁻ᵀ``. Uses up the matrix."""
 
-    def top(self, c: Any, k: int, keep: bool = False) -> tuple[FloatArray, FloatArray]:
-        """Return the ``k`` largest eigenpairs, descending. Without ``keep`` uses up the matrix."""
+    def top(
+        self, c: Any, k: int, again: Callable[[], Any] | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the ``k`` largest eigenpairs, descending. Uses up the matrix.
 
-    def solve(self, lower: Any, x: FloatArray) -> FloatArray:
-        """Return ``L⁻ᵀ x``."""
+        If ``again`` makes the matrix once more, that may save a copy.
+        """
 
-    def times_lower(self, lower: Any, x: FloatArray, transposed: bool = False) -> FloatArray:
-        """Return ``L x`` or ``Lᵀ x``."""
+    def largest(self, a: Any) -> float:
+        """Return the largest eigenvalue. Uses up the matrix."""
+
+    def solve(self, lower: Any, x: FloatArray, transposed: bool = False) -> FloatArray:
+        """Return ``L⁻¹ x`` or ``L⁻ᵀ x``."""
+
+    def times_lower(self, lower: Any, x: FloatArray) -> FloatArray:
+        """Return ``L x``."""
 
     def times(self, c: Any, x: FloatArray) -> FloatArray:
         """Return ``C x``."""
@@ -73,14 +81,14 @@ class DenseAlgebra(Protocol):
     def subtract(self, c: Any, p: FloatArray, y: FloatArray) -> Any:
         """Return ``C - p yᵀ - y pᵀ``. Uses up the matrix."""
 
+    def difference(self, a: Any, b: Any, alpha: float, units: FloatArray) -> Any:
+        """Return ``A - αB`` in units, as a new matrix."""
+
     def freedom(self, lower: Any, diagonal: FloatArray) -> float:
         """Return ``tr((LLᵀ - D)(LLᵀ)⁻¹)``, the effective number of parameters. Uses up ``L``."""
 
-    def excess(self, r_f: Any, loaded: Any, bound: float, units: FloatArray) -> float:
-        """Return the largest eigenvalue of ``R_f - cΣ`` in units, or 0 if it is negative."""
-
-    def kept(self, r_f: Any, loaded: Any) -> AbstractContextManager[tuple[Any, Any]]:
-        """Give two matrices that may be used up without losing the ones given."""
+    def kept(self, *matrices: Any) -> AbstractContextManager[list[Any]]:
+        """Give matrices that may be used up without losing the ones given."""
 
 
 class Lapack:
@@ -145,37 +153,43 @@ class Lapack:
 
     def rank(self, a: FloatArray) -> int:
         """Return the numerical rank."""
-        diagonal = a.diagonal()
-        scale = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-        return count_rank(eigvalsh(a / np.multiply.outer(scale, scale), lower=True))
+        return rank_of(a)
 
     def reduce(self, a: FloatArray, lower: FloatArray) -> FloatArray:
         """Return ``L⁻¹ A L⁻ᵀ``, in place."""
         c, _ = lapack.dsygst(a, lower, lower=1, overwrite_a=1)
         return np.asarray(c)
 
-    def top(self, c: FloatArray, k: int, keep: bool = False) -> tuple[FloatArray, FloatArray]:
-        """Return the ``k`` largest eigenpairs, descending."""
+    def top(
+        self, c: FloatArray, k: int, again: Callable[[], FloatArray] | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the ``k`` largest eigenpairs, descending. Uses up the matrix."""
         if self.solver == "iterative" and k < len(c) - 1:
-            found = top_lanczos(c, k, steps=max(len(c) // 8, 100) if self._fall_back else None)
-            if found is not None:
+            found = _top_lanczos(c, k, steps=max(len(c) // 8, 100) if self._fall_back else None)
+            if found is not None and _nothing_larger(c if again else c.copy(order="F"), *found):
                 return found
             if not self._fall_back:
                 raise ValueError(
                     "solver='iterative' did not converge (the eigenvalues lie too close together); "
                     "use solver='dense'"
                 )
+            if again and found is not None:
+                c = again()
         self.solver = "dense"
-        return top_dense(c, k, keep)
+        return top_dense(c, k)
 
-    def solve(self, lower: FloatArray, x: FloatArray) -> FloatArray:
-        """Return ``L⁻ᵀ x``."""
-        solved, _ = lapack.dtrtrs(lower, x, lower=1, trans=1)
+    def largest(self, a: FloatArray) -> float:
+        """Return the largest eigenvalue. Uses up the matrix."""
+        return rules.largest_eigenvalue(a)
+
+    def solve(self, lower: FloatArray, x: FloatArray, transposed: bool = False) -> FloatArray:
+        """Return ``L⁻¹ x`` or ``L⁻ᵀ x``."""
+        solved, _ = lapack.dtrtrs(lower, x, lower=1, trans=int(transposed))
         return np.asarray(solved)
 
-    def times_lower(self, lower: FloatArray, x: FloatArray, transposed: bool = False) -> FloatArray:
-        """Return ``L x`` or ``Lᵀ x``."""
-        return np.asarray(blas.dtrmm(1.0, lower, x, lower=1, trans_a=int(transposed)))
+    def times_lower(self, lower: FloatArray, x: FloatArray) -> FloatArray:
+        """Return ``L x``."""
+        return np.asarray(blas.dtrmm(1.0, lower, x, lower=1))
 
     def times(self, c: FloatArray, x: FloatArray) -> FloatArray:
         """Return ``C x``."""
@@ -199,24 +213,31 @@ class Lapack:
             taken += float(np.einsum("ij,ij,j->", strip, strip, diagonal[start : start + 128]))
         return len(lower) - taken
 
-    def excess(self, r_f: FloatArray, loaded: FloatArray, bound: float, units: FloatArray) -> float:
-        """Return the largest eigenvalue of ``R_f - cΣ`` in units, or 0 if it is negative."""
-        return rules.positive_eigenvalue(lambda: _difference(r_f, loaded, bound, units))
+    def difference(
+        self, a: FloatArray, b: FloatArray, alpha: float, units: FloatArray
+    ) -> FloatArray:
+        """Return the lower triangle of ``A - αB`` in units."""
+        scale = 1.0 / np.sqrt(units)
+        difference = b * -alpha
+        difference += a
+        difference *= scale[:, None]
+        difference *= scale
+        return difference
 
     @contextmanager
-    def kept(self, r_f: FloatArray, loaded: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
-        """Give both matrices, and restore their lower triangles afterwards.
+    def kept(self, *matrices: FloatArray) -> Iterator[list[FloatArray]]:
+        """Give the matrices, and restore their lower triangles afterwards.
 
         From copies in the upper triangles: no memory is needed, unless they are small.
         """
-        if len(loaded) <= _SMALL:
-            yield self.copy(r_f), self.copy(loaded)
+        if len(matrices[0]) <= _SMALL:
+            yield [self.copy(matrix) for matrix in matrices]
             return
-        diagonals = [matrix.diagonal().copy() for matrix in (r_f, loaded)]
-        for matrix in (r_f, loaded):
+        diagonals = [matrix.diagonal().copy() for matrix in matrices]
+        for matrix in matrices:
             _mirror(matrix)
-        yield r_f, loaded
-        for matrix, diagonal in zip((r_f, loaded), diagonals, strict=True):
+        yield list(matrices)
+        for matrix, diagonal in zip(matrices, diagonals, strict=True):
             _mirror(matrix.T)
             matrix[np.diag_indices_from(matrix)] = diagonal
 
@@ -238,6 +259,13 @@ def has_full_rank(factor_diagonal: FloatArray, diagonal: FloatArray) -> bool:
     return not (factor_diagonal**2 <= 10.0 * len(diagonal) * _EPS * diagonal).any()
 
 
+def rank_of(lower: FloatArray) -> int:
+    """Return the numerical rank of a covariance given by its lower triangle."""
+    diagonal = lower.diagonal()
+    scale = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    return count_rank(eigvalsh(lower / np.multiply.outer(scale, scale), lower=True))
+
+
 def count_rank(eigenvalues: FloatArray) -> int:
     """Return how many of ascending eigenvalues are more than rounding.
 
@@ -252,13 +280,13 @@ def count_rank(eigenvalues: FloatArray) -> int:
     return int((eigenvalues > 10.0 * len(eigenvalues) * _EPS * largest).sum())
 
 
-def top_dense(c: FloatArray, k: int, keep: bool = False) -> tuple[FloatArray, FloatArray]:
-    """Return the ``k`` largest eigenpairs of a lower triangle, descending, by LAPACK."""
-    values, vectors = rules.largest_eigenpairs(c.copy(order="F") if keep else c, k)
+def top_dense(c: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
+    """Return the ``k`` largest eigenpairs of a lower triangle, descending. Uses up the triangle."""
+    values, vectors = rules.largest_eigenpairs(c, k)
     return values[::-1], np.asfortranarray(vectors[:, ::-1])
 
 
-def top_lanczos(c: FloatArray, k: int, steps: int | None) -> tuple[FloatArray, FloatArray] | None:
+def _top_lanczos(c: FloatArray, k: int, steps: int | None) -> tuple[FloatArray, FloatArray] | None:
     """Return the ``k`` largest eigenpairs of a lower triangle, or None if not within ``steps``."""
     m = len(c)
     ncv = min(m, max(2 * k + 1, 20))
@@ -272,25 +300,18 @@ def top_lanczos(c: FloatArray, k: int, steps: int | None) -> tuple[FloatArray, F
     except ArpackNoConvergence:
         return None
     order = np.argsort(values)[::-1]
-    values, vectors = values[order], np.asfortranarray(vectors[:, order])
+    return values[order], np.asfortranarray(vectors[:, order])
+
+
+def _nothing_larger(c: FloatArray, values: FloatArray, vectors: FloatArray) -> bool:
+    """Return whether no eigenvalue of a lower triangle is missing. Uses up the triangle."""
     # Lanczos can miss a copy of a repeated eigenvalue. If θI - (C - VΛVᵀ) is positive definite
     # for θ just above the last value found, nothing larger was missed.
-    certificate = -c
+    certificate = np.negative(c, out=c)
     for value, vector in zip(values, vectors.T, strict=True):
         blas.dsyr(value, vector, lower=1, a=certificate, overwrite_a=1)
-    certificate[np.diag_indices(m)] += values[-1] + 1e-9 * values[0]
-    _, failed = lapack.dpotrf(certificate, lower=1, overwrite_a=1)
-    return None if failed else (values, vectors)
-
-
-def _difference(r_f: FloatArray, r_b: FloatArray, alpha: float, units: FloatArray) -> FloatArray:
-    """Return the lower triangle of ``R_f - αR_b`` in ``units``."""
-    scale = 1.0 / np.sqrt(units)
-    difference = r_b * -alpha
-    difference += r_f
-    difference *= scale[:, None]
-    difference *= scale
-    return difference
+    certificate[np.diag_indices_from(c)] += values[-1] + 1e-9 * values[0]
+    return not lapack.dpotrf(certificate, lower=1, clean=0, overwrite_a=1)[1]
 
 
 def _mirror(matrix: FloatArray) -> None:

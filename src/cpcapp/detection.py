@@ -13,7 +13,7 @@ from scipy.stats import chi2, gamma
 from cpcapp._rows import refuse_masked
 from cpcapp.contrast import eigenvalues_above
 from cpcapp.counting import mean_excess_kurtosis, permutation_test
-from cpcapp.dense_algebra import Lapack, cholesky
+from cpcapp.dense_algebra import cholesky, rank_of
 from cpcapp.moments import FloatArray, Moments
 
 # That of a t distribution of 10 degrees of freedom. Set by hand; with 5 degrees most of what the
@@ -109,8 +109,7 @@ def _log_quadratic(W: FloatArray, scatter: FloatArray, n_samples: int) -> float:
     if lower is None:
         raise ValueError(
             f"the scatter of {n_samples} samples must have full rank, but its rank is "
-            f"{Lapack().rank(scatter)} of {len(scatter)} features; use more samples or fewer "
-            "features"
+            f"{rank_of(scatter)} of {len(scatter)} features; use more samples or fewer features"
         )
     whitened = solve_triangular(lower, W.T, lower=True)
     diagonal = np.abs(np.diagonal(np.linalg.qr(whitened).R))

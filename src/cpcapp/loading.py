@@ -1,8 +1,7 @@
 """How the background covariance is made safe, and sensible, to divide by.
 
 Every rule here ends in ``Σ = weight · R_b + ridge · diag(units)``: see `LoadingRule`. The rule
-``"auto"`` also steers: of all directions with a large contrast it makes the solver take loud ones,
-as long as they keep most of that contrast.
+``"auto"`` also steers: of all directions with a large contrast it makes the solver take loud ones.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ SHRINKING = ("auto", "likelihood", "oas")
 # A background with a sixth of a component's power hides nothing of it. Between four and ten, real
 # data gives much the same: benchmarks/results/loading_rules.md.
 LARGEST_CONTRAST = 6.0
-# A steered filter keeps at least this share of the contrast that is to be had, counted up to the
-# bound: a contrast of 4 where 6 is to be had. What is merely louder in the target, up to four times
-# in variance, has less. Shares from 0.3 to 1 differ by chance only: deciding half of
-# benchmarks/results/loading_rules.json.
+# A steered filter whose contrast is below the bound keeps at least this share of what the target
+# could have more than the background. What is merely louder in the target has less.
 KEPT_CONTRAST = 2.0 / 3.0
+# Two standard errors are the usual measure of what samples can tell apart.
+STANDARD_ERRORS = 2.0
 # The paper's rho is "small": this fraction of the mean background variance.
 _DIAGONAL_LOADING = 1e-6
 # OAS fades with the sample count; exact copies of a feature stay singular however many there are.
@@ -158,73 +157,57 @@ def contrast_bound(n_target: int, n_features: int) -> float:
     return max(LARGEST_CONTRAST, (1.0 + math.sqrt(n_features / n_target)) ** 2)
 
 
-def steering_ridge(difference: Callable[[], FloatArray], bound: float) -> float:
-    """Return the ridge that brings the largest contrast down to ``bound``, or 0 if it is below.
+def indistinct_contrast(largest: float, n_target: int, n_background: int) -> float:
+    """Return the least contrast that samples cannot tell from the largest.
 
-    Parameters
-    ----------
-    difference : callable
-        Returns a new copy of ``D^-½ (R_f - c Σ) D^-½`` with ``c`` the bound and ``D`` the units of
-        the ridge, in Fortran order and valid in its lower triangle.
-    bound : float
+    It is two standard errors below, on the logarithmic scale of ratios of variances.
 
     Examples
     --------
-    A target of variances 30, 5 and 1 over a background of variance 1:
-
-    >>> import numpy as np
-    >>> steering_ridge(lambda: np.asfortranarray(np.diag([30.0, 5.0, 1.0]) - 6.0 * np.eye(3)), 6.0)
-    4.0
+    >>> round(indistinct_contrast(5.0, n_target=1000, n_background=1000), 2)
+    4.41
     """
-    # With S = rD the steering, R_f v = c (Σ + S) v is (R_f - cΣ) v = c r D v.
-    return positive_eigenvalue(difference) / bound
+    # The logarithm of a variance of n Gaussian samples has a variance of about 2/n.
+    error = math.sqrt(2.0 / n_target + 2.0 / n_background)
+    return largest * math.exp(-STANDARD_ERRORS * error)
 
 
-def count_steered(contrasts: ArrayLike, plain: ArrayLike, bound: float) -> int:
-    """Return how many of the steered filters to take: those before the first that loses too much.
-
-    The i-th of them must keep two thirds of the i-th largest contrast, counted up to the bound. It
-    does not matter how many filters there are after it.
+def loses_contrast(contrasts: ArrayLike, largest: ArrayLike) -> NDArray[np.bool_]:
+    """Return which filters keep less than two thirds of what the target could have more.
 
     Parameters
     ----------
     contrasts : array-like of shape (k,)
-        Of the steered filters with the loaded background, without the steering.
-    plain : array-like of shape (k,)
+    largest : array-like of shape (k,)
         The largest contrasts there are.
-    bound : float
 
     Examples
     --------
-    >>> count_steered([20.0, 5.0, 3.0, 8.0], plain=[90.0, 50.0, 20.0, 10.0], bound=6.0)
-    2
-    >>> count_steered([20.0, 2.0], plain=[90.0, 2.5], bound=6.0)
-    2
+    >>> loses_contrast([4.0, 3.0, 1.1], largest=[5.0, 5.0, 1.1])
+    array([False,  True, False])
     """
-    least = KEPT_CONTRAST * np.minimum(np.asarray(plain), bound)
-    lost = np.flatnonzero(np.asarray(contrasts) < least)
-    return int(lost[0]) if len(lost) else len(least)
+    more = np.asarray(largest) - 1.0
+    return np.asarray(np.asarray(contrasts) - 1.0 < KEPT_CONTRAST * more)
 
 
-def positive_eigenvalue(make: Callable[[], FloatArray]) -> float:
-    """Return the largest eigenvalue of a symmetric matrix, or 0 if it is negative.
+def largest_eigenvalue(matrix: FloatArray) -> float:
+    """Return the largest eigenvalue of a symmetric matrix. Uses up the matrix.
 
-    ``make`` returns a new copy of the matrix in Fortran order, valid in its lower triangle.
+    Parameters
+    ----------
+    matrix : ndarray of shape (n, n)
+        In Fortran order, valid in its lower triangle.
+
+    Examples
+    --------
+    >>> largest_eigenvalue(np.asfortranarray(np.diag([3.0, 1.0, 2.0])))
+    3.0
     """
-    matrix = make()
     n = len(matrix)
     if n < _LANCZOS_FROM:
-        return max(0.0, float(np.linalg.eigvalsh(matrix)[-1]))
-    # Where there is nothing to be found eigenvalues crowd below 0 and Lanczos is slow, while a
-    # Cholesky factorization of the negative tells it.
-    np.negative(matrix, out=matrix)
-    failed = lapack.dpotrf(matrix, lower=1, overwrite_a=1)[1]
-    if not failed:
-        return 0.0
-    del matrix
-    matrix = make()
+        return float(np.linalg.eigvalsh(matrix)[-1])
     found = lanczos_largest(lambda v: blas.dsymv(1.0, matrix, v, lower=1), n, restarts=20)
-    return max(0.0, _largest_dense(matrix) if found is None else found)
+    return float(largest_eigenpairs(matrix, 1, vectors=False)[0][0]) if found is None else found
 
 
 def lanczos_largest(
@@ -250,10 +233,6 @@ def lanczos_largest(
     except ArpackNoConvergence:
         return None
     return float(found[0])
-
-
-def _largest_dense(matrix: FloatArray) -> float:
-    return float(largest_eigenpairs(matrix, 1, vectors=False)[0][0])
 
 
 def largest_eigenpairs(

@@ -2,7 +2,7 @@
 
 Nothing here is ever ``n_features x n_features``. There are three parts: rows as something to
 multiply with (`CentredRows`), what a rule of `cpcapp.loading` has to know about the background
-(`sketch_covariance`), and a block Davidson method for the largest eigenpairs (`solve_pencil`). The
+(`sketch_covariance`), and a block Davidson method for the largest eigenpairs (`PencilProblem`). The
 caller decides which loading is added to the background.
 """
 
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh
 
-from cpcapp.loading import LoadingRule, count_steered
+from cpcapp.loading import LoadingRule
 from cpcapp.moments import FloatArray, Moments, Spread, _centre_full_columns
+from cpcapp.steering import Solution, restricted
 
 # Of the residual to the eigenvalue. The eigenvalue itself is then exact to the square of this over
 # the relative gap to the next one: 1e-7 at a gap of a thousandth. Contrasts of steered filters are
@@ -333,103 +334,86 @@ class _RoughInverse:
 # -- largest eigenpairs --------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Steering:
-    """Prefer loud directions where contrasts are above a bound: see `cpcapp.loading`.
+class PencilProblem:
+    """``R_f v = λΣv`` from products with the rows.
 
-    Attributes
-    ----------
-    bound : float
-        The largest contrast that is left with steering.
-    units : ndarray of shape (n_features,)
-        The steering is a multiple of these.
-    """
-
-    bound: float
-    units: FloatArray
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """The largest eigenpairs of ``R_f v = μ (Σ + diag(steering)) v``.
-
-    Attributes
-    ----------
-    values : ndarray of shape (k,)
-        Descending.
-    filters : ndarray of shape (n_features, k)
-        With ``Fᵀ(Σ + diag(steering))F = I``.
-    atoms : ndarray of shape (n_features, k)
-        ``(Σ + diag(steering)) F``.
-    steering : ndarray of shape (n_features,) or None
-    """
-
-    values: FloatArray
-    filters: FloatArray
-    atoms: FloatArray
-    steering: FloatArray | None
-
-
-@dataclass(frozen=True)
-class PencilSolution:
-    """What `solve_pencil` found.
-
-    Attributes
-    ----------
-    plain : Pairs
-        Without steering.
-    steered : Pairs or None
-        None if nothing was to be steered.
-    n_steered : int
-        How many of the steered filters hold.
-    more : Pairs or None
-        If only some of them hold: the ``k - n_steered`` filters of the largest contrast whose
-        outputs over the target are uncorrelated with theirs.
-    """
-
-    plain: Pairs
-    steered: Pairs | None = None
-    n_steered: int = 0
-    more: Pairs | None = None
-
-
-def solve_pencil(
-    target: CentredRows, background: LoadedBackground, k: int, steering: Steering | None = None
-) -> PencilSolution:
-    """Find the ``k`` largest eigenpairs, from products with the rows.
+    A block Davidson method: the residuals of the best approximations within a space, divided by
+    the background as far as it is known, are added to that space. It holds ``R_f`` and ``Σ`` times
+    each vector of its basis. So another eigenproblem of the two starts with all that was learned.
 
     Parameters
     ----------
     target : CentredRows
-    background : LoadedBackground
+    background : CentredRows or None
+        None for principal components.
+    rule : LoadingRule
+    sketch : Sketch or None
+        Of the covariance of ``background``.
     k : int
-    steering : Steering, optional
+        The most components that will be asked for at once.
+    units : ndarray of shape (n_features,), optional
+        In which loudness will be measured.
 
     Raises
     ------
     NotConvergedError
-        If the eigenvalues lie too close together, or ``Σ`` is too near to singular.
-
-    Notes
-    -----
-    A block Davidson method: the residuals of the best approximations within a space, divided by
-    the background as far as it is known, are added to that space. It holds ``R_f`` and ``Σ`` times
-    each vector of its basis, so that any steering can be tried without another product. The
-    steering is therefore found on the way.
+        By each method, if the eigenvalues lie too close together, or ``Σ`` is too near to singular.
     """
-    space = _Space(target, background, k, None if steering is None else steering.units)
-    if steering is None:
-        return PencilSolution(space.refine(k))
-    steered = space.refine(k, steering)
-    if steered.steering is None:
-        return PencilSolution(steered)
-    plain = space.refine(k)
-    inside = 1.0 - np.einsum("ij,ij,i->j", steered.filters, steered.filters, steered.steering)
-    n_steered = count_steered(steered.values / inside, plain.values, steering.bound)
-    more = None
-    if 0 < n_steered < k:
-        more = space.refine(k - n_steered, without=steered.filters[:, :n_steered])
-    return PencilSolution(plain, steered, n_steered, more)
+
+    method = "matrix-free"
+
+    def __init__(
+        self,
+        target: CentredRows,
+        background: CentredRows | None,
+        rule: LoadingRule,
+        sketch: Sketch | None,
+        k: int,
+        units: FloatArray | None = None,
+    ) -> None:
+        self.rule = rule
+        self._target, self._background, self._sketch = target, background, sketch
+        self._loaded = LoadedBackground(background, rule, sketch)
+        self._space = _Space(target, self._loaded, k, units)
+
+    def largest(
+        self, k: int, extra: FloatArray | None = None, without: FloatArray | None = None
+    ) -> Solution:
+        """Return the ``k`` filters of the largest contrast: see `cpcapp.steering.Problem`.
+
+        ``extra`` must be a multiple of the units.
+        """
+        found = self._space.refine(k, ridge=extra, without=without)
+        return Solution(found.filters, found.atoms, found.values)
+
+    def loudness(self, alpha: float, units: FloatArray) -> float:
+        """Return the largest eigenvalue of a difference: see `cpcapp.steering.Problem`."""
+        return float(self.loudest(1, alpha, units)[0][0])
+
+    def loudest(self, k: int, alpha: float, units: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the largest eigenpairs of a difference: see `cpcapp.steering.Problem`."""
+        found = self._space.refine(k, alpha=alpha)
+        return found.values, found.filters
+
+    def restrict(self, filters: FloatArray) -> Solution:
+        """Solve the problem within the span of filters."""
+        r_f_filters = self._target.covariance_times(filters)
+        sigma = filters.T @ self._loaded.times(filters)
+        return restricted(filters, filters.T @ r_f_filters, r_f_filters, (sigma + sigma.T) / 2.0)
+
+    def freedom(self, extra: FloatArray | None = None) -> float:
+        """Return about the effective number of parameters of a filter."""
+        loaded = LoadedBackground(self._background, self.rule, self._sketch, extra)
+        return loaded.degrees_of_freedom()
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Largest eigenvalues, descending, with filters, and atoms if there was no difference."""
+
+    values: FloatArray
+    filters: FloatArray
+    atoms: FloatArray
 
 
 class _Space:
@@ -444,6 +428,7 @@ class _Space:
     ) -> None:
         self.target, self.background = target, background
         self.scale = 1.0 / np.sqrt(background.variance())[:, None]
+        self.steering_units = np.ones(1) if steering_units is None else steering_units
         self.units = None if steering_units is None else steering_units[:, None] * self.scale**2
         width = target.n_features
         self.block = min(max(_BLOCK, k + 1), width)
@@ -458,61 +443,67 @@ class _Space:
         self._add(self._divide(self._target_times(start), background.rough_inverse()))
 
     def refine(
-        self, k: int, steering: Steering | None = None, without: FloatArray | None = None
-    ) -> Pairs:
+        self,
+        k: int,
+        *,
+        ridge: FloatArray | None = None,
+        alpha: float | None = None,
+        without: FloatArray | None = None,
+    ) -> _Pairs:
         """Add to the space until ``k`` pairs are known to the tolerance.
 
-        Outputs of the filters over the target are uncorrelated with those of the filters
-        ``without``.
+        They are those of ``R_f v = μ (Σ + diag(ridge)) v``, or with ``alpha`` those of
+        ``(R_f - αΣ) v = θDv`` with the units ``D``. Outputs of the filters over the target are
+        uncorrelated with those of the filters ``without``.
         """
-        ridge, near = 0.0, self.background.rough_inverse()
+        near, nearness = self.background.rough_inverse(0.0 if ridge is None else ridge), 0.0
+        share = 0.0 if ridge is None else float(ridge[0] / self.steering_units[0])
         # vᵀR_fG = 0 for the filters G that are given.
         barred = None if without is None else self._target_times(without / self.scale)
-        tolerance = _TOLERANCE if steering is None else _STEERED_TOLERANCE
+        tolerance = _TOLERANCE if alpha is None and ridge is None else _STEERED_TOLERANCE
         for _ in range(_MOST_STEPS):
             r_f, sigma, units = self.inner[:, : self.size, : self.size]
-            if steering is not None:
-                # R_f v = c (Σ + rD) v is (R_f - cΣ) v = c r D v.
-                largest = float(_top(r_f - steering.bound * sigma, units, 1)[0][0])
-                found = max(largest, 0.0) / steering.bound
-                if abs(found - ridge) > 0.05 * found:
-                    near = self.background.rough_inverse(found * steering.units)
-                ridge = found
-            steered = sigma + ridge * units
+            left, right = r_f, sigma + share * units
+            if alpha is not None:
+                left, right = r_f - alpha * sigma, units
             allowed = None
             if barred is not None:
                 allowed = _null_space(self.basis[:, : self.size].T @ barred)
-                r_f, steered = (allowed.T @ matrix @ allowed for matrix in (r_f, steered))
-            values, y = _top(r_f, steered, min(self.block, len(r_f)))
+                left, right = (allowed.T @ matrix @ allowed for matrix in (left, right))
+            values, y = _top(left, right, min(self.block, len(left)))
             y = y if allowed is None else allowed @ y
+            eigenvalues, ridges = values, np.full(len(values), share)
+            if alpha is not None:
+                # (R_f - αΣ) v = θDv is R_f v = α (Σ + θ/α D) v, with the length that makes
+                # vᵀ(Σ + θ/α D)v = 1, which is vᵀR_fv = α.
+                eigenvalues, ridges = np.full(len(values), alpha), values / alpha
+                y = y * np.sqrt(alpha / np.einsum("ij,ij->j", y, r_f @ y))
+                if abs(ridges[0] - nearness) > 0.05 * abs(ridges[0]):
+                    nearness = max(float(ridges[0]), 0.0)
+                    near = self.background.rough_inverse(nearness * self.steering_units)
             filters, images = self.basis[:, : self.size] @ y, self.loaded[:, : self.size] @ y
-            if self.units is not None and ridge:
-                images += ridge * (self.units * filters)
-            residuals = self.powers[:, : self.size] @ y - images * values
+            if self.units is not None and ridges.any():
+                images += self.units * filters * ridges
+            residuals = self.powers[:, : self.size] @ y - images * eigenvalues
             corrections = self._divide(residuals, near)
             if barred is not None:
                 # At the solution the residual is a combination of what is barred.
                 divided = self._divide(barred, near)
-                share = np.linalg.solve(barred.T @ divided, divided.T @ residuals)
-                residuals, corrections = residuals - barred @ share, corrections - divided @ share
+                part = np.linalg.solve(barred.T @ divided, divided.T @ residuals)
+                residuals, corrections = residuals - barred @ part, corrections - divided @ part
             # rᵀTr is about the squared norm of the residual in the metric of Σ⁻¹, in which it
             # bounds the distance to an eigenvalue.
             norms = np.sqrt((residuals * corrections).sum(axis=0))
-            errors = norms[:k] / np.maximum(values[:k], 1e-9 * values[0])
+            errors = norms[:k] / np.maximum(eigenvalues[:k], 1e-9 * eigenvalues[0])
             if len(errors) == k and (errors <= tolerance).all():
                 break
             if self.most < len(self.basis) and self.size + self.block > self.most:
-                self._restart(r_f, steered, allowed)
+                self._restart(left, right, allowed)
             if not self._add(corrections):
                 break  # the space holds all that products can lead to
         else:
             raise NotConvergedError
-        return Pairs(
-            values[:k],
-            self.scale * filters[:, :k],
-            images[:, :k] / self.scale,
-            None if steering is None or ridge == 0.0 else ridge * steering.units,
-        )
+        return _Pairs(values[:k], self.scale * filters[:, :k], images[:, :k] / self.scale)
 
     def _target_times(self, v: FloatArray) -> FloatArray:
         return self.scale * self.target.covariance_times(self.scale * v)

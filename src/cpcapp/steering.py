@@ -1,33 +1,19 @@
-"""Steered filters beside the plain ones, and what is made of both.
+"""Which of the directions with a large contrast to take: the loud ones.
 
-All of this happens in coordinates in which the loaded background is white: with ``Σ = LLᵀ`` a
-filter ``f`` is ``a = Lᵀf``, and the target covariance is ``C = L⁻¹R_fL⁻ᵀ``.
+The rule is here once, for every solver: a solver is a `Problem`, that is a few eigenproblems of the
+two covariances.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from scipy.linalg import eigh, solve_triangular
+from scipy.linalg import eigh
 
-from cpcapp.dense_algebra import DenseAlgebra
-from cpcapp.loading import count_steered
+from cpcapp import loading as rules
 from cpcapp.moments import FloatArray
-
-
-@dataclass(frozen=True)
-class Steered:
-    """Filters of ``R_f v = μ (Σ + S) v`` with ``Fᵀ(Σ + S)F = I``.
-
-    ``freedom`` is the effective number of parameters that they take from the background.
-    """
-
-    filters: FloatArray
-    contrasts: FloatArray
-    steering: FloatArray
-    freedom: float
 
 
 @dataclass(frozen=True)
@@ -39,71 +25,100 @@ class Solution:
     eigenvalues: FloatArray
 
 
-class _Maps(Protocol):
-    """Anything with filters and atoms."""
+class Problem(Protocol):
+    """``R_f v = λΣv``, with ``Σ`` the loaded background."""
 
-    @property
-    def filters(self) -> FloatArray: ...
-    @property
-    def atoms(self) -> FloatArray: ...
+    def largest(
+        self, k: int, extra: FloatArray | None = None, without: FloatArray | None = None
+    ) -> Solution:
+        """Return the ``k`` filters of the largest contrast with ``Σ + diag(extra)``.
+
+        Their outputs over the target are uncorrelated with those of the filters ``without``.
+        """
+
+    def loudness(self, alpha: float, units: FloatArray) -> float:
+        """Return the largest eigenvalue θ of ``(R_f - αΣ) v = θ diag(units) v``."""
+
+    def loudest(self, k: int, alpha: float, units: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the ``k`` largest of these eigenvalues, and their vectors in columns."""
+
+    def restrict(self, filters: FloatArray) -> Solution:
+        """Solve the problem within the span of filters."""
 
 
-def solve_both(
-    steered: Steered,
-    plain: FloatArray,
-    bound: float,
-    lower: Any,
-    c: Any,
-    algebra: DenseAlgebra,
-) -> tuple[int, Solution, Solution]:
-    """Return how many steered filters hold, the solution by those alone, and the one to take.
+@dataclass(frozen=True)
+class Steered:
+    """What steering made of a problem.
 
-    The one to take has the steered filters that hold, filled up with those of the largest contrast
-    whose outputs over the target are uncorrelated with theirs. So its span grows with k. (Filters
-    that are uncorrelated over the background instead would spend components on a larger contrast
-    for what the steered ones show already.)
+    Attributes
+    ----------
+    solution : Solution
+    n_steered : int
+        How many dimensions of its span are those of steered filters.
+    ridge : ndarray of shape (n_features,)
+        A diagonal that each of the steered filters has beside ``Σ``, or more of it.
+    by_choice : bool
+        Whether contrasts above the bound were given up. If not, all that was given up is too little
+        for samples to tell.
+    """
+
+    solution: Solution
+    n_steered: int
+    ridge: FloatArray
+    by_choice: bool
+
+
+def steer(
+    problem: Problem, plain: FloatArray, n_target: int, n_background: int, units: FloatArray
+) -> Steered:
+    """Return filters that are louder than those of the largest contrast.
 
     Parameters
     ----------
-    steered : Steered
+    problem : Problem
     plain : ndarray of shape (k,)
-        The largest contrasts there are.
-    bound : float
-    lower, c : matrices of shape (n_features, n_features)
-        ``L`` and ``C``, as ``algebra`` has them. ``C`` is used up.
-    algebra : DenseAlgebra
+        The largest contrasts there are, descending.
+    n_target, n_background : int
+        How many samples there are.
+    units : ndarray of shape (n_features,)
+        ``D``, the units that loudness is measured in.
+
+    Notes
+    -----
+    Let ``c`` be the bound. If samples can tell that the largest contrast is above it, the
+    first filters are those of cPCA at ``α = c``: the vectors with positive eigenvalues θ of
+    ``(R_f - cΣ) v = θDv``. Each has a contrast above ``c``, and there are as many as
+    contrasts above ``c``. More filters are then taken from ``R_f v = μ (Σ + rD) v`` with
+    ``r = θ₁/c``, of which the first of those above is a solution too, as long as they keep two
+    thirds of the contrast that is to be had, counted up to ``c``; and last from ``R_f v = λΣv``.
+    The outputs of all of these over the target are uncorrelated with those of the filters before.
+
+    Otherwise all filters are those of ``R_f v = μ (Σ + rD) v`` with the ``r`` that makes the
+    largest μ the least contrast that samples cannot tell from the largest.
     """
-    a = algebra.times_lower(lower, steered.filters, transposed=True)  # LᵀF
-    n_steered = count_steered(steered.contrasts / (a**2).sum(axis=0), plain, bound)
-    basis = np.asfortranarray(np.linalg.qr(a).Q)
-    times = algebra.times(c, basis)  # CQ
-    loud = _ritz(basis, times, lower, algebra)
-    k = len(plain)
-    if n_steered == k:
-        return n_steered, loud, loud
-    # The first columns of Q span the first of the steered filters. Outputs are uncorrelated with
-    # theirs if uᵀCQ = 0. With P an orthonormal basis of CQ, that leaves
-    #   (I - PPᵀ) C (I - PPᵀ) = C - PYᵀ - YPᵀ with Y = CP - ½P(PᵀCP).
-    kept, product = basis[:, :n_steered], times[:, :n_steered]
-    p = np.asfortranarray(np.linalg.qr(product).Q)
-    c_p = algebra.times(c, p)
-    y = np.asfortranarray(c_p - 0.5 * p @ (p.T @ c_p))
-    values, u = algebra.top(algebra.subtract(c, p, y), k - n_steered)
-    # Cu = (C - PYᵀ - YPᵀ)u + P(CP)ᵀu, since Pᵀu = 0.
-    span, r = np.linalg.qr(np.concatenate([kept, u], axis=1))
-    filled = np.concatenate([product, u * values + p @ (c_p.T @ u)], axis=1)
-    filled = solve_triangular(r, filled.T, trans="T").T  # from [Q, u] to its orthonormal basis
-    return n_steered, loud, _ritz(span, filled, lower, algebra)
-
-
-def _ritz(basis: FloatArray, times: FloatArray, lower: Any, algebra: DenseAlgebra) -> Solution:
-    """Solve ``R_f v = λΣv`` within the span of an orthonormal basis, given ``C`` times that."""
-    values, y = np.linalg.eigh(basis.T @ times)
-    values, y = values[::-1], y[:, ::-1]
-    filters = algebra.solve(lower, np.asfortranarray(basis @ y))  # F = L⁻ᵀQy
-    # The atoms from which the outputs predict the target best: R_fF(FᵀR_fF)⁻¹ = L CQy Λ⁻¹.
-    atoms = algebra.times_lower(lower, np.asfortranarray(times @ (y / values)))
-    return Solution(filters, atoms, values)
+    k, bound = len(plain), rules.contrast_bound(n_target, len(units))
+    alike = rules.indistinct_contrast(float(plain[0]), n_target, n_background)
+    by_choice = alike > bound
+    if by_choice:
+        theta, filters = problem.loudest(int((plain > bound).sum()), bound, units)
+        most, least = theta[0] / bound * units, theta[-1] / bound * units
+    else:
+        # R_f v = c (Σ + rD) v is (R_f - cΣ) v = c r D v.
+        filters = np.empty((len(units), 0))
+        most = least = problem.loudness(alike, units) / alike * units
+    n_steered = filters.shape[1]
+    if n_steered < k:
+        more = problem.largest(k - n_steered, most, filters if n_steered else None)
+        # With Fᵀ(Σ + rD)F = I, what is left for Σ is 1 - fᵀrDf.
+        inside = 1.0 - np.einsum("ij,ij,i->j", more.filters, more.filters, most)
+        lost = rules.loses_contrast(more.eigenvalues / inside, plain[n_steered:])
+        kept = int(lost.argmax()) if lost.any() else k - n_steered
+        filters = np.concatenate([filters, more.filters[:, :kept]], axis=1)
+        n_steered += kept
+    if n_steered < k:
+        rest = problem.largest(k - n_steered, None, filters if n_steered else None).filters
+        filters = np.concatenate([filters, rest], axis=1)
+    return Steered(problem.restrict(filters), n_steered, least, by_choice)
 
 
 def restricted(
@@ -128,9 +143,21 @@ def restricted(
     >>> found.eigenvalues, (found.filters.T @ found.atoms).round(6)
     (array([4.]), array([[1.]]))
     """
-    values, y = eigh(target_outputs, sigma)
-    values, y = values[::-1], y[:, ::-1]
+    # Filters may come in lengths of any size.
+    scale = 1.0 / np.sqrt(sigma.diagonal())
+    both = np.multiply.outer(scale, scale)
+    values, y = eigh(target_outputs * both, sigma * both)
+    values, y = values[::-1], y[:, ::-1] * scale[:, None]
     return Solution(filters @ y, r_f_filters @ (y / values), values)
+
+
+class _Maps(Protocol):
+    """Anything with filters and atoms."""
+
+    @property
+    def filters(self) -> FloatArray: ...
+    @property
+    def atoms(self) -> FloatArray: ...
 
 
 def output_correlations(one: _Maps, other: _Maps) -> FloatArray:

@@ -108,12 +108,12 @@ def views_of(contrast: Contrast, mean: FloatArray) -> Views:
     array([1., 1.])
     """
     k = len(contrast.eigenvalues)
-    loud, rare = contrast.loud, contrast.rare
-    if loud is None or rare is None or k == 0:
+    rare = contrast.rare
+    if rare is None or k == 0:
         one = _view(contrast, mean)
         return Views(one, one, np.ones(k), 0)
-    correlations = output_correlations(loud, rare)
-    return Views(_view(loud, mean), _view(rare, mean), correlations, contrast.n_steered)
+    correlations = output_correlations(contrast, rare)
+    return Views(_view(contrast, mean), _view(rare, mean), correlations, contrast.n_steered)
 
 
 def _view(contrast: Contrast, mean: FloatArray) -> View:

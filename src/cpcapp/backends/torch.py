@@ -7,7 +7,7 @@ float64 data is multiplied in float64. Needs the extra ``torch``.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -422,19 +422,26 @@ class TorchAlgebra:
         c = torch.linalg.solve_triangular(lower, half.T, upper=False)
         return (c + c.T) / 2.0
 
-    def top(self, c: Tensor, k: int, keep: bool = False) -> tuple[FloatArray, FloatArray]:
+    def top(
+        self, c: Tensor, k: int, again: Callable[[], Tensor] | None = None
+    ) -> tuple[FloatArray, FloatArray]:
         """Return the ``k`` largest eigenpairs, descending."""
         values, vectors = torch.linalg.eigh(c)
         found = _down(vectors[:, -k:].flip(1))
         return _down(values[-k:].flip(0)), np.asfortranarray(found)
 
-    def solve(self, lower: Tensor, x: FloatArray) -> FloatArray:
-        """Return ``L⁻ᵀ x``."""
-        return _down(torch.linalg.solve_triangular(lower.T, self._up(x), upper=True))
+    def largest(self, a: Tensor) -> float:
+        """Return the largest eigenvalue."""
+        return float(torch.linalg.eigvalsh(a)[-1])
 
-    def times_lower(self, lower: Tensor, x: FloatArray, transposed: bool = False) -> FloatArray:
-        """Return ``L x`` or ``Lᵀ x``."""
-        return _down((lower.T if transposed else lower) @ self._up(x))
+    def solve(self, lower: Tensor, x: FloatArray, transposed: bool = False) -> FloatArray:
+        """Return ``L⁻¹ x`` or ``L⁻ᵀ x``."""
+        factor = lower.T if transposed else lower
+        return _down(torch.linalg.solve_triangular(factor, self._up(x), upper=transposed))
+
+    def times_lower(self, lower: Tensor, x: FloatArray) -> FloatArray:
+        """Return ``L x``."""
+        return _down(lower @ self._up(x))
 
     def times(self, c: Tensor, x: FloatArray) -> FloatArray:
         """Return ``C x``."""
@@ -453,17 +460,14 @@ class TorchAlgebra:
         part = torch.linalg.solve_triangular(lower, roots, upper=False)
         return len(lower) - float(torch.linalg.vector_norm(part) ** 2)
 
-    def excess(self, r_f: Tensor, loaded: Tensor, bound: float, units: FloatArray) -> float:
-        """Return the largest eigenvalue of ``R_f - cΣ`` in units, or 0 if it is negative."""
-        difference = self._in_units(r_f - bound * loaded, units)
-        if not int(torch.linalg.cholesky_ex(-difference)[1]):
-            return 0.0
-        return max(0.0, float(torch.linalg.eigvalsh(difference)[-1]))
+    def difference(self, a: Tensor, b: Tensor, alpha: float, units: FloatArray) -> Tensor:
+        """Return ``A - αB`` in units, as a new matrix."""
+        return self._in_units(a - alpha * b, units)
 
     @contextmanager
-    def kept(self, r_f: Tensor, loaded: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Give copies of both matrices."""
-        yield r_f.clone(), loaded.clone()
+    def kept(self, *matrices: Tensor) -> Iterator[list[Tensor]]:
+        """Give copies of the matrices."""
+        yield [matrix.clone() for matrix in matrices]
 
     def _up(self, values: FloatArray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)

@@ -438,7 +438,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         except InsufficientRankError as error:
             raise InsufficientRankError(error.rank, f"n_components={k}") from None
         self._contrast = contrast if k else _first(contrast, 0)
-        if contrast.loud is not None and k:
+        if contrast.rare is not None and k:
             _warn_if_views_disagree(views_of(contrast, self._mean))
         if not k:
             warnings.warn(
