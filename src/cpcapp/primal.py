@@ -157,7 +157,7 @@ def load(r_b: FloatArray, loading: str | float, target: Side, background: Side) 
         loading,
         units,
         background.n_samples,
-        rules.traces(r_b, units),
+        lambda: rules.traces(r_b, units),
         lambda: rules.spectrum(r_b, units),
         background.spread.constant,
     )
