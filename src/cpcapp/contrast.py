@@ -477,7 +477,7 @@ def _solve_matrix_free(
         shrinking,
         units,
         others.n_samples,
-        traces,
+        lambda: traces,
         lambda: np.empty(0),
         background.spread.constant,
     )

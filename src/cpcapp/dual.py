@@ -39,7 +39,9 @@ def load(target: Side, background: Side, loading: str | float) -> LoadingRule:
     if loading == "none":
         raise SingularBackgroundError(rank_of(gram), width, n_b)
     constant = background.spread.constant
-    rule = rules.shrink_or_load(loading, units, n_b, traces, lambda: eigvalsh(gram) / n, constant)
+    rule = rules.shrink_or_load(
+        loading, units, n_b, lambda: traces, lambda: eigvalsh(gram) / n, constant
+    )
     if rule.ridge <= _EPS * traces[0]:
         raise ValueError(
             f"loading={loading} is too small: with fewer background samples than "

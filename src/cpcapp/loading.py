@@ -98,7 +98,7 @@ def shrink_or_load(
     loading: str | float,
     units: FloatArray,
     n_background: int,
-    traces: tuple[float, float],
+    traces: Callable[[], tuple[float, float]],
     spectrum: Callable[[], FloatArray],
     constant: NDArray[np.bool_],
 ) -> LoadingRule:
@@ -109,27 +109,28 @@ def shrink_or_load(
     loading : str or float
     units : ndarray of shape (n_features,)
     n_background : int
-    traces : tuple of float
-        Of ``R_b`` and of its square, in ``units``.
+    traces : callable
+        Returns the traces of ``R_b`` and of its square, in ``units``.
     spectrum : callable
         Returns the eigenvalues of ``R_b`` in ``units``; zeros may be missing.
     constant : ndarray of bool of shape (n_features,)
         Which features do not vary in the background.
     """
-    mean_eigenvalue = traces[0] / len(units)
-    if loading == "oas":
-        rho = max(oas_shrinkage(*traces, n_background, len(units)), _LEAST_SHRINKAGE)
-        return LoadingRule(1.0 - rho, rho * mean_eigenvalue, units)
     if loading in ("auto", "likelihood"):
         varying = int((~constant).sum())
-        rho = likelihood_shrinkage(spectrum(), n_background, varying)
         # In units of the background the mean eigenvalue of features that vary is 1.
-        ridge = rho * traces[0] / varying
+        ridge = rho = likelihood_shrinkage(spectrum(), n_background, varying)
         if constant.any():
             # What none of n samples shows may still be in one of n: the variance of a constant
             # feature is taken to be 1/n of the target's.
             units = np.where(constant, units / (ridge * n_background), units)
         return LoadingRule(1.0 - rho, ridge, units)
+    trace, trace_of_square = traces()
+    mean_eigenvalue = trace / len(units)
+    if loading == "oas":
+        rho = oas_shrinkage(trace, trace_of_square, n_background, len(units))
+        rho = max(rho, _LEAST_SHRINKAGE)
+        return LoadingRule(1.0 - rho, rho * mean_eigenvalue, units)
     fraction = _DIAGONAL_LOADING if loading == "diagonal" else float(loading)
     return LoadingRule(1.0, fraction * mean_eigenvalue, units)
 

@@ -150,7 +150,7 @@ def load(
         loading,
         units,
         background.n_samples,
-        algebra.traces(r_b, units),
+        lambda: algebra.traces(r_b, units),
         lambda: algebra.spectrum(r_b, units),
         background.spread.constant,
     )

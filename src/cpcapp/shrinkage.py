@@ -74,13 +74,12 @@ def likelihood_shrinkage(eigenvalues: ArrayLike, n_samples: int, n_features: int
     mean = float(values.sum()) / n_features
     zeros = (n_features if rank == min(n_features, n_samples - 1) else rank) - rank
     problem = values / mean, zeros, n_samples
-    losses = _loss_and_slope(np.exp(_GRID), *problem)[0]
-    best = int(losses.argmin())
+    best = int(_loss(np.exp(_GRID), *problem).argmin())
     low, high = float(_GRID[max(best - 1, 0)]), float(_GRID[min(best + 1, len(_GRID) - 1)])
     # Narrowed by 16 at a time, which takes fewer steps than a root finder, and the rest is linear.
     for _ in range(_ZOOMS):
         grid = np.linspace(low, high, 17)
-        slopes = _loss_and_slope(np.exp(grid), *problem)[1]
+        slopes = _slope(np.exp(grid), *problem)
         rising = int((slopes > 0.0).argmax())
         if rising == 0:  # the valley ends at the edge
             return float(np.exp(_GRID[best]))
@@ -89,10 +88,8 @@ def likelihood_shrinkage(eigenvalues: ArrayLike, n_samples: int, n_features: int
     return math.exp(low - before * (high - low) / (after - before))
 
 
-def _loss_and_slope(
-    rho: FloatArray, values: FloatArray, zeros: int, n: int
-) -> tuple[FloatArray, FloatArray]:
-    """Return twice the negative mean log-likelihood of a left-out sample, and its derivative.
+def _loss(rho: FloatArray, values: FloatArray, zeros: int, n: int) -> FloatArray:
+    """Return twice the negative mean log-likelihood of a left-out sample.
 
     In units of the mean eigenvalue. Without sample x, centred on the mean of all n samples, the
     covariance is ``n/(n-1) S - n/(n-1)² xxᵀ``. From the mean of the others x is ``n/(n-1) x`` away.
@@ -104,15 +101,29 @@ def _loss_and_slope(
     The mean of r over the samples is ``tr(G⁻¹S)``.
     """
     wide = n / (n - 1.0)
-    g = (1.0 - rho[:, None]) * (wide * values) + rho[:, None]
+    g = np.multiply.outer(1.0 - rho, wide * values)
+    g += rho[:, None]
+    r = (1.0 / g) @ values
+    left = _left(rho, r, n)
+    return np.asarray(
+        np.log(g).sum(axis=1) + zeros * np.log(rho) + np.log(left) + wide**2 * r / left
+    )
+
+
+def _slope(rho: FloatArray, values: FloatArray, zeros: int, n: int) -> FloatArray:
+    """Return the derivative of `_loss` with respect to ρ."""
+    wide = n / (n - 1.0)
     dg = 1.0 - wide * values
-    r = (values / g).sum(axis=1)
-    dr = -(values * dg / g**2).sum(axis=1)
-    b, db = (1.0 - rho) * wide / (n - 1.0), -wide / (n - 1.0)
-    # At ρ = 0 and as many features as samples, 1 - br is 0.
-    left = np.maximum(1.0 - b * r, _EPS)
-    dleft = -db * r - b * dr
-    loss = np.log(g).sum(axis=1) + zeros * np.log(rho) + np.log(left) + wide**2 * r / left
-    slope = (dg / g).sum(axis=1) + zeros / rho + dleft / left
+    inverse = 1.0 / (rho[:, None] + np.multiply.outer(1.0 - rho, wide * values))
+    r = inverse @ values
+    dr = -(inverse**2 @ (values * dg))
+    left = _left(rho, r, n)
+    dleft = (r - (1.0 - rho) * dr) * (wide / (n - 1.0))
+    slope = inverse @ dg + zeros / rho + dleft / left
     slope += wide**2 * (dr / left - r * dleft / left**2)
-    return loss, slope
+    return np.asarray(slope)
+
+
+def _left(rho: FloatArray, r: FloatArray, n: int) -> FloatArray:
+    """Return ``1 - br``, which is 0 at ρ = 0 and as many features as samples."""
+    return np.maximum(1.0 - (1.0 - rho) * (n / (n - 1.0) ** 2) * r, _EPS)

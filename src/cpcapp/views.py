@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from cpcapp.contrast import Contrast
 from cpcapp.moments import FloatArray
-from cpcapp.steering import output_correlations
+from cpcapp.steering import mean_squared_correlation, output_correlations
 
 # Below this, three quarters of the variance of even the most similar outputs are not shared. That
 # is so in 8 of the 83 deciding pairs of benchmarks/loading_rules.py; in most of these one view
@@ -114,6 +114,13 @@ def views_of(contrast: Contrast, mean: FloatArray) -> Views:
         return Views(one, one, np.ones(k), 0)
     correlations = output_correlations(contrast, rare)
     return Views(_view(contrast, mean), _view(rare, mean), correlations, contrast.n_steered)
+
+
+def may_disagree(contrast: Contrast) -> bool:
+    """Return False if the views cannot disagree, in less time than it takes to see if they do."""
+    rare = contrast.rare
+    # The largest correlation is at least the mean one.
+    return rare is not None and mean_squared_correlation(contrast, rare) < DISAGREEMENT**2
 
 
 def _view(contrast: Contrast, mean: FloatArray) -> View:

@@ -26,7 +26,7 @@ from cpcapp.estimators._extras import Extras, is_several, mix
 from cpcapp.estimators._rows_at_hand import RowsAtHand, calibrate, count_by_permutation
 from cpcapp.estimators._streams import apply_to_source, read_source
 from cpcapp.moments import FloatArray, Moments
-from cpcapp.views import Views, ViewsDisagreeWarning, views_of
+from cpcapp.views import Views, ViewsDisagreeWarning, may_disagree, views_of
 
 _COUNTING = ("auto", "permutation")
 # Not of each estimator, which could not be pickled then.
@@ -438,7 +438,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         except InsufficientRankError as error:
             raise InsufficientRankError(error.rank, f"n_components={k}") from None
         self._contrast = contrast if k else _first(contrast, 0)
-        if contrast.rare is not None and k:
+        if k and may_disagree(contrast):
             _warn_if_views_disagree(views_of(contrast, self._mean))
         if not k:
             warnings.warn(
