@@ -9,6 +9,7 @@ go on. Needs torch and NumPy. Sections that need more are left out where it is m
 from __future__ import annotations
 
 import argparse
+import cProfile
 import datetime
 import importlib
 import importlib.abc
@@ -18,6 +19,7 @@ import json
 import multiprocessing
 import os
 import platform
+import pstats
 import sys
 import time
 import traceback
@@ -444,6 +446,25 @@ def noisy_photo(shape: tuple[int, int, int], seed: int) -> Any:
     return np.rint(photo.clip(0, 255)).astype(np.uint8)
 
 
+# Parts of a photo's way, each with all that it calls.
+PARTS = (
+    *("detect_edges", "mosaic_trace", "lattice_contrast", "grid_offset", "jpeg_block_traces"),
+    *("measure", "map", "superpixels", "extract_borders", "best_cut", "find_region"),
+    *("measure_features", "estimate_quality", "image_planes", "localize"),
+)
+
+
+def profile_parts(localizer: Any, photo: Any) -> dict[str, float]:
+    """Return the wall time of the parts of one photo."""
+    profile = cProfile.Profile()
+    profile.runcall(localizer.localize, photo)
+    found: dict[str, float] = {}
+    for (_, _, name), (_, _, _, cumulative, _) in pstats.Stats(profile).stats.items():
+        if name in PARTS:
+            found[name] = found.get(name, 0.0) + cumulative
+    return found
+
+
 _worker_localizer: Any = None
 
 
@@ -488,7 +509,8 @@ def localizing(run: Run) -> dict[str, Any]:
                 clock(taken, f"{bank.options.channels} filters on the card", bank.map, pixels)
             clock(taken, "everything with the card", on_card.localize, photo)
         clock(taken, "everything on the CPU", on_cpu.localize, photo)
-        out[name] = {"shape": shape, "seconds": taken}
+        parts = profile_parts(on_card, photo)
+        out[name] = {"shape": shape, "seconds": taken, "parts_with_the_card": parts}
     pairs = [[m.localize(p.photo) for m in (on_cpu, on_card)] for p in example_photos()]
     out["examples"] = {
         "verdicts": [[found.verdict_code for found in pair] for pair in pairs],
