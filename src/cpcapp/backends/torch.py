@@ -29,8 +29,9 @@ except ImportError as error:
 
 # Rows of one matrix product. In float32 its rounding grows with this number.
 _ROWS = 1024
-# Columns of one product: of a symmetric matrix only the panels above the diagonal are computed.
-_PANEL = 2048
+# Of a symmetric matrix only so many panels above the diagonal are computed, which is 7/12 of it.
+# Narrow ones would be slow.
+_PANELS, _LEAST_PANEL = 6, 256
 # Numbers in the centred copy of some rows, and in the products that are added up together.
 _MAX_ROWS_NUMBERS, _MAX_PRODUCT_NUMBERS = 1 << 27, 1 << 27
 
@@ -189,7 +190,10 @@ class DeviceMoments:
         if isinstance(weights, Tensor):
             weights = weights.detach().cpu().numpy()
         values = check_weights(weights, n, "weights")
-        _require_finite(rows)
+        if not n:
+            return self
+        if values is not None:
+            _checked_mean(rows)
         if values is not None and not values.all():
             kept = np.flatnonzero(values)
             rows, values = rows[torch.from_numpy(kept).to(rows.device)], values[kept]
@@ -198,10 +202,14 @@ class DeviceMoments:
         if self._mean is None:
             self._start(width)
         together = self._rows_together(width)
+        starts = range(0, len(rows), together)
+        blocks = [rows[start : start + together] for start in starts]
+        # All means before anything is added: a bad value anywhere changes nothing.
+        means = [None if values is not None else _checked_mean(block) for block in blocks]
         with _matrix_products(self.allow_tf32):
-            for start in range(0, len(rows), together):
+            for start, block, mean in zip(starts, blocks, means, strict=True):
                 part = None if values is None else values[start : start + together]
-                self._add(rows[start : start + together].to(self.device), part)
+                self._add(block.to(self.device), part, mean)
         return self
 
     def _start(self, width: int) -> None:
@@ -210,11 +218,11 @@ class DeviceMoments:
         self._scatter = torch.zeros((width, width), **exact)
 
     def _rows_together(self, width: int) -> int:
-        groups = max(1, _MAX_PRODUCT_NUMBERS // (width * min(width, _PANEL)))
+        groups = max(1, _MAX_PRODUCT_NUMBERS // (width * panel_width(width)))
         groups = min(groups, max(1, _MAX_ROWS_NUMBERS // (width * _ROWS)))
         return groups * _ROWS
 
-    def _add(self, rows: Tensor, weights: FloatArray | None) -> None:
+    def _add(self, rows: Tensor, weights: FloatArray | None, mean: Tensor | None) -> None:
         exact = self.double or rows.dtype in (torch.float64, torch.int32, torch.int64)
         rows = rows.to(torch.float64 if exact else torch.float32)
         weight = squared = float(len(rows))
@@ -222,10 +230,12 @@ class DeviceMoments:
         if weights is not None:
             weight, squared = float(weights.sum()), float(weights @ weights)
             shares = torch.from_numpy(weights / weight).to(self.device)
+        mean = _mean_of(rows, shares) if mean is None else mean.to(self.device)
         # Rounded to the type of the rows, so that the difference is exact where they are alike.
-        shift = _mean_of(rows, shares).to(rows.dtype)
+        shift = mean.to(rows.dtype)
         centred = rows - shift
-        rest = _mean_of(centred, shares)
+        # What rounding has left of the mean. In float64 the mean itself is rounded.
+        rest = _mean_of(centred, shares) if exact else mean - shift.double()
         if weights is not None:
             roots = torch.from_numpy(np.sqrt(weights)).to(self.device)
             centred *= roots[:, None].to(centred.dtype)
@@ -236,14 +246,15 @@ class DeviceMoments:
         """Add ``Σ ccᵀ`` to the upper triangle, panel by panel."""
         assert self._scatter is not None
         n, width = centred.shape
+        step = panel_width(width)
         whole = n // _ROWS * _ROWS
         groups = [centred[:whole].view(-1, _ROWS, width), centred[None, whole:]]
         for group in groups:
             if not group.shape[0] * group.shape[1]:
                 continue
-            for start in range(0, width, _PANEL):
-                left = group[:, :, start : start + _PANEL].transpose(1, 2)
-                panel = self._scatter[start : start + _PANEL, start:]
+            for start in range(0, width, step):
+                left = group[:, :, start : start + step].transpose(1, 2)
+                panel = self._scatter[start : start + step, start:]
                 if len(group) == 1:
                     panel += left[0] @ group[0, :, start:]
                 else:
@@ -268,9 +279,10 @@ class DeviceMoments:
         assert self._scatter is not None
         right = torch.stack([vector for _, vector in terms])
         left = torch.stack([factor * vector for factor, vector in terms])
-        for start in range(0, right.shape[1], _PANEL):
-            panel = self._scatter[start : start + _PANEL, start:]
-            panel.addmm_(left[:, start : start + _PANEL].T, right[:, start:])
+        step = panel_width(right.shape[1])
+        for start in range(0, right.shape[1], step):
+            panel = self._scatter[start : start + step, start:]
+            panel.addmm_(left[:, start : start + step].T, right[:, start:])
 
     def _set_mean(self, mean: Tensor, low: Tensor) -> None:
         self._mean = mean + low
@@ -358,6 +370,18 @@ class DeviceMoments:
         found.total_weight, found._squared_weight = self.total_weight, self._squared_weight
         found._scatter = np.asfortranarray(self._scatter.to("cpu", copy=True).numpy().T)
         return found
+
+
+def panel_width(n_features: int) -> int:
+    """Return how many rows of the scatter are computed at a time.
+
+    Examples
+    --------
+    >>> panel_width(784), panel_width(12288)
+    (256, 2048)
+    """
+    # Whole tiles of 128, of which products are made.
+    return max(_LEAST_PANEL, -(-n_features // (128 * _PANELS)) * 128)
 
 
 class TorchAlgebra:
@@ -480,7 +504,7 @@ def _down(values: Tensor) -> FloatArray:
 def _mean_of(rows: Tensor, shares: Tensor | None) -> Tensor:
     """Return the mean of each column in float64, by the shares of the rows if there are any."""
     if shares is None:
-        return rows.mean(dim=0, dtype=torch.float64)
+        return rows.sum(dim=0, dtype=torch.float64) / len(rows)
     return shares @ rows.double()
 
 
@@ -494,13 +518,13 @@ def _check_rows(x: Any) -> Tensor:
     return x.detach()
 
 
-def _require_finite(rows: Tensor) -> None:
-    if not rows.is_floating_point():
-        return
+def _checked_mean(rows: Tensor) -> Tensor:
+    """Return the mean of each column in float64, or raise if a value is NaN or infinite."""
     # NaN and infinity stay what they are in a sum. What overflows in it can't be squared either.
-    sums = rows.sum(dim=0, dtype=torch.float64)
-    if not bool(sums.isfinite().all()):
-        raise NonFiniteError(np.flatnonzero(~sums.isfinite().cpu().numpy()))
+    mean = _mean_of(rows, None)
+    if not bool(mean.isfinite().all()):
+        raise NonFiniteError(np.flatnonzero(~mean.isfinite().cpu().numpy()))
+    return mean
 
 
 @contextmanager
