@@ -11,7 +11,7 @@ if find_spec("torch") is None:
         "src/cpcapp/splicing/networks/*.py",
         "src/cpcapp/splicing/making/histories.py",
         "src/cpcapp/splicing/making/stream.py",
-        "src/cpcapp/backends/torch.py",
+        "src/cpcapp/backends/torch*.py",
         "src/cpcapp/splicing/devices/*.py",
         "src/cpcapp/splicing/training/device_patches.py",
         "docs/gpu.md",

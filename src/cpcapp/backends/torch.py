@@ -12,11 +12,9 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cpcapp._rows import NonFiniteError
 from cpcapp._weights import check_weights
-from cpcapp.dense_algebra import count_rank, has_full_rank
 from cpcapp.moments import FloatArray, Moments, Spread, find_spread
 
 try:
@@ -26,6 +24,8 @@ except ImportError as error:
     raise ImportError(
         "cpcapp.backends.torch needs torch; install it with: pip install 'cpcapp[torch]'"
     ) from error
+
+__all__ = ["DeviceMoments", "Tensor", "moments_of_tensor", "torch"]
 
 # Rows of one matrix product. In float32 its rounding grows with this number.
 _ROWS = 1024
@@ -382,123 +382,6 @@ def panel_width(n_features: int) -> int:
     """
     # Whole tiles of 128, of which products are made.
     return max(_LEAST_PANEL, -(-n_features // (128 * _PANELS)) * 128)
-
-
-class TorchAlgebra:
-    """`cpcapp.dense_algebra.DenseAlgebra` on a device, in float64.
-
-    Matrices are full. Filters come and go as NumPy arrays: they are small beside a matrix.
-
-    Parameters
-    ----------
-    device : torch.device or str
-    """
-
-    solver = "dense"
-
-    def __init__(self, device: Any) -> None:
-        self.device = torch.device(device)
-
-    def covariance(self, moments: Any, constant: NDArray[np.bool_], overwrite: bool) -> Tensor:
-        """Return the covariance, 0 for constant features, free to be changed."""
-        if isinstance(moments, Moments):
-            moments = DeviceMoments.of(moments, self.device)
-        covariance: Tensor = moments.covariance().to(self.device)
-        if constant.any():
-            at = torch.from_numpy(constant).to(self.device)
-            covariance[at, :] = 0.0
-            covariance[:, at] = 0.0
-        return covariance
-
-    def copy(self, a: Tensor) -> Tensor:
-        """Return a copy."""
-        return a.clone()
-
-    def load(self, a: Tensor, weight: float, diagonal: FloatArray) -> None:
-        """Make ``weight · A + diag(diagonal)`` of a matrix, in place."""
-        a *= weight
-        a.diagonal().add_(self._up(diagonal))
-
-    def traces(self, a: Tensor, units: FloatArray) -> tuple[float, float]:
-        """Return the traces of a matrix in units, and of its square."""
-        scaled = self._in_units(a, units)
-        return float(scaled.trace()), float(torch.linalg.vector_norm(scaled) ** 2)
-
-    def spectrum(self, a: Tensor, units: FloatArray) -> FloatArray:
-        """Return the eigenvalues of a matrix in units."""
-        return _down(torch.linalg.eigvalsh(self._in_units(a, units)))
-
-    def cholesky(self, a: Tensor) -> Tensor | None:
-        """Return the lower factor, or None if singular to rounding."""
-        lower, failed = torch.linalg.cholesky_ex(a)
-        if int(failed):
-            return None
-        return lower if has_full_rank(_down(lower.diagonal()), _down(a.diagonal())) else None
-
-    def rank(self, a: Tensor) -> int:
-        """Return the numerical rank."""
-        diagonal = _down(a.diagonal())
-        return count_rank(self.spectrum(a, np.where(diagonal > 0.0, diagonal, 1.0)))
-
-    def reduce(self, a: Tensor, lower: Tensor) -> Tensor:
-        """Return ``L⁻¹ A L⁻ᵀ``."""
-        half = torch.linalg.solve_triangular(lower, a, upper=False)
-        c = torch.linalg.solve_triangular(lower, half.T, upper=False)
-        return (c + c.T) / 2.0
-
-    def top(self, c: Tensor, k: int, keep: bool = False) -> tuple[FloatArray, FloatArray]:
-        """Return the ``k`` largest eigenpairs, descending."""
-        values, vectors = torch.linalg.eigh(c)
-        found = _down(vectors[:, -k:].flip(1))
-        return _down(values[-k:].flip(0)), np.asfortranarray(found)
-
-    def solve(self, lower: Tensor, x: FloatArray) -> FloatArray:
-        """Return ``L⁻ᵀ x``."""
-        return _down(torch.linalg.solve_triangular(lower.T, self._up(x), upper=True))
-
-    def times_lower(self, lower: Tensor, x: FloatArray, transposed: bool = False) -> FloatArray:
-        """Return ``L x`` or ``Lᵀ x``."""
-        return _down((lower.T if transposed else lower) @ self._up(x))
-
-    def times(self, c: Tensor, x: FloatArray) -> FloatArray:
-        """Return ``C x``."""
-        return _down(c @ self._up(x))
-
-    def subtract(self, c: Tensor, p: FloatArray, y: FloatArray) -> Tensor:
-        """Return ``C - p yᵀ - y pᵀ``."""
-        product = self._up(p) @ self._up(y).T
-        return c - product - product.T
-
-    def freedom(self, lower: Tensor, diagonal: FloatArray) -> float:
-        """Return ``tr((LLᵀ - D)(LLᵀ)⁻¹)``."""
-        if not diagonal.any():
-            return float(len(lower))
-        roots = torch.diag(self._up(np.sqrt(diagonal)))
-        part = torch.linalg.solve_triangular(lower, roots, upper=False)
-        return len(lower) - float(torch.linalg.vector_norm(part) ** 2)
-
-    def excess(self, r_f: Tensor, loaded: Tensor, bound: float, units: FloatArray) -> float:
-        """Return the largest eigenvalue of ``R_f - cΣ`` in units, or 0 if it is negative."""
-        difference = self._in_units(r_f - bound * loaded, units)
-        if not int(torch.linalg.cholesky_ex(-difference)[1]):
-            return 0.0
-        return max(0.0, float(torch.linalg.eigvalsh(difference)[-1]))
-
-    @contextmanager
-    def kept(self, r_f: Tensor, loaded: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Give copies of both matrices."""
-        yield r_f.clone(), loaded.clone()
-
-    def _up(self, values: FloatArray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
-
-    def _in_units(self, a: Tensor, units: FloatArray) -> Tensor:
-        scale = self._up(1.0 / np.sqrt(units))
-        return a * scale[:, None] * scale
-
-
-def _down(values: Tensor) -> FloatArray:
-    return np.asarray(values.cpu().numpy())
 
 
 def _mean_of(rows: Tensor, shares: Tensor | None) -> Tensor:

@@ -62,7 +62,7 @@ def check_device(device: Any) -> None:
 
     Examples
     --------
-    >>> check_device("gpu")
+    >>> check_device("gpu")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ValueError: device='gpu' can't be used here; use 'cpu', or 'cuda' with an NVIDIA card ...
     """
