@@ -225,6 +225,8 @@ class TestContrast:
             solve_contrast(B, X, 4, loading="none", device=device)
         with pytest.raises(ValueError, match="must be 'auto' or 'dense' on a device"):
             solve_contrast(X, B, 1, solver="dual", device=device)
+        with pytest.raises(ValueError, match="device='gpu' can't be used here; use 'cpu', or"):
+            solve_contrast(X, B, 1, device="gpu")
 
 
 def test_without_torch_one_line_names_the_command():

@@ -25,7 +25,7 @@ except ImportError as error:
         "cpcapp.backends.torch needs torch; install it with: pip install 'cpcapp[torch]'"
     ) from error
 
-__all__ = ["DeviceMoments", "Tensor", "moments_of_tensor", "torch"]
+__all__ = ["DeviceMoments", "Tensor", "check_device", "moments_of_tensor", "torch"]
 
 # Rows of one matrix product. In float32 its rounding grows with this number.
 _ROWS = 1024
@@ -34,6 +34,26 @@ _ROWS = 1024
 _PANELS, _LEAST_PANEL = 6, 256
 # Numbers in the centred copy of some rows, and in the products that are added up together.
 _MAX_ROWS_NUMBERS, _MAX_PRODUCT_NUMBERS = 1 << 27, 1 << 27
+
+
+def check_device(device: Any) -> torch.device:
+    """Return a device, or raise ``ValueError`` unless torch can compute there in float64.
+
+    Examples
+    --------
+    >>> check_device("gpu")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: device='gpu' can't be used here; use 'cpu', or 'cuda' with an NVIDIA card ...
+    """
+    try:
+        torch.zeros(1, dtype=torch.float64, device=device)
+        return torch.device(device)
+    except Exception as error:  # torch has many, and some are AssertionError
+        reason = " ".join(str(error).split())[:100]
+        raise ValueError(
+            f"device={str(device)!r} can't be used here; use 'cpu', or 'cuda' with an NVIDIA card "
+            f"and its driver ({reason})"
+        ) from error
 
 
 def moments_of_tensor(
@@ -112,7 +132,7 @@ class DeviceMoments:
     def __init__(
         self, device: Any = "cuda", *, allow_tf32: bool = False, double: bool = False
     ) -> None:
-        self.device = torch.device(device)
+        self.device = check_device(device)
         self.allow_tf32, self.double = allow_tf32, double
         self.total_weight = 0.0
         self._squared_weight = 0.0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.backends.torch import DeviceMoments, Tensor, torch
+from cpcapp.backends.torch import DeviceMoments, Tensor, check_device, torch
 from cpcapp.dense_algebra import count_rank, has_full_rank
 from cpcapp.moments import FloatArray, Moments
 
@@ -27,7 +27,7 @@ class TorchAlgebra:
     solver = "dense"
 
     def __init__(self, device: Any) -> None:
-        self.device = torch.device(device)
+        self.device = check_device(device)
 
     def covariance(self, moments: Any, constant: NDArray[np.bool_], overwrite: bool) -> Tensor:
         """Return the covariance, 0 for constant features, free to be changed."""
