@@ -11,6 +11,10 @@ if find_spec("torch") is None:
         "src/cpcapp/splicing/networks/*.py",
         "src/cpcapp/splicing/making/histories.py",
         "src/cpcapp/splicing/making/stream.py",
+        "src/cpcapp/backends/torch*.py",
+        "src/cpcapp/splicing/devices/*.py",
+        "src/cpcapp/splicing/training/device_patches.py",
+        "docs/gpu.md",
     ]
 elif find_spec("onnx") is None:
     collect_ignore_glob = ["src/cpcapp/splicing/networks/export.py"]

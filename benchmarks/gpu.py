@@ -9,6 +9,7 @@ go on. Needs torch and NumPy. Sections that need more are left out where it is m
 from __future__ import annotations
 
 import argparse
+import cProfile
 import datetime
 import importlib
 import importlib.abc
@@ -18,6 +19,7 @@ import json
 import multiprocessing
 import os
 import platform
+import pstats
 import sys
 import time
 import traceback
@@ -138,7 +140,7 @@ def moments_rates(run: Run) -> dict[str, Any]:
 
     That is what the plain product takes. Half of it would do: the result is symmetric.
     """
-    from cpcapp.backends.torch import _PANEL, DeviceMoments
+    from cpcapp.backends.torch import DeviceMoments, panel_width
 
     found = []
     for width, rows in ((784, 2_000_000), (3072, 500_000), (12288, 100_000)):
@@ -157,8 +159,9 @@ def moments_rates(run: Run) -> dict[str, Any]:
 
             taken = seconds(work, run.device, repeats=2)
             rate = 2.0 * rows * width**2 / taken / 1e12
-            panels = range(0, width, _PANEL)
-            share = sum(min(_PANEL, width - i) * (width - i) for i in panels) / width**2
+            step = panel_width(width)
+            panels = range(0, width, step)
+            share = sum(min(step, width - i) * (width - i) for i in panels) / width**2
             found.append(
                 {
                     "features": width,
@@ -197,6 +200,9 @@ def moments_errors(run: Run) -> dict[str, Any]:
             ),
             "largest_relative_error_of_an_eigenvalue": float(
                 ((torch.linalg.eigvalsh(other) - values).abs() / values).max()
+            ),
+            "largest_error_of_an_eigenvalue_over_the_largest": float(
+                (torch.linalg.eigvalsh(other) - values).abs().max() / values[-1]
             ),
         }
     condition = float(values[-1] / values[0])
@@ -444,6 +450,25 @@ def noisy_photo(shape: tuple[int, int, int], seed: int) -> Any:
     return np.rint(photo.clip(0, 255)).astype(np.uint8)
 
 
+# Parts of a photo's way, each with all that it calls.
+PARTS = (
+    *("detect_edges", "mosaic_trace", "lattice_contrast", "grid_offset", "jpeg_block_traces"),
+    *("measure", "map", "superpixels", "extract_borders", "best_cut", "find_region"),
+    *("measure_features", "estimate_quality", "image_planes", "localize"),
+)
+
+
+def profile_parts(localizer: Any, photo: Any) -> dict[str, float]:
+    """Return the wall time of the parts of one photo."""
+    profile = cProfile.Profile()
+    profile.runcall(localizer.localize, photo)
+    found: dict[str, float] = {}
+    for (_, _, name), (_, _, _, cumulative, _) in pstats.Stats(profile).stats.items():
+        if name in PARTS:
+            found[name] = found.get(name, 0.0) + cumulative
+    return found
+
+
 _worker_localizer: Any = None
 
 
@@ -460,13 +485,50 @@ def _start_worker(device: str, missing: list[str]) -> None:
     _worker_localizer = to_device(load_model(), device)
 
 
-def _localize_made(number: int, shape: tuple[int, int, int]) -> str:
-    return str(_worker_localizer.localize(noisy_photo(shape, number)).verdict_code)
+def _localize_made(number: int, shape: tuple[int, int, int]) -> tuple[float, float]:
+    """Return the wall time and the processor time of a photo."""
+    photo = noisy_photo(shape, number)
+    wall, processor = time.perf_counter(), time.process_time()
+    _worker_localizer.localize(photo)
+    return time.perf_counter() - wall, time.process_time() - processor
+
+
+def _count(number: int) -> float:
+    """Do work that no cache and no memory slows down, and return its wall time."""
+    start = time.perf_counter()
+    sum(i * i for i in range(3_000_000))
+    return time.perf_counter() - start
+
+
+def in_processes(run: Run, shape: tuple[int, int, int]) -> dict[str, Any]:
+    """Photos a second with a process for each core, all of them on one card."""
+    n, count = run.size(14, 2), run.size(84, 4)
+    # A process works on one photo with one thread: more would be in each other's way.
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    os.environ |= threads
+    alone = _count(0)
+    start = time.perf_counter()
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(n, context, _start_worker, (str(run.device), run.missing)) as pool:
+        list(pool.map(_localize_made, range(2 * n), [shape] * 2 * n))
+        started = time.perf_counter()
+        together = list(pool.map(_count, range(n)))
+        counted = time.perf_counter()
+        taken = list(pool.map(_localize_made, range(count), [shape] * count))
+        end = time.perf_counter()
+    wall, processor = np.mean(taken, axis=0)
+    return {
+        "processes": n,
+        "photos_a_second": count / (end - counted),
+        "seconds_a_photo": wall,
+        "processor_seconds_a_photo": processor,
+        "seconds_to_start": started - start,
+        "cores_that_work_at_once": n * alone / float(np.mean(together)),
+    }
 
 
 def localizing(run: Run) -> dict[str, Any]:
     """Whole photos: with filters and network on the card, against the CPU alone."""
-    from cpcapp._parallel import map_threads
     from cpcapp.splicing import load_model
     from cpcapp.splicing.devices.localizer import to_device
     from cpcapp.splicing.examples import example_photos
@@ -482,13 +544,14 @@ def localizing(run: Run) -> dict[str, Any]:
     ):
         photo = noisy_photo(shape, 0)
         pixels, taken = as_unit_float(photo), {}
-        for _ in range(3):  # the first ones warm up
+        for _ in range(2):  # the first one warms up
             clock(taken, "network on the card", on_card.network.measure, photo)
             for bank in on_card.banks:
                 clock(taken, f"{bank.options.channels} filters on the card", bank.map, pixels)
             clock(taken, "everything with the card", on_card.localize, photo)
         clock(taken, "everything on the CPU", on_cpu.localize, photo)
-        out[name] = {"shape": shape, "seconds": taken}
+        parts = profile_parts(on_card, photo)
+        out[name] = {"shape": shape, "seconds": taken, "parts_with_the_card": parts}
     pairs = [[m.localize(p.photo) for m in (on_cpu, on_card)] for p in example_photos()]
     out["examples"] = {
         "verdicts": [[found.verdict_code for found in pair] for pair in pairs],
@@ -497,26 +560,31 @@ def localizing(run: Run) -> dict[str, Any]:
             float(np.abs(a.boundary - b.boundary).max()) for a, b in pairs
         ),
     }
-    photos = [noisy_photo(columbia, seed) for seed in range(run.size(96, 4))]
-    rates = {}
-    for jobs in (1, 4, 16):
-        some = photos[: max(4, 6 * jobs)]
-        start = time.perf_counter()
+    return out
+
+
+def many_photos(run: Run) -> dict[str, Any]:
+    """Columbia-sized photos a second, by threads and by processes on one card."""
+    from cpcapp._parallel import map_threads
+    from cpcapp.splicing import load_model
+    from cpcapp.splicing.devices.localizer import to_device
+
+    on_card = to_device(load_model(), run.device)
+    shape = (568, 757, 3) if run.real else (120, 160, 3)
+    photos = [noisy_photo(shape, seed) for seed in range(run.size(24, 4))]
+    on_card.localize(photos[0])
+    out: dict[str, Any] = {"shape": shape, "cores": os.cpu_count(), "threads": []}
+    out["parts"] = profile_parts(on_card, photos[0])
+    for jobs in (1, 8):
+        some = photos[: max(4, 3 * jobs)]
+        start, processor = time.perf_counter(), time.process_time()
         list(map_threads(on_card.localize, some, jobs=jobs))
-        rates[f"{jobs} threads"] = len(some) / (time.perf_counter() - start)
-    out["photos_a_second"] = rates
-    processes = run.size(14, 2)
-    given = [columbia] * run.size(280, 4)
-    with ProcessPoolExecutor(
-        processes,
-        multiprocessing.get_context("spawn"),
-        _start_worker,
-        (str(run.device), run.missing),
-    ) as pool:
-        list(pool.map(_localize_made, range(2 * processes), given))
-        start = time.perf_counter()
-        list(pool.map(_localize_made, range(len(given)), given))
-        rates[f"{processes} processes"] = len(given) / (time.perf_counter() - start)
+        rate = len(some) / (time.perf_counter() - start)
+        used = (time.process_time() - processor) / len(some)
+        out["threads"].append(
+            {"threads": jobs, "photos_a_second": rate, "processor_seconds_a_photo": used}
+        )
+    out["processes"] = in_processes(run, shape)
     return out
 
 
@@ -530,6 +598,7 @@ SECTIONS: dict[str, Callable[[Run], dict[str, Any]]] = {
     "network": trace_network,
     "stages": photo_stages,
     "localize": localizing,
+    "many": many_photos,
 }
 
 
@@ -553,6 +622,7 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--sections", nargs="+", choices=list(SECTIONS), default=list(SECTIONS))
+    parser.add_argument("--keep", type=Path, help="take the other sections from this earlier file")
     parser.add_argument("--trial", action="store_true", help="small sizes, to try the script")
     arguments = parser.parse_args()
     modules = installed()
@@ -570,6 +640,11 @@ def main() -> int:
         "modules": modules,
         "sections": {},
     }
+    if arguments.keep is not None:
+        earlier = json.loads(arguments.keep.read_text())
+        if earlier["card"] != result["card"]:
+            parser.error(f"{arguments.keep} is of another card, {earlier['card']}")
+        result["sections"] = earlier["sections"]
     print(
         json.dumps({key: value for key, value in result.items() if key != "sections"}), flush=True
     )

@@ -361,7 +361,7 @@ def _is_on_device(data: Any) -> bool:
 def _device_algebra(device: Any, solver: str) -> DenseAlgebra:
     if solver not in ("auto", "dense"):
         raise ValueError(f"solver={solver!r} must be 'auto' or 'dense' on a device ({device})")
-    from cpcapp.backends.torch import TorchAlgebra
+    from cpcapp.backends.torch_algebra import TorchAlgebra
 
     return TorchAlgebra(device)
 

@@ -57,7 +57,7 @@ class TestMoments:
 
     def test_panels_and_groups(self, rng, device, monkeypatch):
         """Wider than a panel, and more rows than one product has."""
-        monkeypatch.setattr(backend, "_PANEL", 16)
+        monkeypatch.setattr(backend, "panel_width", lambda n_features: 16)
         monkeypatch.setattr(backend, "_ROWS", 100)
         monkeypatch.setattr(backend, "_MAX_ROWS_NUMBERS", 100 * 50 * 3)
         X = mixed(rng, 1234, 50, 5.0)
@@ -108,6 +108,7 @@ class TestMoments:
             found.update(torch.ones(4, 3, device=device))
         with pytest.raises(ValueError, match=r"weights has -1\.0 at row 1"):
             found.update(torch.ones(2, 2, device=device), [1, -1])
+        assert found.update(torch.ones(0, 2, device=device), []).n_samples == 4
         with pytest.raises(ValueError, match="hold no samples"):
             DeviceMoments(device).spread()
 
@@ -223,6 +224,8 @@ class TestContrast:
             solve_contrast(B, X, 4, loading="none", device=device)
         with pytest.raises(ValueError, match="must be 'auto' or 'dense' on a device"):
             solve_contrast(X, B, 1, solver="dual", device=device)
+        with pytest.raises(ValueError, match="device='gpu' can't be used here; use 'cpu', or"):
+            solve_contrast(X, B, 1, device="gpu")
 
 
 def test_without_torch_one_line_names_the_command():

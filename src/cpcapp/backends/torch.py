@@ -7,16 +7,14 @@ float64 data is multiplied in float64. Needs the extra ``torch``.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cpcapp._rows import NonFiniteError
 from cpcapp._weights import check_weights
-from cpcapp.dense_algebra import count_rank, has_full_rank
 from cpcapp.moments import FloatArray, Moments, Spread, find_spread
 
 try:
@@ -27,12 +25,35 @@ except ImportError as error:
         "cpcapp.backends.torch needs torch; install it with: pip install 'cpcapp[torch]'"
     ) from error
 
+__all__ = ["DeviceMoments", "Tensor", "check_device", "moments_of_tensor", "torch"]
+
 # Rows of one matrix product. In float32 its rounding grows with this number.
 _ROWS = 1024
-# Columns of one product: of a symmetric matrix only the panels above the diagonal are computed.
-_PANEL = 2048
+# Of a symmetric matrix only so many panels above the diagonal are computed, which is 7/12 of it.
+# Narrow ones would be slow.
+_PANELS, _LEAST_PANEL = 6, 256
 # Numbers in the centred copy of some rows, and in the products that are added up together.
 _MAX_ROWS_NUMBERS, _MAX_PRODUCT_NUMBERS = 1 << 27, 1 << 27
+
+
+def check_device(device: Any) -> torch.device:
+    """Return a device, or raise ``ValueError`` unless torch can compute there in float64.
+
+    Examples
+    --------
+    >>> check_device("gpu")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: device='gpu' can't be used here; use 'cpu', or 'cuda' with an NVIDIA card ...
+    """
+    try:
+        torch.zeros(1, dtype=torch.float64, device=device)
+        return torch.device(device)
+    except Exception as error:  # torch has many, and some are AssertionError
+        reason = " ".join(str(error).split())[:100]
+        raise ValueError(
+            f"device={str(device)!r} can't be used here; use 'cpu', or 'cuda' with an NVIDIA card "
+            f"and its driver ({reason})"
+        ) from error
 
 
 def moments_of_tensor(
@@ -111,7 +132,7 @@ class DeviceMoments:
     def __init__(
         self, device: Any = "cuda", *, allow_tf32: bool = False, double: bool = False
     ) -> None:
-        self.device = torch.device(device)
+        self.device = check_device(device)
         self.allow_tf32, self.double = allow_tf32, double
         self.total_weight = 0.0
         self._squared_weight = 0.0
@@ -189,7 +210,10 @@ class DeviceMoments:
         if isinstance(weights, Tensor):
             weights = weights.detach().cpu().numpy()
         values = check_weights(weights, n, "weights")
-        _require_finite(rows)
+        if not n:
+            return self
+        if values is not None:
+            _checked_mean(rows)
         if values is not None and not values.all():
             kept = np.flatnonzero(values)
             rows, values = rows[torch.from_numpy(kept).to(rows.device)], values[kept]
@@ -198,10 +222,14 @@ class DeviceMoments:
         if self._mean is None:
             self._start(width)
         together = self._rows_together(width)
+        starts = range(0, len(rows), together)
+        blocks = [rows[start : start + together] for start in starts]
+        # All means before anything is added: a bad value anywhere changes nothing.
+        means = [None if values is not None else _checked_mean(block) for block in blocks]
         with _matrix_products(self.allow_tf32):
-            for start in range(0, len(rows), together):
+            for start, block, mean in zip(starts, blocks, means, strict=True):
                 part = None if values is None else values[start : start + together]
-                self._add(rows[start : start + together].to(self.device), part)
+                self._add(block.to(self.device), part, mean)
         return self
 
     def _start(self, width: int) -> None:
@@ -210,11 +238,11 @@ class DeviceMoments:
         self._scatter = torch.zeros((width, width), **exact)
 
     def _rows_together(self, width: int) -> int:
-        groups = max(1, _MAX_PRODUCT_NUMBERS // (width * min(width, _PANEL)))
+        groups = max(1, _MAX_PRODUCT_NUMBERS // (width * panel_width(width)))
         groups = min(groups, max(1, _MAX_ROWS_NUMBERS // (width * _ROWS)))
         return groups * _ROWS
 
-    def _add(self, rows: Tensor, weights: FloatArray | None) -> None:
+    def _add(self, rows: Tensor, weights: FloatArray | None, mean: Tensor | None) -> None:
         exact = self.double or rows.dtype in (torch.float64, torch.int32, torch.int64)
         rows = rows.to(torch.float64 if exact else torch.float32)
         weight = squared = float(len(rows))
@@ -222,10 +250,12 @@ class DeviceMoments:
         if weights is not None:
             weight, squared = float(weights.sum()), float(weights @ weights)
             shares = torch.from_numpy(weights / weight).to(self.device)
+        mean = _mean_of(rows, shares) if mean is None else mean.to(self.device)
         # Rounded to the type of the rows, so that the difference is exact where they are alike.
-        shift = _mean_of(rows, shares).to(rows.dtype)
+        shift = mean.to(rows.dtype)
         centred = rows - shift
-        rest = _mean_of(centred, shares)
+        # What rounding has left of the mean. In float64 the mean itself is rounded.
+        rest = _mean_of(centred, shares) if exact else mean - shift.double()
         if weights is not None:
             roots = torch.from_numpy(np.sqrt(weights)).to(self.device)
             centred *= roots[:, None].to(centred.dtype)
@@ -236,14 +266,15 @@ class DeviceMoments:
         """Add ``Σ ccᵀ`` to the upper triangle, panel by panel."""
         assert self._scatter is not None
         n, width = centred.shape
+        step = panel_width(width)
         whole = n // _ROWS * _ROWS
         groups = [centred[:whole].view(-1, _ROWS, width), centred[None, whole:]]
         for group in groups:
             if not group.shape[0] * group.shape[1]:
                 continue
-            for start in range(0, width, _PANEL):
-                left = group[:, :, start : start + _PANEL].transpose(1, 2)
-                panel = self._scatter[start : start + _PANEL, start:]
+            for start in range(0, width, step):
+                left = group[:, :, start : start + step].transpose(1, 2)
+                panel = self._scatter[start : start + step, start:]
                 if len(group) == 1:
                     panel += left[0] @ group[0, :, start:]
                 else:
@@ -268,9 +299,10 @@ class DeviceMoments:
         assert self._scatter is not None
         right = torch.stack([vector for _, vector in terms])
         left = torch.stack([factor * vector for factor, vector in terms])
-        for start in range(0, right.shape[1], _PANEL):
-            panel = self._scatter[start : start + _PANEL, start:]
-            panel.addmm_(left[:, start : start + _PANEL].T, right[:, start:])
+        step = panel_width(right.shape[1])
+        for start in range(0, right.shape[1], step):
+            panel = self._scatter[start : start + step, start:]
+            panel.addmm_(left[:, start : start + step].T, right[:, start:])
 
     def _set_mean(self, mean: Tensor, low: Tensor) -> None:
         self._mean = mean + low
@@ -360,131 +392,22 @@ class DeviceMoments:
         return found
 
 
-class TorchAlgebra:
-    """`cpcapp.dense_algebra.DenseAlgebra` on a device, in float64.
+def panel_width(n_features: int) -> int:
+    """Return how many rows of the scatter are computed at a time.
 
-    Matrices are full. Filters come and go as NumPy arrays: they are small beside a matrix.
-
-    Parameters
-    ----------
-    device : torch.device or str
+    Examples
+    --------
+    >>> panel_width(784), panel_width(12288)
+    (256, 2048)
     """
-
-    solver = "dense"
-
-    def __init__(self, device: Any) -> None:
-        self.device = torch.device(device)
-
-    def covariance(self, moments: Any, constant: NDArray[np.bool_], overwrite: bool) -> Tensor:
-        """Return the covariance, 0 for constant features, free to be changed."""
-        if isinstance(moments, Moments):
-            moments = DeviceMoments.of(moments, self.device)
-        covariance: Tensor = moments.covariance().to(self.device)
-        if constant.any():
-            at = torch.from_numpy(constant).to(self.device)
-            covariance[at, :] = 0.0
-            covariance[:, at] = 0.0
-        return covariance
-
-    def copy(self, a: Tensor) -> Tensor:
-        """Return a copy."""
-        return a.clone()
-
-    def load(self, a: Tensor, weight: float, diagonal: FloatArray) -> None:
-        """Make ``weight · A + diag(diagonal)`` of a matrix, in place."""
-        a *= weight
-        a.diagonal().add_(self._up(diagonal))
-
-    def traces(self, a: Tensor, units: FloatArray) -> tuple[float, float]:
-        """Return the traces of a matrix in units, and of its square."""
-        scaled = self._in_units(a, units)
-        return float(scaled.trace()), float(torch.linalg.vector_norm(scaled) ** 2)
-
-    def spectrum(self, a: Tensor, units: FloatArray) -> FloatArray:
-        """Return the eigenvalues of a matrix in units."""
-        return _down(torch.linalg.eigvalsh(self._in_units(a, units)))
-
-    def cholesky(self, a: Tensor) -> Tensor | None:
-        """Return the lower factor, or None if singular to rounding."""
-        lower, failed = torch.linalg.cholesky_ex(a)
-        if int(failed):
-            return None
-        return lower if has_full_rank(_down(lower.diagonal()), _down(a.diagonal())) else None
-
-    def rank(self, a: Tensor) -> int:
-        """Return the numerical rank."""
-        diagonal = _down(a.diagonal())
-        return count_rank(self.spectrum(a, np.where(diagonal > 0.0, diagonal, 1.0)))
-
-    def reduce(self, a: Tensor, lower: Tensor) -> Tensor:
-        """Return ``L⁻¹ A L⁻ᵀ``."""
-        half = torch.linalg.solve_triangular(lower, a, upper=False)
-        c = torch.linalg.solve_triangular(lower, half.T, upper=False)
-        return (c + c.T) / 2.0
-
-    def top(
-        self, c: Tensor, k: int, again: Callable[[], Tensor] | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return the ``k`` largest eigenpairs, descending."""
-        values, vectors = torch.linalg.eigh(c)
-        found = _down(vectors[:, -k:].flip(1))
-        return _down(values[-k:].flip(0)), np.asfortranarray(found)
-
-    def largest(self, a: Tensor) -> float:
-        """Return the largest eigenvalue."""
-        return float(torch.linalg.eigvalsh(a)[-1])
-
-    def solve(self, lower: Tensor, x: FloatArray, transposed: bool = False) -> FloatArray:
-        """Return ``L⁻¹ x`` or ``L⁻ᵀ x``."""
-        factor = lower.T if transposed else lower
-        return _down(torch.linalg.solve_triangular(factor, self._up(x), upper=transposed))
-
-    def times_lower(self, lower: Tensor, x: FloatArray) -> FloatArray:
-        """Return ``L x``."""
-        return _down(lower @ self._up(x))
-
-    def times(self, c: Tensor, x: FloatArray) -> FloatArray:
-        """Return ``C x``."""
-        return _down(c @ self._up(x))
-
-    def subtract(self, c: Tensor, p: FloatArray, y: FloatArray) -> Tensor:
-        """Return ``C - p yᵀ - y pᵀ``."""
-        product = self._up(p) @ self._up(y).T
-        return c - product - product.T
-
-    def freedom(self, lower: Tensor, diagonal: FloatArray) -> float:
-        """Return ``tr((LLᵀ - D)(LLᵀ)⁻¹)``."""
-        if not diagonal.any():
-            return float(len(lower))
-        roots = torch.diag(self._up(np.sqrt(diagonal)))
-        part = torch.linalg.solve_triangular(lower, roots, upper=False)
-        return len(lower) - float(torch.linalg.vector_norm(part) ** 2)
-
-    def difference(self, a: Tensor, b: Tensor, alpha: float, units: FloatArray) -> Tensor:
-        """Return ``A - αB`` in units, as a new matrix."""
-        return self._in_units(a - alpha * b, units)
-
-    @contextmanager
-    def kept(self, *matrices: Tensor) -> Iterator[list[Tensor]]:
-        """Give copies of the matrices."""
-        yield [matrix.clone() for matrix in matrices]
-
-    def _up(self, values: FloatArray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
-
-    def _in_units(self, a: Tensor, units: FloatArray) -> Tensor:
-        scale = self._up(1.0 / np.sqrt(units))
-        return a * scale[:, None] * scale
-
-
-def _down(values: Tensor) -> FloatArray:
-    return np.asarray(values.cpu().numpy())
+    # Whole tiles of 128, of which products are made.
+    return max(_LEAST_PANEL, -(-n_features // (128 * _PANELS)) * 128)
 
 
 def _mean_of(rows: Tensor, shares: Tensor | None) -> Tensor:
     """Return the mean of each column in float64, by the shares of the rows if there are any."""
     if shares is None:
-        return rows.mean(dim=0, dtype=torch.float64)
+        return rows.sum(dim=0, dtype=torch.float64) / len(rows)
     return shares @ rows.double()
 
 
@@ -498,13 +421,13 @@ def _check_rows(x: Any) -> Tensor:
     return x.detach()
 
 
-def _require_finite(rows: Tensor) -> None:
-    if not rows.is_floating_point():
-        return
+def _checked_mean(rows: Tensor) -> Tensor:
+    """Return the mean of each column in float64, or raise if a value is NaN or infinite."""
     # NaN and infinity stay what they are in a sum. What overflows in it can't be squared either.
-    sums = rows.sum(dim=0, dtype=torch.float64)
-    if not bool(sums.isfinite().all()):
-        raise NonFiniteError(np.flatnonzero(~sums.isfinite().cpu().numpy()))
+    mean = _mean_of(rows, None)
+    if not bool(mean.isfinite().all()):
+        raise NonFiniteError(np.flatnonzero(~mean.isfinite().cpu().numpy()))
+    return mean
 
 
 @contextmanager

@@ -52,21 +52,15 @@ class DeviceFilterBank(FilterBank):
             power /= largest
         profile = window_profile(self.options.size, self.options.window)
         # The sum over the patches that contain a pixel is separable: one product for each side.
-        sides = []
-        for first, length in ((grid.rows, grid.height), (grid.cols, grid.width)):
-            weights = np.zeros((length, len(first)))
-            for d, weight in enumerate(profile):
-                weights[first + d, np.arange(len(first))] = weight
-            weights /= weights.sum(axis=1, keepdims=True)
-            sides.append(torch.from_numpy(weights).to(self.device))
-        found = sides[0] @ power.double() @ sides[1].T
+        down, across = (side / side.sum(dim=1, keepdim=True) for side in self._cover(grid, profile))
+        found = down @ power.double() @ across.T
         return found.float().cpu().numpy(), largest
 
     def _power(self, image: FloatMap) -> tuple[PatchGrid, Tensor]:
         options = self.options
         height, width = image.shape[:2]
         grid = PatchGrid(height, width, options.size, options.stride)
-        planes = torch.from_numpy(image_planes(image, options.channels)).to(self.device)
+        planes = self._planes(image)
         centre = self._kernels.flatten(1).double() @ self._mean(grid, planes)
         power = torch.cat(
             [
@@ -107,6 +101,24 @@ class DeviceFilterBank(FilterBank):
             found.append((output * output).sum(dim=0))
         return torch.cat(found, dim=1)
 
+    def _planes(self, image: FloatMap) -> Tensor:
+        """Return the channels of a photo on the device, (3, height, width)."""
+        if self.options.channels != "rgb":
+            return torch.from_numpy(image_planes(image, self.options.channels)).to(self.device)
+        pixels = torch.from_numpy(np.ascontiguousarray(image)).to(self.device)
+        return pixels.permute(2, 0, 1).contiguous()
+
+    def _cover(self, grid: PatchGrid, profile: NDArray[np.float64]) -> list[Tensor]:
+        """Return the weight of each pixel in each patch along both sides, (pixels, patches)."""
+        weights = torch.from_numpy(profile).to(self.device)
+        sides = []
+        for first, length in ((grid.rows, grid.height), (grid.cols, grid.width)):
+            start = torch.from_numpy(first).to(self.device)
+            at = start[:, None] + torch.arange(grid.size, device=self.device)
+            cover = torch.zeros(length, len(first), dtype=torch.float64, device=self.device)
+            sides.append(cover.scatter_(0, at.T, weights[:, None].expand(-1, len(first))))
+        return sides
+
     def _mean(self, grid: PatchGrid, planes: Tensor) -> Tensor:
         """Return the mean of all patches, flattened, in float64."""
         # The number of patches in which a pixel is the d-th of a row or a column.
@@ -119,14 +131,9 @@ class DeviceFilterBank(FilterBank):
 
     def _variance(self, grid: PatchGrid, planes: Tensor) -> Tensor:
         """Return the variance over all values of each patch, of the grid's shape, in float64."""
-        members = []
-        for first, length in ((grid.rows, grid.height), (grid.cols, grid.width)):
-            inside = np.zeros((len(first), length))
-            for d in range(grid.size):
-                inside[np.arange(len(first)), first + d] = 1.0
-            members.append(torch.from_numpy(inside).to(self.device))
+        down, across = self._cover(grid, np.ones(grid.size))
         exact = planes.double()
         n = len(planes) * grid.size**2
-        mean = members[0] @ exact.sum(dim=0) @ members[1].T / n
-        square = members[0] @ (exact * exact).sum(dim=0) @ members[1].T / n
+        mean = down.T @ exact.sum(dim=0) @ across / n
+        square = down.T @ (exact * exact).sum(dim=0) @ across / n
         return (square - mean**2).clamp(min=0.0)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
+from cpcapp.backends.torch import check_device
 from cpcapp.splicing.devices.filters import DeviceFilterBank
 from cpcapp.splicing.devices.network import DeviceTraceMeter
 from cpcapp.splicing.localizer import SpliceLocalizer
@@ -55,22 +54,3 @@ def to_device(localizer: SpliceLocalizer, device: Any = "cuda") -> SpliceLocaliz
     )
     moved.file_sha256, moved.device = localizer.file_sha256, str(device)
     return moved
-
-
-def check_device(device: Any) -> None:
-    """Raise ``ValueError`` unless torch can compute on a device in float64.
-
-    Examples
-    --------
-    >>> check_device("gpu")
-    Traceback (most recent call last):
-    ValueError: device='gpu' can't be used here; use 'cpu', or 'cuda' with an NVIDIA card ...
-    """
-    try:
-        torch.zeros(1, dtype=torch.float64, device=device)
-    except Exception as error:  # torch has many, and some are AssertionError
-        reason = " ".join(str(error).split())[:100]
-        raise ValueError(
-            f"device={str(device)!r} can't be used here; use 'cpu', or 'cuda' with an NVIDIA card "
-            f"and its driver ({reason})"
-        ) from error

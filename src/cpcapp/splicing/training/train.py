@@ -191,9 +191,7 @@ def train_localizer(
 
 def _move_state(state: TrainingState, device: str) -> TrainingState:
     from cpcapp.backends.torch import DeviceMoments
-    from cpcapp.splicing.devices.localizer import check_device
 
-    check_device(device)
     move = partial(DeviceMoments.of, device=device, double=True)
     moved = [(move(target), move(background)) for target, background in state.moments]
     return replace(state, moments=moved)
