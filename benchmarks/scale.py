@@ -125,7 +125,7 @@ def write_report(result: dict[str, Any], path: Path) -> None:
         "",
         f"{result['date']}, {result['machine']['processor']}, one thread of BLAS. Seconds are",
         "processor time. Half of the rows are target and half background for cpcapp; the others",
-        "are fitted to all of them. Memory is what the fit adds, without the pages of the memory map.",
+        "are fitted to all of them. Memory is what the fit adds, without pages of the memory map.",
         "",
         "| rows of 784 features | method | seconds | rows a second | memory, MB | load |",
         "|---|---|---|---|---|---|",
