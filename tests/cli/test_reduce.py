@@ -559,3 +559,21 @@ def test_a_result_that_can_not_be_replaced_stays_as_it_was(tables, monkeypatch, 
     (out / "results.0123456789abcdef.part").mkdir()
     assert main([*command, "-k", "2", "--force"]) == 0
     assert sorted(path.name for path in out.iterdir()) == sorted(before)
+
+
+def test_folders_of_parquet_files(tables, tmp_path, capsys):
+    files = [tables / "target.csv", tables / "background.csv"]
+    for name, rows in (("target", pd.read_csv(files[0])), ("background", pd.read_csv(files[1]))):
+        (tmp_path / name).mkdir()
+        for number, start in enumerate(range(0, len(rows), 150)):
+            part = rows.iloc[start : start + 150]
+            part.to_parquet(tmp_path / name / f"{number}.parquet", index=False)
+    folders = [str(tmp_path / "target"), str(tmp_path / "background")]
+    assert main(["reduce", *folders, *KEPT, "-o", str(tmp_path / "parts")]) == 0
+    assert main(["reduce", *map(str, files), *KEPT, "-o", str(tmp_path / "whole")]) == 0
+    parts = pd.read_parquet(tmp_path / "parts" / "scores.parquet").select_dtypes("number")
+    whole = pd.read_csv(tmp_path / "whole" / "scores.csv").select_dtypes("number")
+    np.testing.assert_allclose(parts.to_numpy(), whole.to_numpy(), rtol=1e-6)
+    capsys.readouterr()
+    assert main(["reduce", *folders, "-o", folders[0]]) == 2
+    assert "is read by this run; choose another -o" in capsys.readouterr().err

@@ -40,7 +40,7 @@ def require_distributed() -> Any:
 
 
 @contextmanager
-def connect(address: str, *, patience: float = _PATIENCE) -> Iterator[Any]:
+def connect(address: str, *, patience: float | None = None) -> Iterator[Any]:
     """Connect to the scheduler of a cluster, and disconnect at the end.
 
     Whoever can reach a scheduler can run code on its workers. So clusters belong into a network of
@@ -50,8 +50,8 @@ def connect(address: str, *, patience: float = _PATIENCE) -> Iterator[Any]:
     ----------
     address : str
         Such as ``"tcp://10.0.0.7:8786"``; ``dask scheduler`` prints it.
-    patience : float, default=10.0
-        Seconds to wait for the scheduler, and for a first worker.
+    patience : float, optional
+        Seconds to wait for the scheduler, and for a first worker; 10 by default.
 
     Yields
     ------
@@ -65,6 +65,7 @@ def connect(address: str, *, patience: float = _PATIENCE) -> Iterator[Any]:
         If dask is not installed.
     """
     distributed = require_distributed()
+    patience = _PATIENCE if patience is None else patience
     try:
         client = distributed.Client(address, timeout=patience, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:

@@ -94,3 +94,31 @@ def test_a_flipped_byte_in_a_parquet_file_is_an_error_of_one_line(tmp_path, rng)
             refused += 1
             assert "\n" not in str(error)
     assert refused > 0
+
+
+def test_a_folder_of_parquet_files_is_one_table(tmp_path, rng):
+    X = rng.normal(size=(90, 3))
+    for number, start in ((2, 30), (10, 60), (1, 0)):
+        part = {name: X[start : start + 30, i] for i, name in enumerate("abc")}
+        part["label"] = [f"row {row}" for row in range(start, start + 30)]
+        names = list(part)[:: -1 if number == 2 else 1]  # columns are matched by name
+        table = pa.table({name: part[name] for name in names})
+        pa.parquet.write_table(table, tmp_path / f"part-{number}.parquet")
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / "_metadata.parquet").write_bytes(b"not a part")
+    values, kept, _ = read_all(tmp_path, ["c", "a"], ["label"])
+    np.testing.assert_array_equal(values, X[:, [2, 0]])
+    assert kept["label"] == [f"row {row}" for row in range(90)]
+    table = open_table(tmp_path)
+    assert table.text_columns(table.columns) == ["label"]
+    chunks = list(table.chunks(["a"], []))
+    assert np.concatenate([chunk.rows for chunk in chunks]).tolist() == list(range(1, 91))
+    shares = []
+    assert len(list(table.chunks(["a"], [], shares.append))) == 3
+    assert shares == pytest.approx([1 / 3, 2 / 3, 1])
+    pa.parquet.write_table(pa.table({"a": [1.0], "d": [2.0]}), tmp_path / "part-11.parquet")
+    with pytest.raises(TableError, match=r"part-11\.parquet and part-1\.parquet have different"):
+        open_table(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TableError, match="is a folder without Parquet files"):
+        open_table(tmp_path / "empty")

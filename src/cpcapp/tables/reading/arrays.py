@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cpcapp._npy_files import check_npy, read_npz
+from cpcapp._text import natural_order
 from cpcapp.tables.messages import TableError, quote_names
 from cpcapp.tables.reading.table import (
     CHUNK_VALUES,
@@ -19,6 +21,8 @@ from cpcapp.tables.reading.table import (
     require_unique,
     row_slices,
 )
+
+PARQUET_ENDINGS = (".parquet", ".pq")
 
 
 class ParquetTable(Table):
@@ -31,7 +35,7 @@ class ParquetTable(Table):
         self.path, self.name = path, name
         try:
             with pa.parquet.ParquetFile(path) as file:
-                self._schema, self._n_rows = file.schema_arrow, file.metadata.num_rows
+                self._schema, self.n_rows = file.schema_arrow, file.metadata.num_rows
         except Exception as error:  # Arrow raises errors of many kinds on damaged files
             if isinstance(error, OSError) and error.errno is not None:
                 raise
@@ -78,10 +82,61 @@ class ParquetTable(Table):
                     done += batch.num_rows
                     yield Chunk(rows, rows, values, {name: found[name] for name in kept})
                     if progress is not None:
-                        progress(done / max(self._n_rows, 1))
+                        progress(done / max(self.n_rows, 1))
         except (pa.ArrowException, OSError, UnicodeError) as error:
             reason = " ".join(str(error).split())
             raise TableError(f"{self.name} is damaged after row {done}: {reason}") from error
+
+
+class ParquetFolder(Table):
+    """The Parquet files of a folder as one table: file after file, columns by name.
+
+    Parameters
+    ----------
+    folder : Path
+    name : str
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name = name
+        named = (path for path in folder.iterdir() if path.suffix.lower() in PARQUET_ENDINGS)
+        # Names with a leading dot or underscore are no parts but notes about them, as Arrow has it.
+        found = [path for path in named if path.name[0] not in "._" and path.is_file()]
+        parts = sorted(found, key=natural_order)
+        if not parts:
+            raise TableError(
+                f"{name} is a folder without Parquet files; give a file, or such a folder"
+            )
+        self.parts = [ParquetTable(path, str(path)) for path in parts]
+        first = self.parts[0]
+        self.columns, self.row_names = first.columns, first.row_names
+        for part in self.parts[1:]:
+            others = set(part.columns) ^ set(first.columns)
+            if others:
+                raise TableError(
+                    f"{name}: {part.path.name} and {first.path.name} have different columns "
+                    f"({quote_names(sorted(others))}); all files must have the same"
+                )
+
+    def text_columns(self, names: Sequence[str]) -> list[str]:
+        """Return the columns whose type is not numeric in any of the files."""
+        text = {name for part in self.parts for name in part.text_columns(names)}
+        return [name for name in names if name in text]
+
+    def chunks(
+        self, features: Sequence[str], kept: Sequence[str], progress: Progress | None = None
+    ) -> Iterator[Chunk]:
+        """Yield all rows; see `Table.chunks`."""
+        done, total = 0, max(sum(part.n_rows for part in self.parts), 1)
+        for part in self.parts:
+            read = 0
+            for chunk in part.chunks(features, kept):
+                rows = chunk.rows + done
+                read += len(rows)
+                yield replace(chunk, rows=rows, positions=rows)
+                if progress is not None:
+                    progress((done + read) / total)
+            done += read
 
 
 class ArrayTable(Table):

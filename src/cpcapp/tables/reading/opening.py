@@ -7,16 +7,21 @@ import sys
 from pathlib import Path
 
 from cpcapp.tables.messages import TableError, require_package
-from cpcapp.tables.reading.arrays import ParquetTable, npy_table, npz_table
+from cpcapp.tables.reading.arrays import (
+    PARQUET_ENDINGS,
+    ParquetFolder,
+    ParquetTable,
+    npy_table,
+    npz_table,
+)
 from cpcapp.tables.reading.csv import CsvTable
 from cpcapp.tables.reading.excel import ExcelTable
 from cpcapp.tables.reading.h5ad import h5ad_table
 from cpcapp.tables.reading.table import Table
 
 _TEXT = (".csv", ".tsv", ".tab", ".txt", ".csv.gz", ".tsv.gz", ".tab.gz", ".txt.gz")
-_PARQUET = (".parquet", ".pq")
 _EXCEL = (".xlsx", ".xlsm")
-_NOT_TEXT = (*_PARQUET, *_EXCEL, ".npy", ".npz", ".h5ad")
+_NOT_TEXT = (*PARQUET_ENDINGS, *_EXCEL, ".npy", ".npz", ".h5ad")
 
 
 def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -> Table:
@@ -28,7 +33,8 @@ def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -
         ``.csv``, ``.tsv`` (also with ``.gz``), ``.parquet``, ``.xlsx``, ``.npy``, ``.npz`` or
         ``.h5ad``. ``FILE.npz::NAME`` is one array of an archive, ``FILE.h5ad::NAME`` a layer,
         ``FILE.xlsx::NAME`` a sheet. ``-`` is a CSV on standard input. A name with another ending
-        that is not a plain file (a pipe) is read as CSV.
+        that is not a plain file (a pipe) is read as CSV. A folder is one table of all its Parquet
+        files, in the natural order of their names.
     mask_var : str or None, default="auto"
         For ``.h5ad``: the column of ``var`` that marks the genes to use; None for all.
         ``"auto"`` uses ``highly_variable`` if there is such a column, as scanpy and
@@ -63,7 +69,8 @@ def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -
     if Path(path).exists():
         file, ending, part = Path(path), path.lower(), ""
     if file.is_dir():
-        raise TableError(f"{path} is a folder; give a file")
+        require_package("pyarrow", "tables")
+        return ParquetFolder(file, path)
     if not file.exists():
         raise TableError(f"there is no file {plain}")
     if part and not ending.endswith((".npz", ".h5ad", *_EXCEL)):
@@ -75,7 +82,7 @@ def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -
     if ending.endswith(_NOT_TEXT):
         require_package("pyarrow", "tables")
     try:
-        if ending.endswith(_PARQUET):
+        if ending.endswith(PARQUET_ENDINGS):
             return ParquetTable(file, path)
         if ending.endswith(_EXCEL):
             return ExcelTable(file, path, part or None)

@@ -11,9 +11,9 @@ from cpcapp._files import FolderInUseError
 from cpcapp._leftovers import remove_leftovers
 from cpcapp._staging import check_replaceable
 from cpcapp.tables.messages import TableError, require_package
+from cpcapp.tables.reading.arrays import PARQUET_ENDINGS
 
 SCORES_FORMATS = ("csv", "parquet")
-PARQUET_ENDINGS = (".parquet", ".pq")
 _PLOT_ENDINGS = (".png", ".svg", ".pdf")
 
 
@@ -105,6 +105,8 @@ class ResultFiles:
         remove_leftovers(self.folder)
         if self.plot is not None:
             remove_leftovers(self.plot.parent, self.plot.name)
+        if self.folder.resolve() in {Path(path).resolve() for path in inputs}:
+            raise TableError(f"{self.folder} is read by this run", "choose another {folder}")
         existing = [path for path in [*self.all, self.outdated_scores] if path.exists()]
         check_not_input(existing, inputs)
         if existing and not overwrite:

@@ -152,7 +152,8 @@ def plan_files(
     target : str
         Name of the target table.
     """
-    default = "parquet" if is_parquet(target) else "csv"
+    # A folder is one of Parquet files.
+    default = "parquet" if is_parquet(target) or Path(target).is_dir() else "csv"
     path = None if plot is None else Path(plot)
     return ResultFiles(Path(folder), scores_format or default, path)
 

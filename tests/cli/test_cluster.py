@@ -1,0 +1,247 @@
+"""``--scheduler`` of commands: photos on the workers of a real Dask cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import fsspec
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from clusters import start_cluster
+from cpcapp.cli import main
+from cpcapp.splicing import load_model, localize_files
+from cpcapp.splicing.training import train
+
+
+@pytest.fixture(scope="module")
+def scheduler():
+    with start_cluster() as cluster:
+        yield cluster.scheduler_address
+
+
+def write_photo(path, seed, size=(72, 96)):
+    rng = np.random.default_rng(seed)
+    noise = rng.integers(0, 256, (*size, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(path)
+
+
+def spliced_picture(seed):
+    """Rough blocks, and a smoother part with its mask."""
+    rng = np.random.default_rng(seed)
+    pixels = rng.integers(0, 90, (48, 64, 3)) + rng.integers(0, 60, 3)
+    pixels[: rng.integers(15, 30), rng.integers(20, 40) :] += rng.integers(30, 90, 3)
+    mask = np.zeros((48, 64), dtype=np.uint8)
+    mask[16:40, 12 + seed % 9 : 44 + seed % 9] = 255
+    smooth = rng.integers(60, 200, 3) + rng.integers(0, 9, pixels.shape)
+    return np.where(mask[..., None] > 0, smooth, pixels).clip(0, 255).astype(np.uint8), mask
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """Spliced photos, their masks, an authentic photo and one that can't be read."""
+    folder = tmp_path / "pairs"
+    for part in ("images", "masks", "authentic"):
+        (folder / part).mkdir(parents=True)
+    for seed in range(20):
+        for part, pixels in zip(("images", "masks"), spliced_picture(seed), strict=True):
+            Image.fromarray(pixels).save(folder / part / f"{seed}.png")
+    Image.fromarray(spliced_picture(99)[0]).save(folder / "authentic" / "other.png")
+    (folder / "authentic" / "broken.png").write_bytes(b"no image")
+    return folder
+
+
+def train_to(output, *arguments):
+    command = ["train", *map(str, arguments), "-o", str(output), "--preset", "paper"]
+    return main(command)
+
+
+def test_train_gives_the_model_of_one_machine(scheduler, pairs, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status = train_to("cluster.safetensors", "pairs", "--scheduler", scheduler)
+    # The exit status says that a photo was left out.
+    assert status == 1 and "left out authentic/broken: " in capsys.readouterr().err
+    assert train_to("here.safetensors", "pairs") == 1
+    there, here = (load_model(tmp_path / f"{name}.safetensors") for name in ("cluster", "here"))
+    for one, other in zip(there.banks, here.banks, strict=True):
+        np.testing.assert_allclose(one.eigenvalues, other.eigenvalues, rtol=1e-8)
+        np.testing.assert_allclose(one.filters, other.filters, atol=1e-4)
+    assert there.threshold == here.threshold
+    assert there.facts["photos"] == here.facts["photos"]
+    assert len(there.facts["problems"]) == len(here.facts["problems"]) == 1
+    assert not (tmp_path / "cluster.safetensors.checkpoint").exists()
+
+
+def test_train_from_a_bucket(pairs, tmp_path, capsys):
+    """A file system that fsspec opens by its URL, as it opens a bucket."""
+    url = pairs.as_uri()
+    assert train_to(tmp_path / "url.safetensors", url) == 1
+    assert train_to(tmp_path / "path.safetensors", pairs) == 1
+    one, other = (load_model(tmp_path / f"{name}.safetensors") for name in ("url", "path"))
+    np.testing.assert_array_equal(one.banks[0].filters, other.banks[0].filters)
+    assert one.facts["kind"] == "pairs"
+    # A folder of plain photos: splices are made of them.
+    plain = (pairs / "images").as_uri()
+    assert train_to(tmp_path / "plain.safetensors", plain, "--splices", "24") == 0
+    for wrong, reason in (
+        (f"{url}/nothing", "holds no photos"),
+        ("nosuch://bucket/photos", "can't be opened: Protocol not known: nosuch"),
+    ):
+        capsys.readouterr()
+        assert train_to(tmp_path / "wrong.safetensors", wrong) == 2
+        message = capsys.readouterr().err
+        assert reason in message and message.count("\n") == 1
+
+
+def test_training_goes_on_from_its_checkpoint(scheduler, pairs, tmp_path, monkeypatch):
+    """On one machine, from what a cluster had done."""
+    output = tmp_path / "model.safetensors"
+    solve, kept = train._solve, []
+
+    def stop(preset, state):
+        kept.append(state.next_photo)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "_solve", stop)
+    assert train_to(output, pairs, "--scheduler", scheduler) == 130
+    monkeypatch.setattr(train, "_solve", solve)
+    monkeypatch.setattr(train, "_collect_patches", None)  # nothing is read again
+    assert kept == [22]
+    assert train_to(output, pairs) == 1
+    assert load_model(output).facts["photos"]["given"] == 22
+
+
+@pytest.fixture
+def photos(tmp_path):
+    folder = tmp_path / "photos"
+    (folder / "more").mkdir(parents=True)
+    for number in range(6):
+        write_photo(folder / f"{number}.jpg", number)
+    write_photo(folder / "more" / "deep.png", 9)
+    (folder / "broken.jpg").write_bytes(b"no image")
+    return folder
+
+
+def read_table(folder):
+    return pq.read_table(folder).to_pylist()
+
+
+def localize(*arguments):
+    return main(["localize", *map(str, arguments), "--fast"])
+
+
+def test_localize_writes_one_row_a_photo(scheduler, photos, tmp_path, capsys):
+    out = tmp_path / "table"
+    assert localize(photos, "-o", out, "--scheduler", scheduler) == 1
+    printed = capsys.readouterr()
+    assert "7 photos in" in printed.out and "1 photo failed" in printed.err
+    rows = {row["file"]: row for row in read_table(out)}
+    expected = localize_files(photos, tmp_path / "files", "filters")
+    assert sorted(rows) == sorted(str(result.photo) for result in expected)
+    for result in expected:
+        row = rows[str(result.photo)]
+        if result.error:
+            assert row["error"] == result.error
+            assert row["score"] is None
+            continue
+        assert row["error"] is None
+        for name in ("sha256", "format", "width", "height", "verdict", "verdict_code"):
+            assert row[name] == result.entry[name]
+        assert row["p_value"] == pytest.approx(result.entry["p_value"], rel=1e-6)
+        assert row["score"] == pytest.approx(result.entry["score"], rel=1e-6)
+        seam = result.entry["seam"]
+        assert row["seam_box"] == (None if seam is None else seam["box"])
+
+
+def test_localize_goes_on(scheduler, photos, tmp_path, capsys):
+    out = tmp_path / "table"
+    go_on = ["-o", out, "--scheduler", scheduler]
+    assert localize(photos / "0.jpg", photos / "1.jpg", *go_on) == 0
+    assert localize(photos, *go_on) == 2
+    assert "is there already; --resume to go on, --force" in capsys.readouterr().err
+    before = (out / "photos-000000.parquet").read_bytes()
+    assert localize(photos, *go_on, "--resume", "--recursive") == 1
+    assert "8 photos, 2 of them earlier" in capsys.readouterr().out
+    assert (out / "photos-000000.parquet").read_bytes() == before
+    rows = read_table(out)
+    assert len(rows) == len({row["file"] for row in rows}) == 8
+    about = pq.read_schema(out / "photos-000001.parquet").metadata[b"cpcapp"]
+    assert json.loads(about)["name"] == "filters"
+    assert main(["localize", str(photos), *map(str, go_on), "--resume", "--model", "paper"]) == 2
+    assert "is of another model; choose another -o, or --force" in capsys.readouterr().err
+    assert localize(photos / "0.jpg", *go_on, "--force") == 0
+    assert len(read_table(out)) == 1
+    (out / "photos-000000.parquet").write_bytes(b"damaged")
+    assert localize(photos, *go_on, "--resume") == 2
+    assert "is no part of a table of photos" in capsys.readouterr().err
+
+
+def test_localize_that_is_stopped_keeps_what_is_done(scheduler, tmp_path):
+    photos, out = tmp_path / "photos", tmp_path / "table"
+    photos.mkdir()
+    for number in range(30):
+        write_photo(photos / f"{number}.png", number, (150, 200))
+    command = [sys.executable, "-m", "cpcapp", "localize", str(photos), "-o", str(out), "--fast"]
+    command += ["--scheduler", scheduler]
+    setup = "import cpcapp.splicing.results.photo_table as t; t._ROWS_PER_PART = 4;"
+    code = f"{setup} from cpcapp.cli import main; import sys; sys.exit(main({command[3:]}))"
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) as process:
+        while not (out / "photos-000000.parquet").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        os.kill(process.pid, signal.SIGINT)
+        assert b"cpcapp localize: stopped" in process.communicate(timeout=60)[1]
+        assert process.returncode == 130
+    done = [row["file"] for row in read_table(out)]
+    assert 4 <= len(done) < 30
+    assert localize(photos, "-o", out, "--scheduler", scheduler, "--resume") == 0
+    found = [row["file"] for row in read_table(out)]
+    assert len(found) == len(set(found)) == 30
+
+
+def test_photos_of_a_bucket(scheduler, photos, tmp_path, capsys):
+    out = tmp_path / "table"
+    assert localize(photos.as_uri(), "-o", out, "--scheduler", scheduler, "--recursive") == 1
+    rows = {row["file"]: row for row in read_table(out)}
+    assert len(rows) == 8
+    assert rows[(photos / "0.jpg").as_uri()]["verdict"]
+    assert rows[(photos / "broken.jpg").as_uri()]["error"].startswith(
+        (photos / "broken.jpg").as_uri() + ": "
+    )
+    with fsspec.open("memory://nothing/a.txt", "wb") as file:
+        file.write(b"no photo")
+    assert localize("memory://nothing", "-o", out, "--scheduler", scheduler, "--force") == 2
+    assert "holds no photos; check the URL" in capsys.readouterr().err
+
+
+def test_mistakes_take_one_line(photos, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("cpcapp.backends.dask._PATIENCE", 1.0)
+    nowhere = ["--scheduler", "tcp://127.0.0.1:1"]
+    for command in (
+        ["localize", photos, "-o", tmp_path / "out", *nowhere],
+        ["train", photos, "-o", tmp_path / "model", *nowhere],
+    ):
+        assert main([str(word) for word in command]) == 2
+        message = capsys.readouterr().err
+        assert "no scheduler answers at tcp://127.0.0.1:1; start one with" in message
+        assert message.count("\n") == 1
+    assert main(["localize", str(photos), "--json", *nowhere]) == 2
+    assert "--json does not go with --scheduler" in capsys.readouterr().err
+
+
+def test_without_dask_the_command_says_what_to_install(photos, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    for command in ("localize", "train"):
+        words = [command, str(photos), "-o", str(tmp_path / "out"), "--scheduler", "tcp://a:1"]
+        assert main(words) == 2
+        assert "pip install 'cpcapp[dask]'" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    assert main(["train", "s3://bucket/photos", "-o", str(tmp_path / "out")]) == 2
+    assert "needs fsspec for folders by URL; install it with: pip" in capsys.readouterr().err
