@@ -84,10 +84,12 @@ def _score(arguments: argparse.Namespace) -> None:
 
 
 def _costs(arguments: argparse.Namespace) -> None:
+    from _machine import describe_machine
     from _mfcn_costs import METHODS, measure
 
     results = _read_results()
     results["costs"] = {}
+    results["costs_machine"] = describe_machine()
     for method in METHODS:
         results["costs"][method] = measure(method)
         print(method, json.dumps(results["costs"][method]), flush=True)
