@@ -2,19 +2,29 @@
 
     CPCAPP_DATA=... python benchmarks/mfcn.py prepare training device-data/training
     CPCAPP_DATA=... python benchmarks/mfcn.py prepare test device-data/test
-    python benchmarks/mfcn.py train device-data/training -o RUN --seconds 1000 [--piece 500]
-    python benchmarks/mfcn.py maps device-data/test RUN -o maps.npz
+    python benchmarks/mfcn.py train device-data/training -o RUN --seconds 1020 [--piece 510]
+    python benchmarks/mfcn.py maps device-data/test RUN -o RUN/maps.npz
+    CPCAPP_DATA=... python benchmarks/mfcn.py score RUN [--ours MODEL...]
+    python benchmarks/mfcn.py costs
 
 Training and maps need torch, NumPy, Pillow and safetensors only, and want a GPU: they can be run on
 another machine that has the repository and the prepared folders. `train` goes on with a training
-that RUN holds.
+that RUN holds. Of RUN, `score` needs run.json, facts.json and maps.npz. `score` and `costs` write
+benchmarks/results/mfcn.json and mfcn.md, and keep what the other measured. The figures of the
+package's models are quoted from models.json; with --ours those of each photo are added.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+RATE = 0.02
 
 
 def _prepare(arguments: argparse.Namespace) -> None:
@@ -50,6 +60,59 @@ def _maps(arguments: argparse.Namespace) -> None:
     make_maps(arguments.photos, arguments.run_folder, arguments.output)
 
 
+def _score(arguments: argparse.Namespace) -> None:
+    from _mfcn_scores import describe_training, quote_ours, score_networks, score_ours
+
+    data = Path(os.environ["CPCAPP_DATA"])
+    results = _read_results()
+    earlier = results.get("sets", {})
+    results["training"] = describe_training(arguments.run_folder, RESULTS)
+    results["sets"] = quote_ours(RESULTS / "models.json")
+    for name, methods in score_networks(arguments.run_folder / "maps.npz", data).items():
+        results["sets"][name] |= methods
+    for name, methods in earlier.items():
+        for model, found in methods.items():
+            if "photos" in found and model in results["sets"].get(name, {}):
+                results["sets"][name][model].setdefault("photos", found["photos"])
+
+    def keep(name: str, model: str, found: dict[str, Any]) -> None:
+        results["sets"][name][model]["photos"] = found["photos"]
+        _write_results(results)
+
+    _write_results(results)
+    score_ours(data, arguments.ours, keep)
+
+
+def _costs(arguments: argparse.Namespace) -> None:
+    from _machine import describe_machine
+    from _mfcn_costs import METHODS, measure
+
+    results = _read_results()
+    results["costs"] = {}
+    results["costs_machine"] = describe_machine()
+    for method in METHODS:
+        results["costs"][method] = measure(method)
+        print(method, json.dumps(results["costs"][method]), flush=True)
+    _write_results(results)
+
+
+def _read_results() -> dict[str, Any]:
+    file = RESULTS / "mfcn.json"
+    found: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+    return found
+
+
+def _write_results(results: dict[str, Any]) -> None:
+    from _machine import describe_machine
+    from _mfcn_report import PAPER, as_markdown
+
+    results["date"] = datetime.now(UTC).date().isoformat()
+    results["machine"] = describe_machine()
+    results["paper"] = PAPER
+    (RESULTS / "mfcn.json").write_text(json.dumps(results, indent=1) + "\n")
+    (RESULTS / "mfcn.md").write_text(as_markdown(results))
+
+
 def main() -> None:
     """Run one of the steps."""
     parser = argparse.ArgumentParser(
@@ -67,7 +130,7 @@ def main() -> None:
     train.add_argument("--seconds", type=float, required=True, help="in all")
     train.add_argument("--piece", type=float, help="seconds until it stops, to go on later")
     train.add_argument("--workers", type=int, default=12)
-    train.add_argument("--rate", type=float, default=0.02, help="learning rate at its highest")
+    train.add_argument("--rate", type=float, default=RATE, help="learning rate at its highest")
     train.add_argument("--tiny", action="store_true", help="tiny networks, to try it")
     train.set_defaults(step=_train)
     maps = steps.add_parser("maps", help="measure the test photos")
@@ -75,6 +138,12 @@ def main() -> None:
     maps.add_argument("run_folder", type=Path, metavar="RUN")
     maps.add_argument("-o", "--output", type=Path, required=True)
     maps.set_defaults(step=_maps)
+    score = steps.add_parser("score", help="score what was found in the test photos")
+    score.add_argument("run_folder", type=Path, metavar="RUN")
+    score.add_argument("--ours", nargs="+", default=[], metavar="MODEL")
+    score.set_defaults(step=_score)
+    costs = steps.add_parser("costs", help="measure time and memory on the CPU")
+    costs.set_defaults(step=_costs)
     arguments = parser.parse_args()
     arguments.step(arguments)
 

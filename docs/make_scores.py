@@ -1,8 +1,9 @@
-"""Write the scores of benchmarks/results/models.json into README.md and docs/splicing.md.
+"""Write scores of benchmarks/results into README.md and docs: models.json and mfcn.json.
 
     python docs/make_scores.py [--results FILE] [PAGE ...]
 
-The table stands between two comments, and everything else of a page stays as it is.
+Without arguments all pages are written. The tables stand between two comments, and everything else
+of a page stays as it is.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "models.json"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "splicing.md")
 
+MFCN_RESULTS = ROOT / "benchmarks" / "results" / "mfcn.json"
+MFCN_PAGE = ROOT / "docs" / "mfcn.md"
+
 Results = dict[str, Any]
 
 SETS = {
@@ -34,6 +38,14 @@ SETS = {
     "dst": "DST",
 }
 MODELS = ("paper", "filters", "default")
+MFCN_METHODS = {
+    "paper": "`paper`",
+    "filters": "`filters`",
+    "default": "`default`",
+    "mfcn": "MFCN",
+    "mfcn, surface as it is": "MFCN, surface without its edges",
+    "sfcn": "SFCN",
+}
 HEAD = ("photos", "model", "region F1", "mask F1", "seam MCC", "signs", "alarms")
 
 
@@ -46,7 +58,66 @@ def main(argv: Sequence[str] | None = None) -> int:
     for page in arguments.pages:
         text = page.read_text(encoding="utf-8")
         page.write_text(with_scores(text, table), encoding="utf-8")
+    if list(arguments.pages) == list(PAGES):
+        text = MFCN_PAGE.read_text(encoding="utf-8")
+        found = json.loads(MFCN_RESULTS.read_text(encoding="utf-8"))
+        MFCN_PAGE.write_text(with_mfcn(text, found), encoding="utf-8")
     return 0
+
+
+def with_mfcn(page: str, results: Results) -> str:
+    """Return the page about MFCN with its tables between their comments."""
+    for name, table in (
+        ("mfcn-scores", mfcn_scores_table(results)),
+        ("mfcn-costs", mfcn_costs_table(results)),
+    ):
+        page = replace_part(page, name, table)
+    return page
+
+
+def mfcn_scores_table(results: Results) -> str:
+    """Return the scores of MFCN, SFCN and the models as Markdown."""
+    head = ("photos", "method", "seam MCC", "seam F1", "seam MCC, r = 2", "part F1", "mask F1")
+    lines = [row(head), row(["---"] * len(head))]
+    wanted = (("edge", "mcc"), ("edge", "f1"), ("edge-r2", "mcc"))
+    wanted += (("surface", "f1"), ("surface-fixed", "f1"))
+    for name, methods in results["sets"].items():
+        for number, (method, title) in enumerate(MFCN_METHODS.items()):
+            found = methods[method]
+            cells = [figure(found.get(protocol, {}).get(score)) for protocol, score in wanted]
+            lines.append(row([SETS[name] if number == 0 else "", title, *cells]))
+    for number, (method, found) in enumerate(results["paper"]["columbia"].items()):
+        edge = found["edge"]
+        cells = [figure(edge["mcc"]), figure(edge["f1"]), *["–"] * 3]
+        photos = "Columbia, the paper's figures" if number == 0 else ""
+        lines.append(row([photos, method, *cells]))
+    return "\n".join(lines)
+
+
+def mfcn_costs_table(results: Results) -> str:
+    """Return what the methods cost as Markdown."""
+    head = ("method", "parameters", "file", "CPU seconds", "memory")
+    lines = [row(head), row(["---"] * len(head))]
+    for method, found in results["costs"].items():
+        size = found["bytes"] / 1e6
+        lines.append(
+            row(
+                [
+                    MFCN_METHODS[method],
+                    f"{found['parameters']:,}",
+                    f"{size:.1f} MB" if size < 10 else f"{size:.0f} MB",
+                    f"{found['processor_seconds_a_photo']:.1f}",
+                    f"{found['peak_mb']:,} MB",
+                ]
+            )
+        )
+    machine = results["costs_machine"]
+    lines += [
+        "",
+        f"A photo of {found['megapixels']:.0f} megapixel on one core of {machine['processor']}: "
+        "processor seconds, and the most memory of the process.",
+    ]
+    return "\n".join(lines)
 
 
 def with_scores(page: str, table: str) -> str:

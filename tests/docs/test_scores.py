@@ -91,3 +91,14 @@ def test_the_pages_say_what_was_measured(make_scores, name):
     table = make_scores.scores_table(json.loads(RESULTS.read_text(encoding="utf-8")))
     message = f"{name} is not what benchmarks/results/models.json says; run: make scores"
     assert make_scores.with_scores(page, table) == page, message
+
+
+def test_the_page_about_mfcn_says_what_was_measured(make_scores):
+    page = make_scores.MFCN_PAGE.read_text(encoding="utf-8")
+    results = json.loads(make_scores.MFCN_RESULTS.read_text(encoding="utf-8"))
+    message = "docs/mfcn.md is not what benchmarks/results/mfcn.json says; run: make scores"
+    assert make_scores.with_mfcn(page, results) == page, message
+    rows = make_scores.mfcn_scores_table(results).splitlines()[2:]
+    assert len(rows) == 5 * len(make_scores.MFCN_METHODS) + 2
+    mcc = results["sets"]["columbia"]["mfcn"]["edge"]["mcc"]
+    assert rows[3].split(" | ")[1:3] == ["MFCN", f"{mcc:.2f}"]

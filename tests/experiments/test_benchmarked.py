@@ -47,6 +47,26 @@ def test_gcpca():
         assert theirs == quoted.GCPCA[size]
 
 
+def test_mfcn():
+    found = json.loads((RESULTS / "mfcn.json").read_text())
+    assert quoted.MFCN_MEASURED.endswith(found["date"])
+    for name, methods in quoted.MFCN_SCORES.items():
+        for method, figures in methods.items():
+            one = found["sets"][name][method]
+            assert figures == [one["edge"]["mcc"], one["edge"]["f1"], one["surface"]["f1"]]
+    for method, figures in quoted.MFCN_COSTS.items():
+        one = found["costs"][method]
+        names = ("processor_seconds_a_photo", "peak_mb")
+        wanted = [one["parameters"], round(one["bytes"] / 1e6, 1), *(one[name] for name in names)]
+        assert figures == wanted
+    theirs, _, paper, _ = found["training"]["runs"]
+    assert {
+        "seconds": theirs["seconds"],
+        "card": theirs["on"].removeprefix("GPU: "),
+        "seconds of paper": paper["seconds"],
+    } == quoted.MFCN_TRAINING
+
+
 def test_the_rules_can_be_judged_again():
     script = RESULTS.parent / "loading_rules.py"
     ran = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True)

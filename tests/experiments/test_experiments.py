@@ -304,4 +304,4 @@ class TestRunning:
         assert (shares[0], shares[-1]) == (0.0, 1.0)
 
     def test_every_name_is_a_module(self):
-        assert len(NAMES) == 9
+        assert len(NAMES) == 10

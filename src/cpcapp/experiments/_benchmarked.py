@@ -68,3 +68,52 @@ GCPCA = {
         "gcPCA v4.1, as in its tutorial": [0.918, 0.0, 0.5401],
     },
 }
+
+# benchmarks/results/mfcn.json: MCC and F1 of the seam, F1 of the pasted part; parameters, megabytes
+# of the file, processor seconds and megabytes of memory for a megapixel.
+MFCN_MEASURED = "Measured on 2026-11-18"
+MFCN_SCORES = {
+    "columbia": {
+        "paper": [0.3853, 0.3788, 0.8988],
+        "filters": [0.5901, 0.5785, 0.9174],
+        "default": [0.6964, 0.6986, 0.9752],
+        "mfcn": [0.677, 0.6783, 0.5181],
+        "sfcn": [0.0916, 0.0626, 0.6739],
+    },
+    "casia2": {
+        "paper": [0.3512, 0.346, 0.4692],
+        "filters": [0.4896, 0.481, 0.4938],
+        "default": [0.7565, 0.7588, 0.8859],
+        "mfcn": [0.639, 0.6475, 0.586],
+        "sfcn": [0.1848, 0.1938, 0.597],
+    },
+    "casia1": {
+        "paper": [0.3503, 0.3322, 0.439],
+        "filters": [0.3893, 0.3665, 0.322],
+        "default": [0.5857, 0.5718, 0.606],
+        "mfcn": [0.4502, 0.4439, 0.4066],
+        "sfcn": [0.213, 0.2026, 0.4427],
+    },
+    "imd2020": {
+        "paper": [0.1645, 0.1343, 0.2899],
+        "filters": [0.2047, 0.1839, 0.333],
+        "default": [0.4848, 0.4788, 0.7566],
+        "mfcn": [0.2854, 0.2798, 0.4258],
+        "sfcn": [0.1075, 0.0879, 0.5033],
+    },
+    "dst": {
+        "paper": [0.3082, 0.277, 0.5465],
+        "filters": [0.3005, 0.2573, 0.565],
+        "default": [0.7088, 0.7077, 0.9112],
+        "mfcn": [0.5839, 0.5865, 0.7151],
+        "sfcn": [0.1247, 0.0913, 0.6433],
+    },
+}
+MFCN_COSTS = {
+    "paper": [38400, 0.2, 2.55, 261],
+    "filters": [64800, 0.3, 3.01, 255],
+    "default": [2665715, 5.6, 6.6, 405],
+    "mfcn": [134282758, 268.7, 16.68, 1681],
+    "sfcn": [134277859, 268.7, 17.28, 1682],
+}
+MFCN_TRAINING = {"seconds": 1020.1, "card": "NVIDIA H200", "seconds of paper": 105.7}

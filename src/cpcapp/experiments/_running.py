@@ -18,6 +18,7 @@ _SHARES = {
     "mhealth": 120.0,
     "leukemia": 150.0,
     "timing": 180.0,
+    "mfcn": 40.0,
     "denoising": 25.0,
     "gcpca_example": 5.0,
 }

@@ -18,9 +18,9 @@ from cpcapp.splicing.networks.losses import seam_band  # noqa: E402
 from cpcapp.splicing.networks.mfcn import (  # noqa: E402
     MFCN,
     MFCNOptions,
-    enlarge,
     measure_coarse,
 )
+from cpcapp.splicing.networks.mfcn_maps import enlarge  # noqa: E402
 from cpcapp.splicing.networks.mfcn_training import (  # noqa: E402
     MFCNRun,
     balanced_cross_entropy,

@@ -19,11 +19,8 @@ from cpcapp._tensor_files import read_format  # noqa: E402
 from cpcapp.cli import main  # noqa: E402
 from cpcapp.splicing import ModelError, load_model, save_model  # noqa: E402
 from cpcapp.splicing.networks.mfcn import MFCN, MFCNOptions  # noqa: E402
-from cpcapp.splicing.networks.mfcn_localizer import (  # noqa: E402
-    MFCNLocalizer,
-    fill_holes,
-    refine_surface,
-)
+from cpcapp.splicing.networks.mfcn_localizer import MFCNLocalizer  # noqa: E402
+from cpcapp.splicing.networks.mfcn_maps import fill_holes, refine_surface  # noqa: E402
 from cpcapp.splicing.results.model_identity import open_model  # noqa: E402
 
 SIZES = {"widths": (2, 3, 4, 5, 6), "top": 8, "window": 3}

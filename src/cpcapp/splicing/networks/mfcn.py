@@ -223,20 +223,6 @@ class MFCN(nn.Module):
         return [decoder(*parts) for decoder in decoders]
 
 
-class ProbabilityMaps(NamedTuple):
-    """What a network says of one photo.
-
-    Attributes
-    ----------
-    surface : ndarray of shape (height, width), float32 in [0, 1]
-    edges : ndarray of shape (height, width), float32 in [0, 1], or None
-        None of SFCN.
-    """
-
-    surface: NDArray[np.float32]
-    edges: NDArray[np.float32] | None
-
-
 @torch.no_grad()
 def measure_coarse(
     network: MFCN,
@@ -285,26 +271,6 @@ def measure_coarse(
         if progress is not None:
             progress((number + 1) / len(tiles))
     return coarse
-
-
-def enlarge(coarse: NDArray[Any], height: int, width: int) -> ProbabilityMaps:
-    """Return the probabilities of all pixels from the logits of squares.
-
-    Parameters
-    ----------
-    coarse : ndarray of shape (1 or 2, rows, columns)
-        Of `measure_coarse`.
-    height, width : int
-        Of the photo.
-
-    Returns
-    -------
-    ProbabilityMaps
-    """
-    logits = torch.from_numpy(np.asarray(coarse, np.float32))[None]
-    large = F.interpolate(logits, scale_factor=8.0, mode="bilinear")[0, :, :height, :width]
-    surface, *edges = (np.ascontiguousarray(part) for part in torch.sigmoid(large).numpy())
-    return ProbabilityMaps(surface, edges[0] if edges else None)
 
 
 def _tiles(height: int, width: int) -> Iterator[tuple[tuple[slice, slice], tuple[slice, slice]]]:

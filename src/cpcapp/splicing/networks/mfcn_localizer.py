@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -16,9 +15,10 @@ from numpy.typing import NDArray
 from cpcapp import __version__
 from cpcapp._tensor_files import Tensors, parse_tensors, read_tensor_file, write_tensors
 from cpcapp.splicing.localizer import Localization, SpliceLocalizer
-from cpcapp.splicing.networks.mfcn import MFCN, MFCNOptions, enlarge, measure_coarse
+from cpcapp.splicing.networks.mfcn import MFCN, MFCNOptions, measure_coarse
+from cpcapp.splicing.networks.mfcn_maps import THRESHOLD, enlarge
 from cpcapp.splicing.photos.images import ReadImage, read_image
-from cpcapp.splicing.photos.pixels import BoolArray, FloatMap, as_bytes, as_unit_float
+from cpcapp.splicing.photos.pixels import as_bytes, as_unit_float
 from cpcapp.splicing.traces.edges import detect_edges
 from cpcapp.splicing.traces.jpeg_grid import estimate_quality
 
@@ -26,58 +26,6 @@ _FORMAT = "cpcapp-mfcn"
 _FORMAT_VERSION = 1
 # Those of the published sizes have 269 MB; a hostile file can't fill the memory.
 _MAX_BYTES = 1 << 30
-# Of both maps, as published.
-_THRESHOLD = 0.5
-
-
-def fill_holes(marked: BoolArray) -> BoolArray:
-    """Return what is marked, and all that it encloses.
-
-    Parameters
-    ----------
-    marked : ndarray of shape (height, width), bool
-
-    Returns
-    -------
-    ndarray of shape (height, width), bool
-        What can be reached from outside the map without crossing a mark stays out.
-
-    Examples
-    --------
-    >>> ring = np.array([[0, 1, 1, 1], [0, 1, 0, 1], [0, 1, 1, 1]], dtype=bool)
-    >>> fill_holes(ring).astype(int).tolist()
-    [[0, 1, 1, 1], [0, 1, 1, 1], [0, 1, 1, 1]]
-    """
-    plane = np.pad(marked.astype(np.uint8), 1)
-    cv2.floodFill(plane, None, (0, 0), 2)
-    return np.asarray(plane[1:-1, 1:-1] != 2)
-
-
-def refine_surface(surface: FloatMap, edges: FloatMap, threshold: float = _THRESHOLD) -> FloatMap:
-    """Keep of a surface what the edges enclose: the edge-enhanced inference of MFCN.
-
-    Parameters
-    ----------
-    surface, edges : ndarray of shape (height, width), float32 in [0, 1]
-    threshold : float, default=0.5
-        On the edges.
-
-    Returns
-    -------
-    ndarray of shape (height, width), float32 in [0, 1]
-        The surface where edges are or enclose a pixel, else 0: above one half it is what both
-        say.
-
-    Examples
-    --------
-    >>> surface = np.full((5, 5), 0.8, np.float32)
-    >>> edges = np.zeros((5, 5), np.float32)
-    >>> edges[1:4, 1:4] = 0.9
-    >>> edges[2, 2] = 0.1
-    >>> int((refine_surface(surface, edges) > 0.5).sum())
-    9
-    """
-    return np.where(fill_holes(edges >= threshold), surface, np.float32(0))
 
 
 class MFCNLocalizer(SpliceLocalizer):
@@ -104,7 +52,7 @@ class MFCNLocalizer(SpliceLocalizer):
     def __init__(self, mfcn: MFCN, facts: dict[str, Any] | None = None) -> None:
         self.mfcn = mfcn.eval().requires_grad_(False)
         self.facts = dict(facts or {})
-        self.threshold = _THRESHOLD
+        self.threshold = THRESHOLD
         self.banks = ()
         self.calibration = None
         self.network = None
@@ -139,16 +87,12 @@ class MFCNLocalizer(SpliceLocalizer):
             np.nan_to_num(measure_coarse(self.mfcn, as_bytes(read.pixels), progress)),
             *read.pixels.shape[:2],
         )
-        if maps.edges is None:
-            boundary, region = 4.0 * maps.surface * (1.0 - maps.surface), maps.surface
-        else:
-            boundary, region = maps.edges, refine_surface(maps.surface, maps.edges)
         pixels = as_unit_float(read.pixels)
         quality = read.jpeg_quality
         return Localization(
-            boundary,
+            maps.boundary,
             detect_edges(pixels),
-            region=region,
+            region=maps.region,
             jpeg_quality=estimate_quality(pixels) if quality is None else quality,
             notes=read.notes,
             threshold=self.threshold,
