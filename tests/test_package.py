@@ -129,7 +129,16 @@ def test_unknown_names_are_an_attribute_error():
 # are for everybody and import nothing but each other.
 ROOMS = [
     *("moments", "missing", "covariates", "shrinkage", "loading", "steering", "matrix_free"),
-    *("contrast", "views", "counting", "calibration", "resampling", "detection", "backgrounds"),
+    *(
+        "contrast",
+        "views",
+        "counting",
+        "refitting",
+        "calibration",
+        "resampling",
+        "detection",
+        "backgrounds",
+    ),
     *("sparse_filters", "correction"),
     "estimators",
     *("plotting", "tables", "anndata", "reports", "splicing", "datasets", "experiments", "web"),

@@ -72,6 +72,8 @@ class Contrast:
         contrast it loses, and the one without steering. None otherwise.
     n_steered : int
         How many dimensions of the span are those of steered filters.
+    steering : ndarray of shape (n_features,) or None
+        Of ``loud``: what its filters had on the diagonal besides the loading.
     """
 
     filters: FloatArray
@@ -85,6 +87,7 @@ class Contrast:
     loud: Contrast | None = None
     rare: Contrast | None = None
     n_steered: int = 0
+    steering: FloatArray | None = None
 
 
 class SingularBackgroundError(ValueError):
@@ -501,10 +504,13 @@ def _solve_primal(
     n_steered, steered_only, chosen = both
     loud = finish(steered_only, steered.freedom)
     taken = loud if chosen is steered_only else finish(chosen, freedom)
-    return _with_views(taken, loud, rare, n_steered)
+    return _with_views(taken, loud, rare, n_steered, steered.steering)
 
 
-def _with_views(chosen: Contrast, loud: Contrast, rare: Contrast, n_steered: int) -> Contrast:
+def _with_views(
+    chosen: Contrast, loud: Contrast, rare: Contrast, n_steered: int, steering: FloatArray
+) -> Contrast:
+    loud = replace(loud, steering=steering)
     return replace(chosen, loud=loud, rare=rare, n_steered=n_steered)
 
 
@@ -779,7 +785,7 @@ def _solve_dual(target: _Side, background: _Side | None, k: int, loading: str | 
         kept = found.filters[:, :n_steered]
         more = problem.solve(k - n_steered, kept).filters
         chosen = problem.finish(problem.restrict(np.concatenate([kept, more], axis=1)))
-    return _with_views(chosen, loud, rare, n_steered)
+    return _with_views(chosen, loud, rare, n_steered, steering)
 
 
 class _DualProblem:
@@ -945,7 +951,7 @@ def _matrix_free_contrast(
             np.hstack([sigma_filters[:, :n_steered], found.more.atoms]),
         )
         chosen = finish(filled, freedom)
-    return _with_views(chosen, loud, rare, n_steered)
+    return _with_views(chosen, loud, rare, n_steered, steered.steering)
 
 
 def _restrict(filters: FloatArray, r_f_filters: FloatArray, sigma_filters: FloatArray) -> Solution:
