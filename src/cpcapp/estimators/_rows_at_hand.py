@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.calibration import Calibration, cross_fit, is_cheap
-from cpcapp.contrast import Contrast, InsufficientRankError, solve_contrast
+from cpcapp.contrast import Contrast, solve_contrast
 from cpcapp.counting import (
     PermutationTest,
     RowSubset,
     as_matrix,
     check_groups,
+    count_loaded,
     kept_rows,
     permutation_test,
 )
@@ -84,21 +85,7 @@ def count_by_permutation(
         loading=estimator.loading,
         random_state=estimator.random_state,
     )
-    assert target.n_features is not None
-    k = min(test.n_components, target.n_samples - 1, target.n_features)
-    # The loading has the last word on which components there are: those that it returns must be
-    # above the threshold too.
-    while k > 0:
-        try:
-            found = solve_contrast(target, background, k, loading=estimator.loading).eigenvalues
-        except InsufficientRankError as error:
-            k = error.rank
-            continue
-        above = max(int((found > test.threshold).sum()), 1)
-        if above >= k:
-            break
-        k = above
-    return k, test
+    return count_loaded(test, target, background, loading=estimator.loading), test
 
 
 def wants_calibration(
