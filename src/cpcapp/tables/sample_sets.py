@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from cpcapp._row_sample import RowSample
 from cpcapp.moments import Moments
 from cpcapp.tables.cleaning import Cleaner, RowCounts
 from cpcapp.tables.columns import Selection
@@ -17,7 +18,6 @@ from cpcapp.tables.label_columns import LabelColumnFinder
 from cpcapp.tables.messages import TableError, quote_names
 from cpcapp.tables.model import FloatArray
 from cpcapp.tables.reading.table import Chunk, Progress, ProgressReport
-from cpcapp.tables.row_sample import RowSample
 
 STANDARDIZATIONS = ("none", "each", "background")
 

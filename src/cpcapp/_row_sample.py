@@ -1,4 +1,4 @@
-"""A bounded random sample of the rows of a table, drawn while it is read."""
+"""A bounded random sample of rows, drawn while they are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MIN_ROWS = 500
 
 
 class RowSample:
-    """Rows of a set, all of them or a random sample, in the order of the table.
+    """Rows of a set, all of them or a random sample, in their order.
 
     Parameters
     ----------

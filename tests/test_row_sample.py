@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from cpcapp._row_sample import RowSample
 from cpcapp.tables import reduce_tables
-from cpcapp.tables.row_sample import RowSample
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
