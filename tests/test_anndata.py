@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 from anndata import AnnData
 
-from cpcapp import CPCA, CPCAPlusPlus
+from cpcapp import CPCA, CPCAPlusPlus, permutation_test
 from cpcapp._genes import count_cells_above
 from cpcapp.anndata import contrast
 from cpcapp.estimators.cpca_plus_plus import NoComponentsWarning
@@ -193,33 +193,37 @@ def test_layers_raw_and_the_other_method(cells):
 def test_auto_counts(cells):
     contrast(cells, "control", "auto")
     assert cells.obsm["X_cpcapp"].shape == (300, 1)
+    found = cells.uns["cpcapp"]
+    assert found["p_value"] == 0.01
+    assert found["eigenvalues"][0] > found["noise_threshold"]
+    X, control = cells.X.toarray(), cells.obs["control"].to_numpy()
+    expected = permutation_test(X[~control], X[control])
+    assert found["noise_threshold"] == pytest.approx(expected.threshold)
 
 
-@pytest.mark.parametrize("n_background", [2, 8, 9])
-def test_auto_with_few_background_cells_gives_advice_that_can_be_followed(cells, n_background):
+@pytest.mark.parametrize("n_background", [5, 9])
+def test_auto_needs_no_more_background_cells_than_genes(cells, n_background):
     mask = np.arange(300) < n_background
-    with pytest.raises(
-        ValueError, match="n_components='auto' needs more background cells"
-    ) as caught:
-        contrast(cells, mask, "auto")
-    message = str(caught.value)
-    assert f"the background has {n_background} cells and 8 genes are used" in message
-    assert "give a number, or choose fewer genes with mask_var" in message
-    assert "permut" not in message
-    contrast(cells, mask, 2)
-    few = np.arange(8) < n_background - 2
-    if few.any():
-        with warnings.catch_warnings():
-            # Of so few cells nothing may be significant.
-            warnings.simplefilter("ignore", NoComponentsWarning)
-            contrast(cells, mask, "auto", mask_var=few)
+    with warnings.catch_warnings():
+        # Of so few cells nothing may be significant.
+        warnings.simplefilter("ignore", NoComponentsWarning)
+        contrast(cells, mask, "auto", min_cells=0)
+    assert cells.obsm["X_cpcapp"].shape[1] <= 2
 
 
 def test_auto_with_a_copy_of_a_gene(cells):
     cells.X = sp.csr_matrix(cells.X.toarray()[:, [0, 0, 1, 2, 3, 4, 5, 6]])
-    with pytest.raises(ValueError, match=r"covariance has rank 7 of 8 genes; give a number, or"):
+    contrast(cells, "control", "auto")
+    assert cells.obsm["X_cpcapp"].shape == (300, 1)
+
+
+def test_auto_that_finds_nothing(cells, rng):
+    cells.X = sp.csr_matrix(rng.normal(size=(300, 8)))
+    with pytest.warns(NoComponentsWarning, match="found no component: nothing varies more"):
         contrast(cells, "control", "auto")
-    contrast(cells, "control", "auto", mask_var=np.arange(8) > 0)
+    assert cells.obsm["X_cpcapp"].shape == (300, 0)
+    assert cells.varm["cpcapp"].shape == cells.uns["cpcapp"]["atoms"].shape == (8, 0)
+    assert len(cells.uns["cpcapp"]["eigenvalues"]) == 0
 
 
 def test_only_auto_is_a_word_for_a_number(cells):

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.linalg import eigh
 
-from cpcapp import CPCAPlusPlus, Moments, permutation_test
+from cpcapp import CPCAPlusPlus, Moments, ViewsDisagreeWarning, permutation_test
 from cpcapp.counting import kept_rows, mean_excess_kurtosis
 from cpcapp.datasets import mice_like
 from cpcapp.detection import HeavyTailsWarning
@@ -53,14 +55,36 @@ class TestRates:
         assert near == pytest.approx(far, rel=0.03)
         assert permutation_test(X + 100.0, B).n_components == 0
 
-    def test_features_that_are_almost_constant_hide_nothing(self, rng):
+    @pytest.mark.parametrize("p", [30, 200])
+    @pytest.mark.parametrize("kind", ["rare", "once", "tiny noise"])
+    def test_features_that_are_almost_constant_hide_nothing(self, rng, kind, p):
         """Shuffled, each of them would be constant in the background now and then."""
-        labels = rng.integers(2, size=100)
-        X, B = rng.normal(size=(100, 20)), rng.normal(size=(100, 20))
-        X[:, 0] += 5.0 * labels
-        rare = [(rng.random((100, 30)) < 0.01).astype(float) for _ in "fb"]
-        found = permutation_test(np.hstack([X, rare[0]]), np.hstack([B, rare[1]]))
-        assert found.n_components == 1
+        rare = {
+            "rare": lambda: (rng.random((100, p)) < 0.01).astype(float),
+            "once": lambda: np.eye(100)[:, rng.integers(100, size=p)],
+            "tiny noise": lambda: 5.0 + 1e-6 * rng.normal(size=(100, p)),
+        }[kind]
+        for _ in range(3):
+            X, B = rng.normal(size=(100, 20)), rng.normal(size=(100, 20))
+            X[:, 0] += 5.0 * rng.integers(2, size=100)
+            X, B = np.hstack([X, rare()]), np.hstack([B, rare()])
+            found = permutation_test(X, B)
+            assert found.n_components == 1
+            # and the solution does not contradict it
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ViewsDisagreeWarning)
+                est = CPCAPlusPlus("auto", calibrate=False).fit(X, background=B)
+            assert est.n_components_ == 1
+            assert est.eigenvalues_[0] > found.threshold
+
+    def test_rows_far_out_hide_nothing(self, rng):
+        found = 0
+        for i in range(20):
+            X, B = t_rows(rng, 80, 40), t_rows(rng, 80, 40)
+            X[:, 0] *= np.sqrt(8)
+            mixing = np.linalg.qr(rng.normal(size=(40, 40))).Q
+            found += permutation_test(X @ mixing, B @ mixing, random_state=i).n_components > 0
+        assert found >= 18
 
     def test_one_strong_feature_among_many_is_found(self, rng):
         """Also where the loading is most of the background."""

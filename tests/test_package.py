@@ -130,7 +130,8 @@ def test_unknown_names_are_an_attribute_error():
 ROOMS = [
     *("moments", "missing", "covariates", "shrinkage", "loading", "dense_algebra", "steering"),
     *("sides", "primal", "dual", "matrix_free", "backends"),
-    *("contrast", "views", "counting", "calibration", "resampling", "detection", "backgrounds"),
+    *("contrast", "views", "counting", "refitting", "calibration", "resampling", "detection"),
+    "backgrounds",
     *("sparse_filters", "correction"),
     "estimators",
     *("plotting", "tables", "anndata", "reports", "splicing", "datasets", "experiments", "web"),

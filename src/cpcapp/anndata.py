@@ -13,10 +13,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from cpcapp._genes import Mask, check_mask, count_cells_above, select_genes
+from cpcapp._row_sample import RowSample
 from cpcapp._rows import refuse_damaged
-from cpcapp.contrast import SingularBackgroundError
-from cpcapp.detection import count_components
-from cpcapp.estimators import CPCA, CPCAPlusPlus
+from cpcapp.counting import PermutationTest, count_loaded, permutation_test
+from cpcapp.estimators import CPCA, CPCAPlusPlus, NoComponentsWarning
 from cpcapp.moments import Moments
 
 __all__ = ["contrast"]
@@ -61,8 +61,8 @@ def contrast(
         ``adata.obs``, or a column and a value of it (or a list of values). All other cells are
         the target.
     n_components : int or "auto", default=2
-        ``"auto"`` keeps the significant ones (Tracy-Widom test); it needs more background
-        cells than genes.
+        ``"auto"`` keeps the significant ones, by shuffling the cells of both sets
+        (:func:`cpcapp.permutation_test`; of many cells a random sample).
     method : {"cpca++", "cpca"}, default="cpca++"
     alpha : "auto" or float, default="auto"
         Contrast parameter of ``method="cpca"``.
@@ -93,7 +93,9 @@ def contrast(
         filters (n_vars, n_components), 0 for genes that were not used, and
         ``.uns["cpcapp"]`` a dict with ``params``, ``eigenvalues`` (target over background
         variance), ``variance`` (of the target's scores), ``mean`` and ``atoms`` of the genes
-        (n_vars, n_components), and ``n_target``, ``n_background`` and ``n_genes_left_out``.
+        (n_vars, n_components), and ``n_target``, ``n_background`` and ``n_genes_left_out``. With
+        ``n_components="auto"`` also ``p_value``, how often shuffled cells have an eigenvalue as
+        large as the first, and ``noise_threshold``, the eigenvalue that they reach by chance.
 
     See Also
     --------
@@ -130,13 +132,17 @@ def contrast(
         genes = _narrow(genes, kept)
         own, others, matrix = own.select(kept), others.select(kept), matrix.select(kept)
     target, other = own.moments(), others.moments()
-    # The estimator gives no components only if it counts them itself.
-    k: Any = (_count(target, other) or "auto") if n_components == "auto" else n_components
-    estimator: Any = CPCAPlusPlus(k, loading=loading)
+    test, k = None, n_components
+    if isinstance(k, str):
+        test = permutation_test(own.sampled_cells(), others.sampled_cells(), loading=loading)
+        k = count_loaded(test, target, other, loading=loading)
+        if k == 0:
+            _warn_of_nothing(test)
+    estimator: Any = CPCAPlusPlus(max(k, 1), loading=loading)
     if method == "cpca":
         estimator = CPCA(k, alpha=alpha)
     estimator.fit_moments(target, other)
-    scores = _compute_scores(estimator, matrix)
+    scores = _compute_scores(estimator, matrix)[:, :k]
     in_target = slice(None) if own.cells is None else own.cells
     params: dict[str, Any] = {"method": method, "use_raw": use_raw}
     params |= {} if layer is None else {"layer": layer}
@@ -147,20 +153,22 @@ def contrast(
         params |= {"loading": str(loading), "min_cells": least}
     found = {
         "params": params,
-        "eigenvalues": np.asarray(estimator.eigenvalues_),
+        "eigenvalues": np.asarray(estimator.eigenvalues_)[:k],
         "variance": scores[in_target].var(axis=0),
         "mean": _expand_genes(estimator.mean_[:, None], genes)[:, 0],
-        "atoms": _expand_genes(estimator.atoms_.T, genes),
+        "atoms": _expand_genes(estimator.atoms_[:k].T, genes),
         "n_target": target.n_samples,
         "n_background": other.n_samples,
         "n_genes_left_out": n_left_out,
     }
+    if test is not None:
+        found |= {"p_value": test.p_value, "noise_threshold": test.threshold}
     obsm, rest = ("X_cpcapp", "cpcapp") if key_added is None else (key_added, key_added)
     with warnings.catch_warnings():
         # A view becomes a copy, which is what is wanted here.
         warnings.filterwarnings("ignore", message=".*view.*")
         adata.obsm[obsm] = scores
-        adata.varm[rest] = _expand_genes(estimator.components_.T, genes)
+        adata.varm[rest] = _expand_genes(estimator.components_[:k].T, genes)
         adata.uns[rest] = found
     return adata if copy else None
 
@@ -222,21 +230,14 @@ def _narrow(genes: Mask, kept: Mask) -> Mask:
     return narrowed
 
 
-def _count(target: Moments, background: Moments) -> int:
-    """Return the number of significant components; an error names what `contrast` has."""
-    n, p = background.n_samples, background.n_features
-    assert p is not None
-    problem = f"the background has {n} cells and {p} genes are used"
-    if n - 1 > p:
-        try:
-            k = count_components(target, background)
-        except SingularBackgroundError as error:
-            problem = f"the background covariance has rank {error.rank} of {p} genes"
-        else:
-            return min(k, target.n_samples - 1)
-    raise ValueError(
-        "n_components='auto' needs more background cells than genes, and a background covariance "
-        f"of full rank, but {problem}; give a number, or choose fewer genes with mask_var"
+def _warn_of_nothing(test: PermutationTest) -> None:
+    n_target, n_background = test.n_rows
+    warnings.warn(
+        f"n_components='auto' found no component: nothing varies more in {n_target} target cells, "
+        f"against {n_background} background cells, than in shuffled ones. The result has no "
+        "columns; give n_components as a number to keep some anyway",
+        NoComponentsWarning,
+        stacklevel=3,
     )
 
 
@@ -325,6 +326,13 @@ class _Side:
 
     def blocks(self) -> Iterator[Any]:
         return self.rows.blocks(self.cells)
+
+    def sampled_cells(self) -> Any:
+        """Return the values of all cells, or of a random sample of many."""
+        sample = RowSample(self.rows.n_genes)
+        for block in self.blocks():
+            sample.update(block)
+        return sample.rows()
 
     def select(self, genes: Mask) -> _Side:
         return replace(self, rows=self.rows.select(genes))

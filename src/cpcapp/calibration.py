@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from cpcapp.contrast import Contrast
 from cpcapp.moments import FloatArray, Moments
+from cpcapp.refitting import Refit, Refitter, can_refit
 
 # Held-out rows: enough for a p-value of 0.0002, and 40 kB to keep.
 _MAX_ROWS = 5000
 _FOLDS = 5
 # With fewer rows no p-value could be below 0.05.
 _LEAST_UNITS = 20
-# Multiplications of one solution, up to which it is repeated for each fold unasked. With five
-# folds, 500 features take about as long as reading 10,000 rows.
+# Multiplications of one solution, up to which it is repeated for each fold unasked: 500 features.
 _MAX_UNASKED = 1.5e8
 
 
@@ -73,7 +74,7 @@ def expected_power(output_covariance: FloatArray) -> float:
 
 
 def is_cheap(target: Moments, background: Moments) -> bool:
-    """Return whether solving once for each fold takes little time."""
+    """Return whether solving once more for each fold takes little time."""
     width = target.n_features or 0
     order = min(width, target.n_samples + background.n_samples)
     return order * order * width <= _MAX_UNASKED
@@ -82,29 +83,49 @@ def is_cheap(target: Moments, background: Moments) -> bool:
 def cross_fit(
     rows: Any,
     groups: NDArray[np.intp] | None,
+    target: Moments,
     background: Moments,
+    contrast: Contrast,
+    *,
     solve: Callable[[Moments], Contrast],
-    random_state: Any,
+    loading: str | float = "auto",
+    scaling: str = "background",
+    random_state: Any = 0,
 ) -> Calibration | None:
     """Return the powers of background rows that were held out, fold by fold.
 
     Parameters
     ----------
     rows : array or CSR matrix of shape (n, n_features)
-        Background.
+        Background: all of it, or a random sample.
     groups : ndarray of shape (n,) or None
         Numbers from 0; rows of one group are held out together.
-    background : Moments
-        Of the rows.
+    target, background : Moments
+        The background of all its rows.
+    contrast : Contrast
+        Of both. Folds keep its shrinkage.
     solve : callable
-        Returns the contrast for the background that is left.
-    random_state : int, Generator or None
+        Returns the contrast for the background that is left; used where there are far fewer samples
+        than features.
+    loading, scaling : optional
+        With which the contrast was found, as in `solve_contrast`.
+    random_state : int, Generator or None, default=0
         Chooses the folds.
 
     Returns
     -------
     Calibration or None
         None if there are too few rows, or if what is left can't be solved.
+
+    Examples
+    --------
+    >>> from cpcapp.contrast import solve_contrast
+    >>> rng = np.random.default_rng(0)
+    >>> f, rows = Moments.of(rng.normal(size=(50, 3)) * [4, 1, 1]), rng.normal(size=(99, 3))
+    >>> b = Moments.of(rows)
+    >>> solve = lambda left: solve_contrast(f, left, 1)
+    >>> round(cross_fit(rows, None, f, b, solve(b), solve=solve).smallest, 6)
+    0.01
     """
     n = rows.shape[0]
     units = np.arange(n) if groups is None else groups
@@ -113,38 +134,39 @@ def cross_fit(
         return None
     order = np.random.default_rng(random_state).permutation(len(sizes))
     order = order[: max(int(np.searchsorted(np.cumsum(sizes[order]), _MAX_ROWS, "right")), 2)]
-    powers, weights = [], []
-    for fold in range(min(_FOLDS, len(order))):
-        held = np.flatnonzero(np.isin(units, order[fold::_FOLDS]))
-        out = rows[held]
-        try:
-            left = _without(background, out, rows, held)
-            found = solve(left)
-        except ValueError:
-            return None
-        assert left.mean is not None and found.output_covariance is not None
-        outputs = np.asarray(out @ found.filters) - left.mean @ found.filters
+    fold_of_unit = np.full(len(sizes), -1)
+    fold_of_unit[order] = np.arange(len(order)) % _FOLDS
+    fold = fold_of_unit[units]
+    held = [np.flatnonzero(fold == i) for i in range(min(_FOLDS, len(order)))]
+    assert background.mean is not None
+    folds = [_centred(rows[part], background.mean) for part in held]
+    try:
+        if can_refit(target, background):
+            again = Refitter(target, background, contrast, loading=loading, scaling=scaling)
+            found = list(again.without(folds))
+        else:
+            found = [_solve_again(solve, background, rows[part]) for part in held]
+    except (ValueError, np.linalg.LinAlgError):
+        return None
+    powers = []
+    for part, refit in zip(folds, found, strict=True):
+        outputs = (part - refit.mean) @ refit.filters
         # Filters of less background do a little worse on new background, by the factor of
         # generalized cross-validation, which is in the expected power.
-        expected = expected_power(found.output_covariance)
-        powers.append(np.einsum("ij,ij->i", outputs, outputs) / expected)
-        weights.append(1.0 / sizes[units[held]])
+        powers.append(np.einsum("ij,ij->i", outputs, outputs) / refit.expected_power)
     ascending = np.argsort(np.concatenate(powers), kind="stable")
-    kept = None if groups is None else np.concatenate(weights)[ascending]
-    return Calibration(np.concatenate(powers)[ascending], kept)
+    weights = None if groups is None else 1.0 / sizes[units[np.concatenate(held)]][ascending]
+    return Calibration(np.concatenate(powers)[ascending], weights)
 
 
-def _without(background: Moments, out: Any, rows: Any, held: NDArray[np.intp]) -> Moments:
-    """Return the moments of all rows but those held out."""
-    if background.is_thin:
-        return Moments.of(rows[np.delete(np.arange(rows.shape[0]), held)])
-    part = Moments.of(out, form="scatter")
-    n, n_out = background.n_samples, part.n_samples
-    n_left = n - n_out
-    assert background.mean is not None and part.mean is not None
-    mean = background.mean + (background.mean - part.mean) * (n_out / n_left)
-    # S_all = S_left + S_out + (n_left n_out / n) δδᵀ
-    gap = mean - part.mean
-    scatter = background.scatter() - part.scatter()
-    scatter -= (n_left * n_out / n) * np.multiply.outer(gap, gap)
-    return Moments.from_covariance(scatter / n_left, n_left, mean)
+def _centred(rows: Any, mean: FloatArray) -> FloatArray:
+    return np.asarray((rows.toarray() if sp.issparse(rows) else rows) - mean)
+
+
+def _solve_again(solve: Callable[[Moments], Contrast], background: Moments, out: Any) -> Refit:
+    left = background - Moments.of(out)
+    found = solve(left)
+    assert found.output_covariance is not None
+    assert left.mean is not None and background.mean is not None
+    power = expected_power(found.output_covariance)
+    return Refit(found.filters, left.mean - background.mean, power)

@@ -30,7 +30,7 @@ from cpcapp.sides import (
     check_sides,
     n_features_of,
 )
-from cpcapp.steering import Problem, Solution, steer
+from cpcapp.steering import Problem, Solution, Steering, steer
 
 __all__ = [
     "Contrast",
@@ -86,6 +86,8 @@ class Contrast:
         None otherwise.
     n_steered : int
         How many dimensions of the span are those of steered filters, if there is a ``rare``.
+    steering : Steering or None
+        How the filters were steered.
     """
 
     filters: FloatArray
@@ -98,6 +100,7 @@ class Contrast:
     explained_variance: FloatArray = field(default_factory=lambda: np.empty(0))
     rare: Contrast | None = None
     n_steered: int = 0
+    steering: Steering | None = None
 
 
 def solve_contrast(
@@ -518,11 +521,12 @@ def _steered(
     louder = rules.steering_units(target.spread, background.spread)
     sizes = target.n_samples, background.n_samples
     found = steer(problem, plain.eigenvalues, *sizes, louder)
-    freedom = problem.freedom(found.ridge if found.n_steered == k else None)
-    chosen = finish(found.solution, freedom)
+    steering = found.steering
+    freedom = problem.freedom(steering.least_ridge if steering.n_steered == k else None)
+    chosen = replace(finish(found.solution, freedom), steering=steering)
     if not found.by_choice:
         return chosen
-    return replace(chosen, rare=rare, n_steered=found.n_steered)
+    return replace(chosen, rare=rare, n_steered=steering.n_steered)
 
 
 # -- after the eigenproblem ----------------------------------------------------------------

@@ -19,9 +19,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, lapack
+from scipy.stats import chi2
 
 from cpcapp._rows import refuse_masked
-from cpcapp.contrast import solve_contrast
+from cpcapp.contrast import InsufficientRankError, solve_contrast
 from cpcapp.loading import Loading
 from cpcapp.moments import FloatArray, Moments, _centre_full_columns
 
@@ -33,9 +34,11 @@ _MAX_ROWS = 10_000
 _LEAST_RIDGE = 1e-9
 # Permutations of the first batch: where there is nothing, they mostly suffice to say so.
 _FIRST_BATCH = 25
-# Squared relative error of a variance up to which it is taken for an estimate: at least 10 rows in
-# which a rare value occurs.
-_MOST_VARIABLE = 0.1
+# Rows of the background; set by benchmarks/results/counting.md (features that are almost constant).
+_FEW_ROWS = 10.0
+# Rows further out than this share of Gaussian ones are drawn in, until there are none: mostly once.
+_FAR_OUT = 0.999
+_DRAWN_IN_TIMES = 3
 _LANCZOS_TOLERANCE = 3e-4
 _LANCZOS_STEPS = 300
 _CHECKED_EVERY = 10
@@ -53,8 +56,9 @@ class PermutationTest:
         How often shuffled sets have a largest eigenvalue as high as the one observed. The smallest
         value it can take is ``1 / (n_permutations + 1)``.
     largest : float
-        Largest eigenvalue of the two sets as they are. That of `solve_contrast` can be larger, for
-        features that vary little in the background by chance.
+        Largest eigenvalue of the two sets as they are, but for rows that were drawn in. That of
+        `solve_contrast` can be larger, for heavy tails, and for features that vary little in the
+        background by chance.
     threshold : float
         Eigenvalue that shuffled sets exceed with a probability of ``false_alarm_rate``.
     n_permutations : int
@@ -87,13 +91,16 @@ def permutation_test(
 
     Assumes no distribution and works with any number of features. What is compared is the largest
     eigenvalue of the contrast, with the loading of the two sets as they are. Where the loading
-    is in units of each feature, these are here the variance of the feature within both sets, so
-    that a feature that is almost constant in one set can't give large eigenvalues by itself.
+    is in units of each feature, these are here the variance of the feature in both sets, so that a
+    feature that is almost constant in one set can't give large eigenvalues by itself. Rows that
+    lie further out than 99.9 % of Gaussian rows would (by their distance from the centre in units
+    of both sets) are drawn in to that distance, so that a few of them can't decide.
 
     Parameters
     ----------
     X, background : array-like or sparse matrix of shape (n, n_features)
-        A difference of their means beyond chance is removed before rows are shuffled.
+        A difference of their means beyond chance is removed before rows are shuffled, by the
+        means of the middle half of each feature.
     groups, background_groups : array-like of shape (n,), optional
         Rows with the same label move together: all cells of a patient, copies of a row, runs of a
         time series. Give both or neither. A label names one group of X and another one of the
@@ -141,6 +148,48 @@ def permutation_test(
     pool = _Pool.whiten(rows, (target, back), labels, found, loading)
     pool.check_arrangements(false_alarm_rate)
     return _shuffle(pool, false_alarm_rate, n_permutations, rng, stop_early)
+
+
+def count_loaded(
+    test: PermutationTest,
+    target: Moments,
+    background: Moments,
+    *,
+    loading: str | float = "auto",
+) -> int:
+    """Return how many components are significant, of those that a loading gives.
+
+    The loading has the last word on which components there are: those that `solve_contrast`
+    returns must be above the threshold too. One stays if the test finds any.
+
+    Parameters
+    ----------
+    test : PermutationTest
+        Of rows of both sets.
+    target, background : Moments
+    loading : str or float, default="auto"
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X, B = rng.normal(size=(60, 100)), rng.normal(size=(60, 100))
+    >>> X[:, :2] *= 4
+    >>> count_loaded(permutation_test(X, B), Moments.of(X), Moments.of(B))
+    2
+    """
+    assert target.n_features is not None
+    k = min(test.n_components, target.n_samples - 1, target.n_features)
+    while k > 0:
+        try:
+            found = solve_contrast(target, background, k, loading=loading).eigenvalues
+        except InsufficientRankError as error:
+            k = error.rank
+            continue
+        above = max(int((found > test.threshold).sum()), 1)
+        if above >= k:
+            break
+        k = above
+    return k
 
 
 def check_permutations(false_alarm_rate: float, n_permutations: int | None) -> int:
@@ -204,7 +253,9 @@ def mean_excess_kurtosis(rows: Any) -> float:
     moments = Moments.of(rows)
     spread = moments.spread()
     scale = np.where(spread.constant, np.inf, np.sqrt(spread.variance))
-    kurtosis = _Centred([_as_rows(rows, "rows")], (moments, moments), scale).kurtosis()
+    assert moments.mean is not None
+    centres = moments.mean, moments.mean
+    kurtosis = _Centred([_as_rows(rows, "rows")], centres, scale).mean_powers(4)[0]
     return float(kurtosis[~spread.constant].mean()) - 3.0 if not spread.constant.all() else 0.0
 
 
@@ -338,25 +389,14 @@ class _Pool:
         if labels is None:
             labels = np.arange(n_f), np.arange(n_b)
         n_units = int(labels[0].max()) + 1, int(labels[1].max()) + 1
-        variances = moments[0].variance(), moments[1].variance()
-        constant = moments[0].constant_features() & moments[1].constant_features()
-        within = (n_f * variances[0] + n_b * variances[1]) / (n_f + n_b - 2)
-        within = np.where(constant, 1.0, within)
-        centred = _Centred(rows, moments, np.where(constant, np.inf, np.sqrt(within)))
-        # A mean difference is removed but for as much as chance gives: with all of it, shuffled
-        # sets would vary along it; without any, each row would have left its trace in all others.
-        # The squared gap of p features is about χ² with p degrees of freedom: mean p, variance 2p.
-        varying = float((~constant).sum())
-        by_chance = (varying + 3.0 * np.sqrt(2.0 * varying)) * sum(1.0 / n for n in n_units)
-        kept = min(1.0, np.sqrt(by_chance / max(centred.gap_square, 1e-300)))
-        centred.grown = np.repeat(
-            [np.sqrt(1.0 + (1.0 - kept) / (n - 1)) for n in n_units], (n_f, n_b)
-        )
-        centred.offset = np.repeat([kept * n_b, -kept * n_f], (n_f, n_b)) / (n_f + n_b)
+        centred = _Centred.of(rows, moments, n_units)
         slope = found.weight / n_b
-        relative = variances[1] / within
-        shuffled, own = _ridges(found, within, relative, loading, centred, n_units)
+        shuffled, own = _ridges(found, moments[1], loading, centred, n_units)
         whitened = centred.whiten(slope, shuffled)
+        for _ in range(_DRAWN_IN_TIMES):
+            if not centred.draw_in(whitened, slope):
+                break
+            whitened = centred.whiten(slope, shuffled)
         own_rows = whitened if np.array_equal(own, shuffled) else centred.whiten(slope, own)
         units = np.concatenate([labels[0], labels[1] + n_units[0]])
         return cls(whitened.astype(np.float32), own_rows, n_f, units, n_units[0], slope)
@@ -449,37 +489,78 @@ def _largest(split: _Split) -> FloatArray:
 
 
 class _Centred:
-    """Rows of both sets, each centred on its own mean, in units of the variance within them.
+    """Pooled rows in units of their variance, without the difference of the two means.
 
-    Each row times ``grown``, plus ``offset`` times the gap between the means.
+    A difference by chance stays: it belongs to rows that are shuffled as they are. Of a larger one
+    each set is freed by its trimmed means. With plain means each row would leave its trace in all
+    others of its set, and shuffled sets would have less of a row that lies far out.
+
+    ``factor`` is what each row is multiplied with.
     """
 
     def __init__(
-        self, rows: list[Any], moments: tuple[Moments, Moments], scale: FloatArray
+        self, rows: list[Any], centres: tuple[FloatArray, FloatArray], scale: FloatArray
     ) -> None:
-        self.rows, self.scale = rows, scale
-        assert moments[0].mean is not None and moments[1].mean is not None
-        self.means = moments[0].mean, moments[1].mean
-        self.gap = (self.means[0] - self.means[1]) / scale
-        self.gap_square = float(self.gap @ self.gap)
+        self.rows, self.centres, self.scale = rows, centres, scale
         self.counts = [part.shape[0] for part in rows]
-        self.grown, self.offset = np.ones(sum(self.counts)), np.zeros(sum(self.counts))
+        self.factor = np.ones(sum(self.counts))
 
-    def kurtosis(self) -> FloatArray:
-        """Return the kurtosis of each feature within the sets, 3 for a Gaussian."""
-        total = np.zeros(len(self.scale))
-        for part, mean, n in zip(self.rows, self.means, self.counts, strict=False):
+    @classmethod
+    def of(
+        cls, rows: list[Any], moments: tuple[Moments, Moments], n_units: tuple[int, int]
+    ) -> _Centred:
+        n_f, n_b = (part.shape[0] for part in rows)
+        n = n_f + n_b
+        means = moments[0].mean, moments[1].mean
+        assert means[0] is not None and means[1] is not None
+        constant = moments[0].constant_features() & moments[1].constant_features()
+        within = (n_f * moments[0].variance() + n_b * moments[1].variance()) / n
+        gap = np.where(constant, 0.0, means[0] - means[1])
+        # The squared gap of p features is about χ² with p degrees of freedom: mean p, variance 2p.
+        varying = float((~constant).sum())
+        by_chance = (varying + 3.0 * np.sqrt(2.0 * varying)) * sum(1.0 / u for u in n_units)
+        with np.errstate(divide="ignore"):
+            apart = float((gap**2 / np.where(constant, 1.0, within)).sum()) * (n - 2) / n
+        if apart <= by_chance:
+            pooled = (n_f * means[0] + n_b * means[1]) / n
+            centres = pooled, pooled
+        else:
+            centres = _trimmed_means(rows[0]), _trimmed_means(rows[1])
+            gap = gap - np.where(constant, 0.0, centres[0] - centres[1])
+        square = within + n_f * n_b / n**2 * gap**2
+        return cls(rows, centres, np.where(constant, np.inf, np.sqrt(square)))
+
+    def draw_in(self, whitened: FloatArray, slope: float) -> bool:
+        """Draw rows that lie too far out in to where Gaussian rows end, if there are any.
+
+        A few rows far out would otherwise rule the largest eigenvalue of every shuffled set. What
+        is drawn in does not depend on how rows are shuffled.
+        """
+        square = np.einsum("ij,ij->i", whitened, whitened)
+        # Σ‖z‖² is the trace of (A - D)A⁻¹ over the slope.
+        freedom = max(slope * float(square.sum()), 1.0)
+        far = chi2.ppf(_FAR_OUT, freedom) / chi2.ppf(0.5, freedom) * np.median(square)
+        outside = square > far * (1.0 + 1e-9)
+        self.factor[outside] *= np.sqrt(far / square[outside])
+        return bool(outside.any())
+
+    def mean_powers(self, power: int) -> FloatArray:
+        """Return the mean of ``|x|**power`` of each feature, for each set."""
+        found = np.zeros((len(self.rows), len(self.scale)))
+        for total, part, mean, n in zip(found, self.rows, self.centres, self.counts, strict=False):
             if not sp.issparse(part):
                 for start in range(0, n, 1024):
-                    square = ((part[start : start + 1024] - mean) / self.scale) ** 2
-                    total += np.einsum("ij,ij->j", square, square)
-                continue
-            stored = sp.csr_array(part, dtype=np.float64, copy=True)
-            stored.data = ((stored.data - mean[stored.indices]) / self.scale[stored.indices]) ** 4
-            absent = n - np.bincount(stored.indices, minlength=len(mean))
-            total += np.bincount(stored.indices, stored.data, minlength=len(mean))
-            total += absent * (mean / self.scale) ** 4
-        return np.asarray(total / sum(self.counts))
+                    distance = np.abs((part[start : start + 1024] - mean) / self.scale)
+                    total += (distance**power).sum(axis=0)
+            else:
+                stored = sp.csr_array(part)
+                columns = stored.indices
+                distance = np.abs((stored.data - mean[columns]) / self.scale[columns])
+                total += np.bincount(columns, distance**power, minlength=len(mean))
+                absent = n - np.bincount(columns, minlength=len(mean))
+                total += absent * np.abs(mean / self.scale) ** power
+            total /= n
+        return found
 
     def whiten(self, slope: float, ridge: FloatArray) -> FloatArray:
         """Return rows ``z`` with ``A = c ZᵀZ + diag(ridge)`` the identity."""
@@ -489,13 +570,12 @@ class _Centred:
 
     def _dense(self) -> FloatArray:
         parts = [
-            (part.toarray() if sp.issparse(part) else np.asarray(part, dtype=np.float64)) - mean
-            for part, mean in zip(self.rows, self.means, strict=True)
+            (part.toarray() if sp.issparse(part) else np.asarray(part, dtype=np.float64)) - centre
+            for part, centre in zip(self.rows, self.centres, strict=True)
         ]
         pooled = np.concatenate(parts)
         pooled /= self.scale
-        pooled *= self.grown[:, None]
-        pooled += np.multiply.outer(self.offset, self.gap)
+        pooled *= self.factor[:, None]
         return pooled
 
     def _gram(self, ridge: FloatArray) -> FloatArray:
@@ -506,58 +586,80 @@ class _Centred:
             pooled /= root
             return np.asarray(pooled @ pooled.T)
         stacked = sp.csr_array(sp.vstack([sp.csr_array(part) for part in self.rows]))
-        shifted, _ = _centre_full_columns(stacked.astype(np.float64))
-        scaled = sp.csr_array(shifted.multiply(1.0 / (self.scale * root)))
-        gap = self.gap / root
+        shifted, shift = _centre_full_columns(stacked.astype(np.float64))
+        unit = 1.0 / (self.scale * root)
+        scaled = sp.csr_array(shifted.multiply(unit))
+        # (Z - C)(Z - C)ᵀ = ZZᵀ - ZCᵀ - CZᵀ + CCᵀ, where C has two different rows
+        centres = np.stack([(centre - shift) * unit for centre in self.centres])
+        which = np.repeat([0, 1], self.counts)
+        crossed = np.asarray(scaled @ centres.T)[:, which]
         inner = (scaled @ scaled.T).toarray()
-        along = np.asarray(scaled @ gap)
-        parts = slice(0, self.counts[0]), slice(self.counts[0], None)
-        for part in parts:
-            inner[part] -= inner[part].mean(axis=0)
-            along[part] -= along[part].mean()
-        for part in parts:
-            inner[:, part] -= inner[:, part].mean(axis=1, keepdims=True)
-        along *= self.grown
-        inner *= np.multiply.outer(self.grown, self.grown)
-        inner += np.multiply.outer(along, self.offset)
-        inner += np.multiply.outer(self.offset, along)
-        inner += float(gap @ gap) * np.multiply.outer(self.offset, self.offset)
+        inner -= crossed
+        inner -= crossed.T
+        inner += (centres @ centres.T)[np.ix_(which, which)]
+        inner *= np.multiply.outer(self.factor, self.factor)
         return np.asarray(inner)
+
+
+def _trimmed_means(rows: Any) -> FloatArray:
+    """Return the mean of the middle half of each feature.
+
+    Examples
+    --------
+    >>> _trimmed_means(np.array([[1.0], [3.0], [2.0], [900.0]]))
+    array([2.5])
+    """
+    n, width = rows.shape
+    sparse = sp.csc_array(rows) if sp.issparse(rows) else None
+    step = max((1 << 20) // n, 1)
+    found = np.empty(width)
+    for start in range(0, width, step):
+        part = slice(start, start + step)
+        block = np.asarray(rows[:, part]) if sparse is None else sparse[:, part].toarray()
+        found[part] = np.sort(block, axis=0)[n // 4 : n - n // 4].mean(axis=0, dtype=np.float64)
+    return found
 
 
 def _ridges(
     found: Loading,
-    within: FloatArray,
-    relative: FloatArray,
+    background: Moments,
     loading: str | float,
     centred: _Centred,
     n_units: tuple[int, int],
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the loading of shuffled sets and of the sets as they are, in units of ``within``.
+    """Return the loading of shuffled sets and of the sets as they are, in units of pooled rows.
 
-    A rule that goes by the background variance of each feature, ``relative``, is given the
-    variance within both sets where the two differ by no more than chance, and what is beyond
-    chance where they differ by more. Shuffled sets differ by chance only.
+    A rule that goes by the background variance of each feature is given the variance of all rows
+    where the two differ by no more than chance, and what is beyond chance where they differ by
+    more. Shuffled sets differ by chance only.
     """
     floor = _LEAST_RIDGE * found.weight
+    constant = np.isinf(centred.scale)
+    pooled = np.where(constant, 1.0, centred.scale**2)
     if isinstance(loading, Real) or loading in ("none", "diagonal"):
-        ridge = np.maximum(found.diagonal / within, floor)
+        ridge = np.maximum(found.diagonal / pooled, floor)
         return ridge, ridge
+    relative = background.variance() / pooled
     known = relative > 0.0
-    share = float(np.mean(found.diagonal[known] / (relative * within)[known]))
+    share = float(np.mean(found.diagonal[known] / (relative * pooled)[known]))
     n_f, n_b = n_units
+    # The effective number of rows that a feature varies in, (Σ|x|)²/Σx². The fewer there are, the
+    # less it counts beside others: shuffled sets would often have all of these rows on one side,
+    # and hide what other features show.
+    few = np.average(centred.mean_powers(1), axis=0, weights=centred.counts) ** 2 * n_b
+    rare = np.maximum((_FEW_ROWS / np.where(constant, np.inf, few)) ** 2 - 1.0, 0.0)
+    kurtosis = np.average(centred.mean_powers(4), axis=0, weights=centred.counts)
     # The logarithm of a variance has the variance (kurtosis - 1)/n, if that is small. No more than
     # about one of all features exceeds the bound by chance.
-    kurtosis = centred.kurtosis()
     spread = np.sqrt(np.maximum(kurtosis - 1.0, 0.0) * n_f / (n_b * (n_f + n_b)))
-    by_chance = (np.sqrt(2.0 * np.log(2.0 * len(within))) + 1.0) * spread
+    by_chance = (np.sqrt(2.0 * np.log(2.0 * len(pooled))) + 1.0) * spread
     apart = np.log(np.maximum(relative, _LEAST_RIDGE))
     own = np.exp(np.sign(apart) * np.maximum(np.abs(apart) - by_chance, 0.0))
     # A feature with rare values can well be constant in one set by chance.
-    own[(kurtosis - 1.0) / n_b > _MOST_VARIABLE] = 1.0
+    own[rare > 0.0] = 1.0
     # Constant in both sets: the rows are 0 there, and any ridge will do.
-    own[np.isinf(centred.scale)] = 1.0
-    return np.full(len(within), max(share, floor)), np.maximum(share * own, floor)
+    own[constant] = 1.0
+    return np.maximum(share + rare, floor), np.maximum(share * own + rare, floor)
 
 
 def _whiten_features(rows: FloatArray, slope: float, ridge: FloatArray) -> FloatArray:

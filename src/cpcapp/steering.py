@@ -47,24 +47,51 @@ class Problem(Protocol):
 
 
 @dataclass(frozen=True)
+class Steering:
+    """How filters were steered, so that it can be done again; see `steer`.
+
+    Attributes
+    ----------
+    bound : float
+        ``c``, that of cPCA's filters.
+    n_loud, n_more : int
+        How many filters are those of cPCA, and how many of ``R_f v = μ (Σ + rD) v``.
+    ridge : ndarray of shape (n_features,)
+        ``rD``.
+    least_ridge : ndarray of shape (n_features,)
+        A diagonal that each of the steered filters has beside ``Σ``, or more of it.
+    units : ndarray of shape (n_features,)
+        ``D``.
+    """
+
+    bound: float
+    n_loud: int
+    n_more: int
+    ridge: FloatArray
+    least_ridge: FloatArray
+    units: FloatArray
+
+    @property
+    def n_steered(self) -> int:
+        """How many dimensions of the span are those of steered filters."""
+        return self.n_loud + self.n_more
+
+
+@dataclass(frozen=True)
 class Steered:
     """What steering made of a problem.
 
     Attributes
     ----------
     solution : Solution
-    n_steered : int
-        How many dimensions of its span are those of steered filters.
-    ridge : ndarray of shape (n_features,)
-        A diagonal that each of the steered filters has beside ``Σ``, or more of it.
+    steering : Steering
     by_choice : bool
         Whether contrasts above the bound were given up. If not, all that was given up is too little
         for samples to tell.
     """
 
     solution: Solution
-    n_steered: int
-    ridge: FloatArray
+    steering: Steering
     by_choice: bool
 
 
@@ -106,7 +133,7 @@ def steer(
         # R_f v = c (Σ + rD) v is (R_f - cΣ) v = c r D v.
         filters = np.empty((len(units), 0))
         most = least = problem.loudness(alike, units) / alike * units
-    n_steered = filters.shape[1]
+    n_loud = n_steered = filters.shape[1]
     if n_steered < k:
         more = problem.largest(k - n_steered, most, filters if n_steered else None)
         # With Fᵀ(Σ + rD)F = I, what is left for Σ is 1 - fᵀrDf.
@@ -118,7 +145,8 @@ def steer(
     if n_steered < k:
         rest = problem.largest(k - n_steered, None, filters if n_steered else None).filters
         filters = np.concatenate([filters, rest], axis=1)
-    return Steered(problem.restrict(filters), n_steered, least, by_choice)
+    steering = Steering(bound, n_loud, n_steered - n_loud, most, least, units)
+    return Steered(problem.restrict(filters), steering, by_choice)
 
 
 def restricted(

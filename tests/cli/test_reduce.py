@@ -95,7 +95,7 @@ def test_two_tables(reduce, data, tables):
     first = np.abs(expected.components_[0] * deviation).argmax()
     assert top["feature"][0] == f"gene {first}"
     assert f"top features: gene {first} " in printed
-    assert "2 components are significant (Tracy-Widom test)" in printed
+    assert "2 components are significant (permutation test)" in printed
 
 
 @pytest.mark.parametrize("extension", ["parquet", "npy"])
@@ -453,22 +453,23 @@ class TestFewBackgroundRows:
         pd.read_csv(tables / "background.csv")[:20].to_csv(tables / "few.csv", index=False)
 
     @pytest.mark.usefixtures("few")
-    def test_nothing_is_permuted_unasked(self, reduce, tables, monkeypatch):
-        def fail(*arguments, **options):
-            raise AssertionError("permuted")
-
-        monkeypatch.setattr("cpcapp.counting.permutation_test", fail)
-        notes = reduce("target.csv", "few.csv", *KEPT, "-k", "2", notes=True)
+    def test_the_law_says_that_it_needs_more(self, reduce, tables):
+        options = "-k", "2", "--no-permutation-test"
+        notes = reduce("target.csv", "few.csv", *KEPT, *options, notes=True)
         assert "the number of significant components was not tested: " in notes
         assert "--permutation-test needs no such background" in notes
         summary = json.loads((tables / "out/summary.json").read_bytes())
         assert summary["components_that_stand_out"] is None
+        assert summary["permutation_test"] is None
 
     @pytest.mark.usefixtures("few")
     @pytest.mark.parametrize("options", [("-k", "auto"), ("-k", "1", "--permutation-test")])
-    def test_permutations_on_demand(self, reduce, options):
+    def test_rows_are_shuffled(self, reduce, tables, options):
         printed = reduce("target.csv", "few.csv", *KEPT, *options)
         assert "significant (permutation test)" in printed
+        summary = json.loads((tables / "out/summary.json").read_bytes())
+        assert summary["permutation_test"]["background_rows"] == 20
+        assert summary["permutation_test"]["p"] <= 0.05
 
 
 def test_problems_go_to_standard_error_in_one_line_of_options(reduce, tables):

@@ -69,7 +69,7 @@ def reduce(tables, **options):
 
 def test_power_and_p_value_are_those_of_the_estimator(tables):
     X, B, new = (np.load(tables / f"{name}.npy") for name in ("t", "b", "new"))
-    estimator = CPCAPlusPlus(2, calibrate=False).fit(X, background=B)
+    estimator = CPCAPlusPlus(2).fit(X, background=B)
     reduce(tables).model.save(tables / "m")
     found = load_model(tables / "m")
     np.testing.assert_allclose(found.power(new), estimator.power(new), rtol=1e-8)

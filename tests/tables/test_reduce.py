@@ -34,7 +34,11 @@ def test_paths_without_progress(paths, data):
     np.testing.assert_allclose(found.model.components, expected.components_, atol=1e-10)
     assert found.model.features == NAMES
     assert found.n_significant == 2
-    assert found.significance.test == "Tracy-Widom test"
+    assert found.significance.describe() == "permutation test"
+    assert found.significance.permutations.n_rows == (400, 400)
+    by_law = reduce_tables(*paths, labels="group", permutation_test=False)
+    assert by_law.n_significant == 2
+    assert by_law.significance.describe() == "Tracy-Widom test"
 
 
 def test_open_tables_and_progress(paths, data):
@@ -74,13 +78,13 @@ def test_numbers_as_values_of_a_split(tmp_path, data):
     assert found.target.counts.n_used == np.isin(data.labels, [2, 3]).sum()
 
 
-def test_permutations_on_demand_only(paths, data, tmp_path):
+def test_the_law_needs_a_background_of_full_rank(paths, data, tmp_path):
     few = tmp_path / "few.csv"
     pd.DataFrame(data.background[:20], columns=NAMES).to_csv(few, index=False)
-    found = reduce_tables(paths[0], few, labels="group")
+    found = reduce_tables(paths[0], few, labels="group", permutation_test=False)
     assert found.n_significant is None
     assert "permutation_test=True" in found.significance.reason.text()
-    found = reduce_tables(paths[0], few, 1, labels="group", permutation_test=True)
+    found = reduce_tables(paths[0], few, 1, labels="group")
     expected = CPCAPlusPlus("permutation").fit(data.target, background=data.background[:20])
     assert found.n_significant == expected.n_components_
     assert found.significance.test == "permutation test"

@@ -45,8 +45,9 @@ def add_parser(commands: Any) -> None:
     methods: Any = {"choices": ("cpca++", "cpca", "pca"), "default": "cpca++"}
     add("--method", **methods, help="pca needs no BACKGROUND (default: cpca++)")
     add("--alpha", type=float, metavar="A", help="contrast of --method cpca (default: automatic)")
-    slow = "count significant components by permutation (slow)"
-    add("--permutation-test", action="store_true", help=slow)
+    shuffle: Any = {"action": argparse.BooleanOptionalAction, "default": True}
+    by = "count significant components by shuffling rows, or by a law for Gaussian rows"
+    add("--permutation-test", **shuffle, help=f"{by} (default: by shuffling)")
     add("--format", choices=("csv", "parquet"), help="of the scores (default: as TARGET)")
     both = "write scores of the background too, with a column 'set'"
     add("--include-background", action="store_true", help=both)

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.calibration import Calibration, cross_fit, is_cheap
-from cpcapp.contrast import InsufficientRankError, solve_contrast
+from cpcapp.contrast import Contrast, solve_contrast
 from cpcapp.counting import (
     PermutationTest,
     RowSubset,
     as_matrix,
     check_groups,
+    count_loaded,
     kept_rows,
     permutation_test,
 )
@@ -84,45 +85,38 @@ def count_by_permutation(
         loading=estimator.loading,
         random_state=estimator.random_state,
     )
-    assert target.n_features is not None
-    k = min(test.n_components, target.n_samples - 1, target.n_features)
-    # The loading has the last word on which components there are: those that it returns must be
-    # above the threshold too.
-    while k > 0:
-        try:
-            found = solve_contrast(target, background, k, loading=estimator.loading).eigenvalues
-        except InsufficientRankError as error:
-            k = error.rank
-            continue
-        above = max(int((found > test.threshold).sum()), 1)
-        if above >= k:
-            break
-        k = above
-    return k, test
+    return count_loaded(test, target, background, loading=estimator.loading), test
 
 
-def calibrate(
+def wants_calibration(
     estimator: Any,
     target: Moments,
     background: Moments | None,
-    k: int,
     rows: RowsAtHand | None,
-) -> Calibration | None:
-    """Return the powers of held-out background rows, or None where they are not wanted."""
+) -> bool:
+    """Return whether p-values are to be calibrated, and can be."""
     wanted = estimator.calibrate
     if wanted not in (True, False, "auto"):
         raise ValueError(f"calibrate={wanted!r} must be True, False or 'auto'")
     if background is None or rows is None or rows.background is None:
-        return None
-    if k == 0 or wanted is False:
-        return None
-    if wanted == "auto" and not is_cheap(target, background):
+        return False
+    return is_cheap(target, background) if wanted == "auto" else bool(wanted)
+
+
+def calibrate(
+    estimator: Any, target: Moments, background: Moments, contrast: Contrast, rows: RowsAtHand
+) -> Calibration | None:
+    """Return the powers of background rows that were held out, or None if there are too few."""
+    k = len(contrast.eigenvalues)
+    if k == 0:
         return None
     return cross_fit(
         rows.background,
         rows.background_groups,
+        target,
         background,
-        lambda left: solve_contrast(
+        contrast,
+        solve=lambda left: solve_contrast(
             target,
             left,
             k,
@@ -130,5 +124,7 @@ def calibrate(
             solver=estimator.solver,
             scaling=estimator.scaling,
         ),
-        estimator.random_state,
+        loading=estimator.loading,
+        scaling=estimator.scaling,
+        random_state=estimator.random_state,
     )

@@ -23,7 +23,12 @@ from cpcapp.counting import PermutationTest
 from cpcapp.detection import count_components, power_p_value, warn_of_heavy_tails
 from cpcapp.estimators._base import ContrastiveTransformer, check_moments
 from cpcapp.estimators._extras import Extras, is_several, mix
-from cpcapp.estimators._rows_at_hand import RowsAtHand, calibrate, count_by_permutation
+from cpcapp.estimators._rows_at_hand import (
+    RowsAtHand,
+    calibrate,
+    count_by_permutation,
+    wants_calibration,
+)
 from cpcapp.estimators._streams import apply_to_source, read_source
 from cpcapp.moments import FloatArray, Moments
 from cpcapp.views import Views, ViewsDisagreeWarning, may_disagree, views_of
@@ -71,8 +76,9 @@ class CPCAPlusPlus(ContrastiveTransformer):
         Seed of the permutations, and of the folds of ``calibrate``.
     calibrate : bool or "auto", default="auto"
         Whether ``fit`` solves five times more, without a fifth of the background each, to learn
-        what power background has that the filters have not seen; `p_value` goes by it.
-        ``"auto"`` does so where it takes little time (up to about 500 features).
+        what power background has that the filters have not seen; `p_value` goes by it. Loading and
+        steering stay as they are, so that this takes about as long as the fit itself. ``"auto"``
+        does so up to about 500 features.
     missing : {"error", "pairwise"}, default="error"
         What to do about NaN. ``"pairwise"`` takes each covariance from the rows that have both
         features (:func:`cpcapp.pairwise_moments`), and ``transform`` takes a missing value for the
@@ -250,9 +256,12 @@ class CPCAPlusPlus(ContrastiveTransformer):
                 "list of backgrounds or an X that is read in chunks"
             )
         with self._naming_features():
-            k = self._count(target, back, rows)
-            self._calibration = calibrate(self, target, back, k, rows)
-            return self._solve(target, back, k, overwrite=True)
+            wanted = wants_calibration(self, target, back, rows)
+            self._solve(target, back, self._count(target, back, rows), overwrite=not wanted)
+            if wanted:
+                assert back is not None and rows is not None
+                self._calibration = calibrate(self, target, back, self._contrast, rows)
+            return self
 
     def fit_moments(
         self, target: Moments, background: Any = None, *, background_mixture: Any = None

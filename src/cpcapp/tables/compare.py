@@ -148,7 +148,7 @@ def compare_methods(
     with report("finding components") as share:
         views = _fit_views(own_set, other_set, n_alphas, standardize)
         share(1.0)
-    significance = find_significance(own_set, other_set, method="cpca++", asked=_N_COMPONENTS)
+    significance = find_significance(own_set, other_set, method="cpca++")
     reduction = Reduction(views.plus, roles, own_set, other_set, significance)
     folder = make_folder(folder)
     points = [_Points(one, views, roles, max_points) for one in (own_set, other_set)]
@@ -174,7 +174,7 @@ def compare_methods(
         "n_alphas": n_alphas,
         "methods": _describe_methods(views, own_set),
         "n_significant": significance.n_components,
-        "significance_test": significance.test,
+        "significance_test": significance.describe(),
         "label": points[0].describe_label(label),
         "target": counted[0],
         "background": counted[1],

@@ -13,7 +13,10 @@ import numpy as np
 
 from cpcapp import __version__
 from cpcapp._top_features import rank_features
+from cpcapp.calibration import cross_fit
+from cpcapp.contrast import solve_contrast
 from cpcapp.estimators import CPCA, CPCAPlusPlus
+from cpcapp.moments import Moments
 from cpcapp.tables.cleaning import MISSING_RULES
 from cpcapp.tables.columns import Columns, as_names, choose_columns, choose_sets, match_columns
 from cpcapp.tables.messages import TableError, check_choice
@@ -22,6 +25,9 @@ from cpcapp.tables.reading.opening import open_table
 from cpcapp.tables.reading.table import Chunk, Progress, ProgressReport, Table, report_nothing
 from cpcapp.tables.sample_sets import STANDARDIZATIONS, SampleSet, read_set, standardize_sets
 from cpcapp.tables.significance import Significance, choose_n_components, find_significance
+
+# Features of a solution that is repeated for five folds of background; at 2000 that takes seconds.
+_MAX_CALIBRATED = 2000
 
 METHODS = ("cpca++", "cpca", "pca")
 
@@ -127,7 +133,7 @@ def reduce_tables(
     standardize: str = "none",
     missing: str = "error",
     skip_bad_rows: bool = False,
-    permutation_test: bool = False,
+    permutation_test: bool = True,
     columns: Iterable[str] | str | None = None,
     drop: Iterable[str] | str = (),
     ids: Iterable[str] | str = (),
@@ -161,9 +167,12 @@ def reduce_tables(
         their row is left out.
     skip_bad_rows : bool, default=False
         Leave out rows that can't be read; otherwise they are an error.
-    permutation_test : bool, default=False
-        Find the number of significant components by permutation. It is slower than the
-        Tracy-Widom test and loads all rows, but needs no background of full rank.
+    permutation_test : bool, default=True
+        Find the number of significant components by shuffling rows
+        (:func:`cpcapp.permutation_test`): all of them, or up to 5000 of each table, drawn at
+        random while it is read. Otherwise by the Tracy-Widom test
+        (:func:`cpcapp.count_components`), which is for Gaussian rows and more background rows than
+        features.
     columns : str or sequence of str, optional
         The features. By default all columns without another role; for ``.h5ad`` see
         ``mask_var``.
@@ -244,9 +253,7 @@ def reduce_tables(
     ]
     sets = standardize_sets(sets, standardize)
     own, rest = sets[0], sets[1] if len(sets) > 1 else None
-    significance = find_significance(
-        own, rest, method=method, asked=n_components, permutation_test=permutation_test
-    )
+    significance = find_significance(own, rest, method=method, permutation_test=permutation_test)
     k = choose_n_components(n_components, significance)
     estimator: Any = CPCA(k, alpha=alpha) if method == "cpca" else CPCAPlusPlus(k)
     model = fit_model(estimator, own, rest, method=method, standardize=standardize)
@@ -324,6 +331,7 @@ def fit_model(
             "background_mean": background.mean,
             "background_scale": background.scale,
             "output_covariance": estimator._get_contrast().output_covariance,
+            "calibration": _calibrate(estimator, own, background),
         }
     return TableModel(
         features=target.features,
@@ -339,3 +347,18 @@ def fit_model(
         info=info,
         **against,
     )
+
+
+def _calibrate(estimator: CPCAPlusPlus, target: Moments, background: SampleSet) -> Any:
+    """Return relative powers of background rows that were held out, or None."""
+    if min(len(background.features), background.moments.n_samples) > _MAX_CALIBRATED:
+        return None
+    found = cross_fit(
+        background.sampled_rows(),
+        None,
+        target,
+        background.standardized_moments(),
+        estimator._get_contrast(),
+        solve=lambda left: solve_contrast(target, left, len(estimator.eigenvalues_)),
+    )
+    return None if found is None else found.powers

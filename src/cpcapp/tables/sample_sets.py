@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
+from cpcapp._row_sample import RowSample
 from cpcapp.moments import Moments
 from cpcapp.tables.cleaning import Cleaner, RowCounts
 from cpcapp.tables.columns import Selection
@@ -37,6 +40,8 @@ class SampleSet:
         Features are divided by it.
     counts : RowCounts
     label_columns : LabelColumnFinder
+    sample : RowSample
+        Rows in the units of the table, all of them or a random sample.
     """
 
     selection: Selection
@@ -47,6 +52,7 @@ class SampleSet:
     scale: FloatArray
     counts: RowCounts
     label_columns: LabelColumnFinder
+    sample: RowSample
 
     @property
     def mean(self) -> FloatArray:
@@ -62,6 +68,11 @@ class SampleSet:
     def standardized_moments(self) -> Moments:
         """Return the moments of the features divided by their scale."""
         return self.moments if (self.scale == 1.0).all() else self.moments.rescaled(self.scale)
+
+    def sampled_rows(self) -> Any:
+        """Return the rows of the sample, with features divided by their scale."""
+        rows = self.sample.rows()
+        return sp.csr_array(rows / self.scale) if sp.issparse(rows) else rows / self.scale
 
     def clean_rows(self, kept: Sequence[str], progress: Progress | None = None) -> Iterator[Chunk]:
         """Yield the rows once more, as they were used in the first pass."""
@@ -101,10 +112,12 @@ def read_set(
             fill = _average(cleaner, selection, features, share)
     cleaner = Cleaner(missing, fill, skip_bad_rows=skip_bad_rows)
     moments, label_columns = Moments(), LabelColumnFinder(features)
+    sample = RowSample(len(features))
     with progress(f"reading {selection.role}") as share:
         chunks = selection.chunks(features, [], share, value_counts)
         for chunk in cleaner.clean(chunks, features):
             moments.update(chunk.values)
+            sample.update(chunk.values)
             label_columns.update(chunk.values)
     cleaner.raise_errors(table)
     if selection.column is not None:
@@ -119,7 +132,7 @@ def read_set(
     fill = moments.mean if fill is None else fill
     scale = np.ones(len(features))
     return SampleSet(
-        selection, list(features), missing, moments, fill, scale, counts, label_columns
+        selection, list(features), missing, moments, fill, scale, counts, label_columns, sample
     )
 
 

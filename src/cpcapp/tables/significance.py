@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from cpcapp.detection import count_components, count_components_by_permutation
+from cpcapp.counting import PermutationTest, count_loaded
+from cpcapp.counting import permutation_test as permute
+from cpcapp.detection import count_components
 from cpcapp.tables.messages import Message, TableError
-from cpcapp.tables.model import FloatArray
 from cpcapp.tables.sample_sets import SampleSet
-
-# Operations of one solution, up to which permutations are tried unasked with n_components="auto":
-# a hundred such solutions took half a minute on two cores.
-_MAX_UNASKED_OPERATIONS = 5e8
 
 TRACY_WIDOM, PERMUTATION = "Tracy-Widom test", "permutation test"
 
@@ -30,11 +25,24 @@ class Significance:
         Name of the test; empty if it was not tested.
     reason : Message or None
         Why it was not tested.
+    permutations : PermutationTest or None
+        What shuffling rows gave.
+    is_sample : bool
+        Whether the rows shuffled are a random sample of more.
     """
 
     n_components: int | None
     test: str = ""
     reason: Message | None = None
+    permutations: PermutationTest | None = None
+    is_sample: bool = False
+
+    def describe(self) -> str:
+        """Return the name of the test, and which rows it is of if not of all."""
+        if not self.is_sample or self.permutations is None:
+            return self.test
+        own, other = self.permutations.n_rows
+        return f"{self.test} of {own:,} + {other:,} rows drawn at random"
 
 
 def find_significance(
@@ -42,21 +50,18 @@ def find_significance(
     background: SampleSet | None,
     *,
     method: str,
-    asked: int | str,
-    permutation_test: bool = False,
+    permutation_test: bool = True,
 ) -> Significance:
-    """Count the components with eigenvalues larger than sampling noise gives.
+    """Count the components with eigenvalues larger than chance gives.
 
     Parameters
     ----------
     target, background : SampleSet
     method : {"cpca++", "cpca", "pca"}
         There is a test for ``"cpca++"`` only.
-    asked : int or "auto"
-        ``"auto"`` tries permutations where the Tracy-Widom test can't be used and the tables
-        are small.
-    permutation_test : bool
-        Use permutations in any case.
+    permutation_test : bool, default=True
+        Shuffle the rows that both sets keep. Otherwise the Tracy-Widom test, which needs the
+        moments only, but is for Gaussian rows and a background of full rank.
     """
     if method != "cpca++" or background is None:
         return Significance(None, reason=Message("the test is for cpca++ only"))
@@ -66,15 +71,24 @@ def find_significance(
         found = count_components(target.standardized_moments(), background.standardized_moments())
         return Significance(found, TRACY_WIDOM)
     except ValueError:  # too few background rows, or a singular covariance
-        p = len(target.features)
+        least = len(target.features) + 1
         problem = (
-            f"the Tracy-Widom test needs a background of full rank with more than {p + 1} rows"
+            f"the Tracy-Widom test needs a background of full rank with more than {least} rows"
         )
-    n = target.moments.n_samples + background.moments.n_samples
-    if asked == "auto" and n * p * min(n, p) <= _MAX_UNASKED_OPERATIONS:
-        return _permute(target, background)
-    advice = "{permutation_test} needs no such background, but takes longer"
-    return Significance(None, reason=Message(problem, advice, {"permutation_test": True}))
+        advice = "{permutation_test} needs no such background"
+        return Significance(None, reason=Message(problem, advice, {"permutation_test": True}))
+
+
+def _permute(target: SampleSet, background: SampleSet) -> Significance:
+    try:
+        test = permute(target.sampled_rows(), background.sampled_rows())
+    except ValueError as error:  # a handful of rows
+        return Significance(None, reason=Message(str(error)))
+    moments = target.standardized_moments(), background.standardized_moments()
+    n_all = target.sample.n_seen, background.sample.n_seen
+    return Significance(
+        count_loaded(test, *moments), PERMUTATION, None, test, is_sample=test.n_rows != n_all
+    )
 
 
 def choose_n_components(asked: int | str, found: Significance) -> int:
@@ -91,21 +105,8 @@ def choose_n_components(asked: int | str, found: Significance) -> int:
         )
     if found.n_components == 0:
         raise TableError(
-            f"no component is significant ({found.test})",
+            f"no component is significant ({found.describe()})",
             "give {n_components} to compute components anyway",
             n_components=2,
         )
     return found.n_components
-
-
-def _permute(target: SampleSet, background: SampleSet) -> Significance:
-    own, other = _load_rows(target), _load_rows(background)
-    return Significance(count_components_by_permutation(own, other), PERMUTATION)
-
-
-def _load_rows(sample_set: SampleSet) -> FloatArray:
-    values = [
-        chunk.values if isinstance(chunk.values, np.ndarray) else chunk.values.toarray()
-        for chunk in sample_set.clean_rows([])
-    ]
-    return np.asarray(np.concatenate(values) / sample_set.scale)

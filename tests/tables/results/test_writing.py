@@ -42,9 +42,9 @@ def test_files_and_summary(found, tmp_path, kind):
     stored = json.loads(files.summary.read_bytes())
     assert stored == results.summary.to_dict()
     assert stored["components_that_stand_out"] == found.n_significant == 1
-    assert stored["components_that_stand_out_by"] == "Tracy-Widom test"
+    assert stored["components_that_stand_out_by"] == "permutation test"
     assert pd.read_csv(files.top_features)["feature"][0] == "b"
-    assert "1 component is significant (Tracy-Widom test)" in str(results.summary)
+    assert "1 component is significant (permutation test)" in str(results.summary)
 
 
 def test_nothing_is_replaced_unless_asked_to(found, tmp_path):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cpcapp import __version__
+from cpcapp.counting import PermutationTest
 from cpcapp.tables.cleaning import describe_skipped
 from cpcapp.tables.columns import Selection
 from cpcapp.tables.messages import Message, count_of, quote_names
@@ -49,6 +50,7 @@ class Summary:
             "components_that_stand_out_by": test.test
             if test.reason is None
             else test.reason.text(),
+            "permutation_test": _describe_permutations(test.permutations),
             "constant_in_background": found.constant_in_background,
             "constant": found.constant_features,
             "target": _describe_set(found.target),
@@ -81,7 +83,7 @@ class Summary:
         if found.n_significant is not None:
             verb = "is" if found.n_significant == 1 else "are"
             number = count_of(found.n_significant, "component")
-            lines.append(f"{number} {verb} significant ({found.significance.test})")
+            lines.append(f"{number} {verb} significant ({found.significance.describe()})")
         return lines
 
     def notes(self) -> list[Message]:
@@ -135,6 +137,18 @@ def describe_reading(table: Table) -> str:
     """Return in one line what was recognised in a file; nothing if all was as usual."""
     notes = table.reading_notes()
     return f"{'recognised':11} {table.name}: {', '.join(notes)}" if notes else ""
+
+
+def _describe_permutations(test: PermutationTest | None) -> dict[str, Any] | None:
+    if test is None:
+        return None
+    return {
+        "p": _round_number(test.p_value),
+        "eigenvalue_of_chance": _round_number(test.threshold),
+        "permutations": test.n_permutations,
+        "target_rows": test.n_rows[0],
+        "background_rows": test.n_rows[1],
+    }
 
 
 def _round_number(value: Any) -> float | None:

@@ -98,7 +98,7 @@ def write_results(
     >>> [path.name for path in results.files.all]
     ['scores.csv', 'loadings.csv', 'top_features.csv', 'model.safetensors', 'summary.json']
     >>> print(str(results.summary).splitlines()[-1])
-    1 component is significant (Tracy-Widom test)
+    1 component is significant (permutation test)
     """
     if include_background and reduction.background is None:
         raise TableError("PCA has no background", "leave out {include_background}")
