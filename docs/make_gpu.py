@@ -144,8 +144,8 @@ def _many(sections: dict[str, Any]) -> list[str]:
     return [
         f"**Photos of this smaller size a second**: {by_threads}, and {row['photos_a_second']:.1f} "
         f"with {row['processes']} processes of one thread each, which share the card. A photo then "
-        f"takes {row['processor_seconds_a_photo']:.2f} s of a core. Most of that is work the card has "
-        f"no part in; the longest steps of a photo alone are {named}."
+        f"takes {row['processor_seconds_a_photo']:.2f} s of a core. Most of that is work the card "
+        f"has no part in; the longest steps of a photo alone are {named}."
     ]
 
 
