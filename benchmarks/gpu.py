@@ -645,6 +645,8 @@ def main() -> int:
         if earlier["card"] != result["card"]:
             parser.error(f"{arguments.keep} is of another card, {earlier['card']}")
         result["sections"] = earlier["sections"]
+        kept = [name for name in earlier["sections"] if name not in arguments.sections]
+        result["kept_from_an_earlier_run"] = {"date": earlier["date"], "sections": kept}
     print(
         json.dumps({key: value for key, value in result.items() if key != "sections"}), flush=True
     )

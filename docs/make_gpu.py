@@ -18,6 +18,8 @@ from marked_parts import replace_part
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "gpu.json"
 PAGE = ROOT / "docs" / "gpu.md"
+# What stays on the CPU.
+CPU_PARTS = ("detect_edges", "superpixels", "extract_borders", "best_cut", "grid_offset")
 
 
 def main() -> int:
@@ -38,6 +40,10 @@ def figures_text(found: dict[str, Any]) -> str:
         f"On one {found['card']} with {found['cores']} processor cores, torch {found['torch']}, "
         f"{found['date']} (`benchmarks/results/gpu.json`, from `python benchmarks/gpu.py`)."
     )
+    kept = found.get("kept_from_an_earlier_run")
+    if kept:
+        names = ", ".join(f"`{name}`" for name in kept["sections"])
+        head += f" The sections {names} are of an earlier run on such a card, {kept['date']}."
     parts = [head, *_moments(sections), *_patches(sections), *_photos(sections), *_many(sections)]
     return "\n\n".join(parts)
 
@@ -132,19 +138,14 @@ def _many(sections: dict[str, Any]) -> list[str]:
         f"{row['photos_a_second']:.1f} with {row['threads']} thread{'s' * (row['threads'] > 1)}"
         for row in found["threads"]
     )
-    row = found["processes"]
-    parts = found["parts"]
-    slowest = sorted(
-        (name for name in ("detect_edges", "superpixels", "best_cut", "extract_borders")),
-        key=lambda name: -parts.get(name, 0.0),
-    )
-    named = ", ".join(f"`{name}` {1e3 * parts[name]:.0f} ms" for name in slowest if name in parts)
+    row, parts = found["processes"], found["parts"]
+    slowest = sorted(CPU_PARTS, key=lambda name: -parts[name])
+    named = ", ".join(f"`{name}` {1e3 * parts[name]:.0f} ms" for name in slowest)
     return [
         f"**Photos of this smaller size a second**: {by_threads}, and {row['photos_a_second']:.1f} "
-        f"with {row['processes']} processes on one card. A photo then takes "
-        f"{row['processor_seconds_a_photo']:.2f} s of a core, of which the card sees nothing: of "
-        f"{1e3 * parts['localize']:.0f} ms alone, {named}. In a counting loop these processes do "
-        f"the work of {row['cores_that_work_at_once']:.1f} cores.",
+        f"with {row['processes']} processes of one thread each, which share the card. A photo then "
+        f"takes {row['processor_seconds_a_photo']:.2f} s of a core. Most of that is work the card "
+        f"has no part in; the longest steps of a photo alone are {named}."
     ]
 
 

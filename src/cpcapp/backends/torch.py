@@ -67,7 +67,7 @@ def moments_of_tensor(
         Float64 is multiplied in float64, all else in float32; sums are float64.
     weights : tensor or array-like of shape (n,), optional
     allow_tf32 : bool, default=False
-        Multiply in TF32 where the device has it: faster, with three digits.
+        Multiply in TF32 where the device has it: faster, but correlations are off by 1e-5.
     double : bool, default=False
         Multiply in float64 whatever the type of ``x``. The result is that of NumPy to 1e-12. Cards
         for data centres do that as fast as float32; others take up to 64 times as long.
