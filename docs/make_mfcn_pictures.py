@@ -36,8 +36,7 @@ def main() -> int:
     (IMAGES / "mfcn_photos.png").write_bytes(photo_scores(results["sets"]))
     folder = find_columbia()
     if folder is None:
-        print("no folder of Columbia in CPCAPP_DATA: the maps were not drawn", file=sys.stderr)
-        return 1
+        sys.exit("no folder of Columbia in CPCAPP_DATA: the maps were not drawn")
     (IMAGES / "mfcn_maps.png").write_bytes(maps(folder))
     return 0
 
@@ -72,7 +71,11 @@ def maps(folder: Path) -> bytes:
         mask = sample.mask
         found = [model.localize(sample.photo) for model in models]
         network = enlarge(logits[sample.name], *mask.shape)
-        seams = [boundary_band(mask, 4), *(one.boundary for one in found), network.edges]
+        # The square root shows faint seams.
+        seams = [
+            np.sqrt(np.asarray(seam, np.float32))
+            for seam in (boundary_band(mask, 4), *(one.boundary for one in found), network.edges)
+        ]
         parts = [mask, found[1].region, network.surface, network.region]
         for ax, panel in zip(axes, [*seams, *parts], strict=True):
             ax.imshow(np.asarray(panel, np.float32), cmap="magma", vmin=0.0, vmax=1.0)

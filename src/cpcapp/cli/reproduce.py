@@ -20,7 +20,7 @@ def add_parser(commands: Any) -> None:
         "reproduce",
         help="make the paper's experiments again, as one report",
         description="Run the experiments of the paper's Section III and Appendix B with PCA, cPCA, "
-        "t-SNE and cPCA++, the comparison with MFCN of Section IV, and one experiment of the paper "
+        "t-SNE and cPCA++, the comparison with MFCN of Section V, and one experiment of the paper "
         "on gcPCA, and write report.html (one page with "
         "everything in it), report.md with its pictures in figures/, and report.json with all "
         "numbers. Data sets are looked for in "

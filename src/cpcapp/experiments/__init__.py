@@ -1,4 +1,4 @@
-"""The paper's experiments of Sections III and IV and Appendix B, and one of another paper.
+"""The paper's experiments of Sections III and V and Appendix B, and one of another paper.
 
 Each is in a module of its own.
 

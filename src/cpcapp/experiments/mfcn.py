@@ -54,9 +54,9 @@ def run(settings: Settings, progress: Progress) -> Result:
         title=TITLE,
         shows="How well each method finds the seam of spliced photos, and the pasted part.",
         look_at="The seam's MCC: 1 is right, 0 is blind. Each map is cut at its best threshold, as "
-        "in the paper. MFCN was trained here on splices made of other photos, from random weights; "
-        "the paper's began with weights of ImageNet and was trained on CASIA 2.0.",
-        data=f"114 spliced photos of five sets, of which no method has learned. {MFCN_MEASURED}.",
+        "in the paper. MFCN was trained here on splices made of other photos, and from random "
+        "weights; the published one began with weights of ImageNet.",
+        data=f"114 spliced photos of five sets, from which no method has learned. {MFCN_MEASURED}.",
         findings=(
             f"On Columbia the paper's cPCA++ has an MCC of {ours[0]:.3f} and MFCN {theirs[0]:.3f}; "
             f"the model default has {default[0]:.3f}.",
@@ -68,7 +68,7 @@ def run(settings: Settings, progress: Progress) -> Result:
             PaperSays(
                 "On Columbia cPCA++ has an MCC of 0.385 and an F1 of 0.359, MFCN 0.329 and 0.312. "
                 "cPCA++ is trained in 1.5 hours on a CPU, MFCN in 11.5 hours on a GPU.",
-                "Section IV, Tables III and IV",
+                "Section V, Tables III and IV",
             ),
         ),
         pictures=pictures,

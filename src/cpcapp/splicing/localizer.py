@@ -62,7 +62,7 @@ class Localization:
         All edges, seam or not.
     region : ndarray of shape (height, width), float32 in [0, 1], or None
         Above a half where the photo is likely to come from elsewhere, whatever the verdict: of a
-        genuine photo too. None if the model has no calibration.
+        genuine photo too. None if the model finds none: cPCA++ without a calibration.
     score : float or None
         How much speaks for a splice, on one scale for all photos.
     p_value : float or None
