@@ -158,7 +158,7 @@ def load(r_b: FloatArray, loading: str | float, target: Side, background: Side) 
         units,
         background.n_samples,
         lambda: rules.traces(r_b, units),
-        lambda: rules.spectrum(r_b, units),
+        lambda: (rules.spectrum(r_b, units), None),
         background.spread.constant,
     )
     r_b *= rule.weight
