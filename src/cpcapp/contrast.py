@@ -19,7 +19,13 @@ from cpcapp import dual
 from cpcapp import loading as rules
 from cpcapp.dense_algebra import DenseAlgebra, Lapack, top_dense
 from cpcapp.loading import Loading, LoadingRule
-from cpcapp.matrix_free import CentredRows, NotConvergedError, PencilProblem, sketch_covariance
+from cpcapp.matrix_free import (
+    CentredRows,
+    NotConvergedError,
+    PencilProblem,
+    estimate_spectrum,
+    sketch_covariance,
+)
 from cpcapp.moments import FloatArray, Moments
 from cpcapp.primal import PrimalProblem, load
 from cpcapp.sides import (
@@ -182,12 +188,12 @@ def solve_contrast(
     do not steer.
 
     ``solver="matrix-free"`` iterates until the residual of each component is below 1e-5 of its
-    eigenvalue, which makes eigenvalues exact to 1e-6 or better. Two traces of the background
-    are estimated from random signs where exact ones would take longer than the solution: the one
-    that gives the shrinkage, with an error of about 2 %, and the one that the output covariance is
-    corrected with. The likelihood needs all eigenvalues of the background, which this solver never
-    has: here ``loading="auto"`` shrinks as ``"oas"`` does. It takes no ``"likelihood"``, ``"none"``
-    or ``"diagonal"``. Where it does not converge, ``solver="auto"`` turns to the dense matrices.
+    eigenvalue, which makes eigenvalues exact to 1e-6 or better. What the shrinkage needs to know of
+    the background is estimated from random signs: its spectrum, which gives the shrinkage to a few
+    percent, or for ``"oas"`` a trace, with an error of about 2 % where the exact one would take
+    longer than the solution. So is the trace that the output covariance is corrected with. It takes
+    no ``"none"`` or ``"diagonal"``. Where it does not converge, ``solver="auto"`` turns to the
+    dense matrices.
 
     Examples
     --------
@@ -394,7 +400,7 @@ def _choose_solver(
         side.is_thin and not side.is_weighted and all(map(sp.issparse, side._rows))
         for side in sides
     )
-    regular = background is None or loading not in ("likelihood", "none", "diagonal", 0.0)
+    regular = background is None or loading not in ("none", "diagonal", 0.0)
     if solver == "matrix-free" and not (sparse and regular):
         raise ValueError(
             "solver='matrix-free' needs sparse rows on both sides, without weights, of which "
@@ -474,14 +480,12 @@ def _solve_matrix_free(
     sketch = sketch_covariance(others, rules.loading_units("oas", target.spread, background.spread))
     units = rules.loading_units(loading, target.spread, background.spread)
     traces = float((others.variance / units).sum()), sketch.trace_of_square
-    # The eigenvalues of the background, by which "auto" shrinks elsewhere, are never known here.
-    shrinking = "oas" if loading == "auto" else loading
     rule = rules.shrink_or_load(
-        shrinking,
+        loading,
         units,
         others.n_samples,
         lambda: traces,
-        lambda: np.empty(0),
+        lambda: estimate_spectrum(others, units),
         background.spread.constant,
     )
     louder = rules.steering_units(target.spread, background.spread)

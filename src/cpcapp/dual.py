@@ -40,7 +40,7 @@ def load(target: Side, background: Side, loading: str | float) -> LoadingRule:
         raise SingularBackgroundError(rank_of(gram), width, n_b)
     constant = background.spread.constant
     rule = rules.shrink_or_load(
-        loading, units, n_b, lambda: traces, lambda: eigvalsh(gram) / n, constant
+        loading, units, n_b, lambda: traces, lambda: (eigvalsh(gram) / n, None), constant
     )
     if rule.ridge <= _EPS * traces[0]:
         raise ValueError(

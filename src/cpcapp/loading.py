@@ -99,7 +99,7 @@ def shrink_or_load(
     units: FloatArray,
     n_background: int,
     traces: Callable[[], tuple[float, float]],
-    spectrum: Callable[[], FloatArray],
+    spectrum: Callable[[], tuple[FloatArray, FloatArray | None]],
     constant: NDArray[np.bool_],
 ) -> LoadingRule:
     """Return what the background alone asks for.
@@ -112,14 +112,16 @@ def shrink_or_load(
     traces : callable
         Returns the traces of ``R_b`` and of its square, in ``units``.
     spectrum : callable
-        Returns the eigenvalues of ``R_b`` in ``units``; zeros may be missing.
+        Returns the eigenvalues of ``R_b`` in ``units``, of which zeros may be missing, and how
+        many each stands for, or None if that is one.
     constant : ndarray of bool of shape (n_features,)
         Which features do not vary in the background.
     """
     if loading in ("auto", "likelihood"):
         varying = int((~constant).sum())
         # In units of the background the mean eigenvalue of features that vary is 1.
-        ridge = rho = likelihood_shrinkage(spectrum(), n_background, varying)
+        values, counts = spectrum()
+        ridge = rho = likelihood_shrinkage(values, n_background, varying, counts)
         if constant.any():
             # What none of n samples shows may still be in one of n: the variance of a constant
             # feature is taken to be 1/n of the target's.

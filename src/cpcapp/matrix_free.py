@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg import cho_factor, cho_solve, eigh, eigh_tridiagonal
 
 from cpcapp.loading import LoadingRule
 from cpcapp.moments import FloatArray, Moments, Spread, _centre_full_columns
@@ -31,6 +31,9 @@ _BASIS, _KEPT = 24, 10
 _SKETCH_BLOCK, _SKETCH_STEPS = 8, 3
 _PROBES = 16
 _FREEDOM_PROBES = 4
+# Random signs, and steps of Lanczos from each. With them counts of 1,000 to 1,500 features give the
+# shrinkage to 3 % or better.
+_SPECTRUM_PROBES, _SPECTRUM_STEPS = 4, 20
 # An exact trace takes this many products of stored values at most, which is about a second.
 _MOST_PRODUCTS = 5e7
 _STRIP_BYTES = 8e6
@@ -89,6 +92,21 @@ class CentredRows:
             total -= np.multiply.outer(offset, outputs.sum(axis=0))
         total /= self.n_samples
         return total if self._varies is None else total * self._varies
+
+    def gram_times(self, vectors: FloatArray, units: FloatArray) -> FloatArray:
+        """Return inner products of the rows in ``units``, over n_samples, times vectors."""
+        scale = 1.0 / np.sqrt(units)[:, None]
+        if self._varies is not None:
+            scale = scale * self._varies
+        combined, start = np.zeros((self.n_features, vectors.shape[1])), 0
+        for rows, offset in self._parts:
+            v = vectors[start : start + rows.shape[0]]
+            combined += rows.T @ v
+            combined -= np.multiply.outer(offset, v.sum(axis=0))
+            start += rows.shape[0]
+        combined *= scale**2
+        outputs = [rows @ combined - offset @ combined for rows, offset in self._parts]
+        return np.asarray(np.concatenate(outputs) / self.n_samples)
 
     def count_products(self) -> float:
         """Return how many products of two stored values the whole covariance would take."""
@@ -196,6 +214,69 @@ def sketch_covariance(
     loud = values > 2.0 * others
     rest = max(trace - float(values[loud].sum()), 0.0) / max(width - int(loud.sum()), 1)
     return Sketch(units, basis @ y[:, loud], values[loud] - rest, rest, trace, square, error)
+
+
+def estimate_spectrum(rows: CentredRows, units: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return about the eigenvalues of a covariance in ``units``, but for the zeros it has to have.
+
+    Lanczos quadrature from random signs, in the space of the samples or of the features, whichever
+    is smaller.
+
+    Returns
+    -------
+    values : ndarray of shape (n_values,)
+    counts : ndarray of shape (n_values,)
+        How many eigenvalues each stands for.
+
+    References
+    ----------
+    S. Ubaru, J. Chen, Y. Saad, "Fast estimation of tr(f(A)) via stochastic Lanczos quadrature",
+    SIAM Journal on Matrix Analysis and Applications 38(4), 2017.
+    """
+    rng = np.random.default_rng(2)
+    varies = rows.variance > 0.0
+    if rows.n_samples - 1 < varies.sum():
+        rank = rows.n_samples - 1
+        start = rng.choice([-1.0, 1.0], size=(rows.n_samples, _SPECTRUM_PROBES))
+        start -= start.mean(axis=0)  # the mean of centred rows is the zero that has to be
+
+        def times(v: FloatArray) -> FloatArray:
+            return rows.gram_times(v, units)
+    else:
+        rank = int(varies.sum())
+        start = rng.choice([-1.0, 1.0], size=(rows.n_features, _SPECTRUM_PROBES))
+        start *= varies[:, None]
+        scale = 1.0 / np.sqrt(units)[:, None]
+
+        def times(v: FloatArray) -> FloatArray:
+            return scale * rows.covariance_times(scale * v)
+
+    values, weights = _lanczos_quadrature(times, start, min(_SPECTRUM_STEPS, rank))
+    return np.maximum(values, 0.0), weights * (rank / _SPECTRUM_PROBES)
+
+
+def _lanczos_quadrature(
+    times: Callable[[FloatArray], FloatArray], start: FloatArray, steps: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return nodes and weights of the quadrature from each column of ``start``."""
+    basis = [start / np.linalg.norm(start, axis=0)]
+    diagonal, beside = np.zeros((2, steps, start.shape[1]))
+    for j in range(steps):
+        new = times(basis[j])
+        diagonal[j] = (new * basis[j]).sum(axis=0)
+        for q in basis * 2:  # twice is enough
+            new -= q * (q * new).sum(axis=0)
+        beside[j] = np.linalg.norm(new, axis=0)
+        # Where nothing is left the space is complete, and what would follow has no weight.
+        gone = beside[j] <= 1e-10 * np.abs(diagonal[: j + 1]).max(axis=0)
+        beside[j, gone] = 0.0
+        basis.append(np.divide(new, beside[j], out=np.zeros_like(new), where=~gone))
+    values, weights = [], []
+    for a, b in zip(diagonal.T, beside.T, strict=True):
+        nodes, vectors = eigh_tridiagonal(a, b[:-1])
+        values.append(nodes)
+        weights.append(vectors[0] ** 2)
+    return np.concatenate(values), np.concatenate(weights)
 
 
 def _krylov_space(

@@ -151,7 +151,7 @@ def load(
         units,
         background.n_samples,
         lambda: algebra.traces(r_b, units),
-        lambda: algebra.spectrum(r_b, units),
+        lambda: (algebra.spectrum(r_b, units), None),
         background.spread.constant,
     )
     algebra.load(r_b, rule.weight, rule.ridge * rule.units)

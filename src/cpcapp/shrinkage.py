@@ -18,7 +18,12 @@ _GRID = np.linspace(np.log(LEAST_SHRINKAGE), 0.0, 25)
 _ZOOMS = 2
 
 
-def likelihood_shrinkage(eigenvalues: ArrayLike, n_samples: int, n_features: int) -> float:
+def likelihood_shrinkage(
+    eigenvalues: ArrayLike,
+    n_samples: int,
+    n_features: int,
+    weights: ArrayLike | None = None,
+) -> float:
     """Return the shrinkage under which left-out samples are most likely, from moments alone.
 
     Each sample in turn is left out, and its Gaussian likelihood is taken under the shrunk
@@ -31,6 +36,9 @@ def likelihood_shrinkage(eigenvalues: ArrayLike, n_samples: int, n_features: int
         Of the sample covariance ``S`` (``ddof=0``). Zeros may be left out.
     n_samples : int
     n_features : int
+    weights : array-like, optional
+        How many eigenvalues each stands for, where the spectrum is an estimate. All that are not
+        zero are then to be counted.
 
     Returns
     -------
@@ -66,14 +74,19 @@ def likelihood_shrinkage(eigenvalues: ArrayLike, n_samples: int, n_features: int
     0.001
     """
     values = np.asarray(eigenvalues, dtype=np.float64)
-    largest = float(values.max(initial=0.0))
-    values = values[values > 10.0 * n_features * _EPS * largest]
-    rank = len(values)
-    if n_samples < 3 or rank == 0:
+    counts = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
+    kept = values > 10.0 * n_features * _EPS * float(values.max(initial=0.0))
+    values, counts = values[kept], counts[kept]
+    if n_samples < 3 or not kept.any():
         return 1.0
-    mean = float(values.sum()) / n_features
-    zeros = (n_features if rank == min(n_features, n_samples - 1) else rank) - rank
-    problem = values / mean, zeros, n_samples
+    full = min(n_features, n_samples - 1)
+    dependent = weights is None and len(values) != full
+    problem = (
+        values * (n_features / float(values @ counts)),
+        counts,
+        0 if dependent else n_features - full,
+        n_samples,
+    )
     best = int(_loss(np.exp(_GRID), *problem).argmin())
     low, high = float(_GRID[max(best - 1, 0)]), float(_GRID[min(best + 1, len(_GRID) - 1)])
     # Narrowed by 16 at a time, which takes fewer steps than a root finder, and the rest is linear.
@@ -88,11 +101,14 @@ def likelihood_shrinkage(eigenvalues: ArrayLike, n_samples: int, n_features: int
     return math.exp(low - before * (high - low) / (after - before))
 
 
-def _loss(rho: FloatArray, values: FloatArray, zeros: int, n: int) -> FloatArray:
+def _loss(
+    rho: FloatArray, values: FloatArray, counts: FloatArray, zeros: int, n: int
+) -> FloatArray:
     """Return twice the negative mean log-likelihood of a left-out sample.
 
-    In units of the mean eigenvalue. Without sample x, centred on the mean of all n samples, the
-    covariance is ``n/(n-1) S - n/(n-1)² xxᵀ``. From the mean of the others x is ``n/(n-1) x`` away.
+    In units of the mean eigenvalue; each of the values counts ``counts`` times. Without sample x,
+    centred on the mean of all n samples, the covariance is ``n/(n-1) S - n/(n-1)² xxᵀ``. From the
+    mean of the others x is ``n/(n-1) x`` away.
     With ``G = (1-ρ) n/(n-1) S + ρI``, ``b = (1-ρ) n/(n-1)²`` and ``r = xᵀG⁻¹x``, the determinant
     lemma and the formula of Sherman and Morrison give
 
@@ -103,19 +119,20 @@ def _loss(rho: FloatArray, values: FloatArray, zeros: int, n: int) -> FloatArray
     wide = n / (n - 1.0)
     g = np.multiply.outer(1.0 - rho, wide * values)
     g += rho[:, None]
-    r = (1.0 / g) @ values
+    r = (1.0 / g) @ (values * counts)
     left = _left(rho, r, n)
-    return np.asarray(
-        np.log(g).sum(axis=1) + zeros * np.log(rho) + np.log(left) + wide**2 * r / left
-    )
+    loss = np.log(g) @ counts + zeros * np.log(rho)
+    return np.asarray(loss + np.log(left) + wide**2 * r / left)
 
 
-def _slope(rho: FloatArray, values: FloatArray, zeros: int, n: int) -> FloatArray:
+def _slope(
+    rho: FloatArray, values: FloatArray, counts: FloatArray, zeros: int, n: int
+) -> FloatArray:
     """Return the derivative of `_loss` with respect to ρ."""
     wide = n / (n - 1.0)
-    dg = 1.0 - wide * values
+    dg = (1.0 - wide * values) * counts
     inverse = 1.0 / (rho[:, None] + np.multiply.outer(1.0 - rho, wide * values))
-    r = inverse @ values
+    r = inverse @ (values * counts)
     dr = -(inverse**2 @ (values * dg))
     left = _left(rho, r, n)
     dleft = (r - (1.0 - rho) * dr) * (wide / (n - 1.0))

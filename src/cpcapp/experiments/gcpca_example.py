@@ -173,13 +173,14 @@ def _result(found: dict[str, dict[str, list[float]]], repeats: int, settings: Se
             f"With {_DRAWN_SIZE:,} samples the filters of cPCA++ have cosines of {ours[0]:.2f} and "
             f"{ours[1]:.2f} with the true plane, and those of gcPCA {tutorial[0]:.2f} and "
             f"{tutorial[1]:.2f}: one of the hundred directions has almost no variance in either "
-            "set, and weights go there. Whoever reads them is misled, less by cPCA++.",
+            "set, and weights of gcPCA go there. Whoever reads those is misled.",
             "As scores of the same samples both are right: they explain "
             f"{ours[2]:.0%} (cPCA++) and {tutorial[2]:.0%} (gcPCA) of where samples lie in the "
             "plane. With its default normalization gcPCA explains "
             f"{theirs['gcPCA v4, default normalization'][2]:.0%}.",
-            "The loading of cPCA++ makes the difference. Without it cPCA++ finds nearly the "
-            "plane of gcPCA without normalization; gcPCA does not subtract the means.",
+            "The default of cPCA++ makes the difference: it gives up as much contrast as samples "
+            "cannot tell, and spends no weight on that direction. Without a loading cPCA++ finds "
+            "nearly the plane of gcPCA without normalization; gcPCA does not subtract the means.",
             f"With {SIZES[0]} samples cPCA++ explains "
             f"{small[2]:.0%}, gcPCA {small_tutorial['gcPCA v4, as in its tutorial'][2]:.0%}.",
         ),
