@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-verdicts bench-double-jpeg bench-tables bench-counting bench-sparse bench-web faults fuzz mutants train-edges train-filters train-paper train-default gallery commands scores page-pictures docs clean
+.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-verdicts bench-double-jpeg bench-tables bench-counting bench-sparse bench-scale bench-gpu bench-web faults fuzz mutants train-edges train-filters train-paper train-default gallery commands scores page-pictures docs clean
 
 help:
 	@echo "make demo    install and run the main job on shipped examples (pictures in demo-output/)"
@@ -21,6 +21,8 @@ help:
 	@echo "make bench-tables    memory and speed on a CSV file of 1 GB"
 	@echo "make bench-counting    false alarms and power of the number of components, p-values"
 	@echo "make bench-sparse    large sparse data against two truncated SVDs"
+	@echo "make bench-scale    time and memory against rows, features and workers"
+	@echo "make bench-gpu    moments, contrasts and photos on a GPU"
 	@echo "make bench-web    the page under load: 64 clients, and some that misbehave"
 	@echo "make fuzz SECONDS=600    open damaged files of every kind, in processes with bounded memory"
 	@echo "make faults    let every write, sync, rename and some allocations fail, and look what is left"
@@ -93,6 +95,11 @@ bench-counting: $(VENV)/.bench
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/counting.py
 bench-sparse: $(VENV)/.bench
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sparse.py
+bench-scale: $(VENV)/.bench
+	$(BIN)/python benchmarks/scale.py
+# Needs torch and a GPU.
+bench-gpu: $(VENV)/.bench
+	$(BIN)/python benchmarks/gpu.py -o benchmarks/results/gpu.json
 bench-web: $(VENV)/.dev
 	$(BIN)/python benchmarks/web.py
 bench-splicing: $(VENV)/.bench
