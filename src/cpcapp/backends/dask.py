@@ -130,7 +130,8 @@ def map_in_order(
         Called with the share done, from 0 to 1; ``items`` must have a length then.
     on_lost : callable, optional
         Makes the result of an item whose workers die again and again (by default four times, see
-        ``distributed.scheduler.allowed-failures``). Without it that is an error.
+        ``distributed.scheduler.allowed-failures``), and then again when nothing else is done.
+        Without it that is an error.
 
     Yields
     ------
@@ -159,7 +160,12 @@ def map_in_order(
             except distributed.KilledWorker:
                 if on_lost is None:
                     raise
-                result = on_lost(item)
+                # Dask blames all tasks of a worker that dies. So it is done once more, alone.
+                distributed.wait([other for _, other in waiting])
+                try:
+                    result = client.submit(_call, shared, item, pure=False).result()
+                except distributed.KilledWorker:
+                    result = on_lost(item)
             done += 1
             if progress is not None and total:
                 progress(done / total)
