@@ -34,6 +34,7 @@ from cpcapp import (
     count_components,
     permutation_test,
 )
+from cpcapp.views import ViewsDisagreeWarning
 
 FloatArray = NDArray[np.float64]
 
@@ -257,7 +258,8 @@ def main(progress: Callable[..., None] = print) -> None:
     parser.add_argument("--repetitions", type=int, default=200)
     arguments = parser.parse_args()
     n = arguments.repetitions
-    warnings.simplefilter("ignore", NoComponentsWarning)
+    for category in (NoComponentsWarning, ViewsDisagreeWarning):
+        warnings.simplefilter("ignore", category)
     results: dict[str, Any] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "quick": n < 200,

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import ScalarFormatter
 from PIL import Image
 
 from cpcapp import CPCAPlusPlus, __version__, bootstrap, permutation_test
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "machine": {"system": platform.system(), "cpcapp": __version__, "numpy": np.__version__},
     }
     drawn = {}
-    fitted = CPCAPlusPlus(2).fit(data.target, background=data.background)
+    fitted = CPCAPlusPlus(2, calibrate=False).fit(data.target, background=data.background)
     for unit, groups in (("rows", {}), ("mice", mice)):
         test = permutation_test(data.target, data.background, **groups)
         stable = bootstrap(fitted, data.target, data.background, **groups)
@@ -59,7 +60,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             "eigenvalue_intervals": stable.eigenvalue_intervals.tolist(),
             "median_angle": float(np.median(stable.angles)),
         }
-    plain = CPCAPlusPlus(10, loading="oas").fit(data.target, background=data.background)
+    # The plain ratio, which is what rows are shuffled for.
+    plain = CPCAPlusPlus(10, loading="likelihood", calibrate=False).fit(
+        data.target, background=data.background
+    )
     figures["eigenvalues"] = plain.eigenvalues_.tolist()
     pictures = {
         "how-many-eigenvalues": draw_counts(plain.eigenvalues_, figures),
@@ -77,11 +81,13 @@ def draw_counts(eigenvalues: np.ndarray, figures: dict[str, Any]) -> Figure:
     ax.plot(np.arange(1, len(eigenvalues) + 1), eigenvalues, "o-", color=BLUE, markersize=5)
     for unit, colour in (("rows", BLUE), ("mice", ORANGE)):
         ax.axhline(figures[unit]["threshold"], color=colour, linestyle="--", linewidth=1.2)
-        label = f"shuffling {unit}: {figures[unit]['n_components']} above"
+        label = f"shuffling {unit}: {figures[unit]['n_components']} counted"
         ax.text(
             10.1, figures[unit]["threshold"] * 1.06, label, color=colour, fontsize=9, ha="right"
         )
     ax.set_yscale("log")
+    ax.yaxis.set_major_formatter(ScalarFormatter())
+    ax.yaxis.set_minor_formatter(ScalarFormatter())
     ax.set_xlabel("component")
     ax.set_ylabel("times the variance of the background")
     return figure

@@ -55,6 +55,7 @@ class TestRates:
         assert near == pytest.approx(far, rel=0.03)
         assert permutation_test(X + 100.0, B).n_components == 0
 
+    @pytest.mark.filterwarnings("ignore::cpcapp.views.ViewsDisagreeWarning")
     @pytest.mark.parametrize("p", [30, 200])
     @pytest.mark.parametrize("kind", ["rare", "once", "tiny noise"])
     def test_features_that_are_almost_constant_hide_nothing(self, rng, kind, p):

@@ -34,8 +34,9 @@ _MAX_ROWS = 10_000
 _LEAST_RIDGE = 1e-9
 # Permutations of the first batch: where there is nothing, they mostly suffice to say so.
 _FIRST_BATCH = 25
-# Rows of the background; set by benchmarks/results/counting.md (features that are almost constant).
-_FEW_ROWS = 10.0
+# Squared relative error of a variance, up to which it is taken for an estimate: a rare value occurs
+# in at least 10 rows.
+_MOST_VARIABLE = 0.1
 # Rows further out than this share of Gaussian ones are drawn in, until there are none: mostly once.
 _FAR_OUT = 0.999
 _DRAWN_IN_TIMES = 3
@@ -525,7 +526,10 @@ class _Centred:
             pooled = (n_f * means[0] + n_b * means[1]) / n
             centres = pooled, pooled
         else:
-            centres = _trimmed_means(rows[0]), _trimmed_means(rows[1])
+            trimmed = _trimmed_means(rows[0]), _trimmed_means(rows[1])
+            # Together the rows have mean 0.
+            rest = (n_f * (means[0] - trimmed[0]) + n_b * (means[1] - trimmed[1])) / n
+            centres = trimmed[0] + rest, trimmed[1] + rest
             gap = gap - np.where(constant, 0.0, centres[0] - centres[1])
         square = within + n_f * n_b / n**2 * gap**2
         return cls(rows, centres, np.where(constant, np.inf, np.sqrt(square)))
@@ -576,6 +580,7 @@ class _Centred:
         pooled = np.concatenate(parts)
         pooled /= self.scale
         pooled *= self.factor[:, None]
+        pooled -= pooled.mean(axis=0)
         return pooled
 
     def _gram(self, ridge: FloatArray) -> FloatArray:
@@ -598,6 +603,8 @@ class _Centred:
         inner -= crossed.T
         inner += (centres @ centres.T)[np.ix_(which, which)]
         inner *= np.multiply.outer(self.factor, self.factor)
+        inner -= inner.mean(axis=0)
+        inner -= inner.mean(axis=1, keepdims=True)
         return np.asarray(inner)
 
 
@@ -643,12 +650,13 @@ def _ridges(
     known = relative > 0.0
     share = float(np.mean(found.diagonal[known] / (relative * pooled)[known]))
     n_f, n_b = n_units
-    # The effective number of rows that a feature varies in, (Σ|x|)²/Σx². The fewer there are, the
-    # less it counts beside others: shuffled sets would often have all of these rows on one side,
-    # and hide what other features show.
-    few = np.average(centred.mean_powers(1), axis=0, weights=centred.counts) ** 2 * n_b
-    rare = np.maximum((_FEW_ROWS / np.where(constant, np.inf, few)) ** 2 - 1.0, 0.0)
     kurtosis = np.average(centred.mean_powers(4), axis=0, weights=centred.counts)
+    # A variance has the squared relative error (kurtosis - 1)/n. Where that is large, it comes from
+    # a few rows, and the fewer there are, the less the feature counts beside others: shuffled sets
+    # would often have all of these rows on one side, and hide what other features show. A Gaussian
+    # feature that varies in the target only has a kurtosis of 3n/n_f, which is no sign of that.
+    most = max(n_b * _MOST_VARIABLE, 1.5 * 3.0 * (n_f + n_b) / n_f - 1.0)
+    rare = np.maximum((kurtosis - 1.0) / most - 1.0, 0.0)
     # The logarithm of a variance has the variance (kurtosis - 1)/n, if that is small. No more than
     # about one of all features exceeds the bound by chance.
     spread = np.sqrt(np.maximum(kurtosis - 1.0, 0.0) * n_f / (n_b * (n_f + n_b)))
