@@ -126,9 +126,7 @@ def run_workers(case: dict[str, Any]) -> dict[str, Any]:
                     before, start = _worker_seconds(client), time.perf_counter()
                     Moments.of(blocks)
                     wall = time.perf_counter() - start
-                spent = _worker_seconds(client) - before
-                found.setdefault(f"wall_{count}", []).append(round(wall, 2))
-                found.setdefault(f"seconds_{count}", []).append(round(spent, 2))
+                _note(found, count, wall, _worker_seconds(client) - before)
     assert distributed  # its workers did it
     return found
 
@@ -162,9 +160,7 @@ def run_photos(case: dict[str, Any]) -> dict[str, Any]:
                     )
                     wall = time.perf_counter() - start
                     if turn:  # the first one warms up
-                        spent = _worker_seconds(client) - before
-                        found.setdefault(f"wall_{count}", []).append(round(wall, 2))
-                        found.setdefault(f"seconds_{count}", []).append(round(spent, 2))
+                        _note(found, count, wall, _worker_seconds(client) - before)
         return found
     finally:
         shutil.rmtree(folder)
@@ -199,8 +195,17 @@ def _warm_up() -> None:
     Moments.of(np.eye(4))
 
 
-def _worker_seconds(client: Any) -> float:
-    return float(sum(client.run(time.process_time).values()))
+def _worker_seconds(client: Any) -> Any:
+    """Return the processor time of each worker."""
+    spent = client.run(time.process_time)
+    return np.array([spent[worker] for worker in sorted(spent)])
+
+
+def _note(found: dict[str, Any], count: int, wall: float, spent: Any) -> None:
+    """Note wall time, processor time of all workers, and that of the busiest one."""
+    figures = {"wall": wall, "seconds": spent.sum(), "busiest": spent.max()}
+    for name, value in figures.items():
+        found.setdefault(f"{name}_{count}", []).append(round(float(value), 2))
 
 
 if __name__ == "__main__":
