@@ -143,6 +143,14 @@ def describe_training(folder: Path, results: Path) -> Results:
         "photos": facts["photos"],
         "pieces": state["piece"],
         "torch": facts["torch"],
+        "commands": [
+            f"benchmarks/mfcn.py train device-data/training -o RUN --workers {facts['workers']} "
+            f"--seconds {facts['seconds_planned']:g} --piece "
+            f"{facts['seconds_planned'] / state['piece']:g}  # {state['piece']} times",
+            "benchmarks/mfcn.py maps device-data/test RUN -o RUN/maps.npz",
+            "benchmarks/mfcn.py score RUN --ours default paper",
+            "benchmarks/mfcn.py costs",
+        ],
         "options": state["options"],
         "curve": state["curve"],
     }

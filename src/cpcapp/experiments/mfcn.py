@@ -11,6 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cpcapp.experiments._benchmarked import (
     MFCN_COSTS,
     MFCN_MEASURED,
@@ -125,8 +127,6 @@ def read_logits() -> dict[str, Any]:
     >>> sorted(logits.shape[0] for logits in read_logits().values())
     [2, 2, 2, 2]
     """
-    import numpy as np
-
     with files("cpcapp.experiments").joinpath(_LOGITS).open("rb") as file:
         stored = np.load(file, allow_pickle=False)
         return {name: stored[name] for name in stored.files}
@@ -168,7 +168,8 @@ def draw_photos(folder: Path | None, n: int, progress: Progress) -> tuple[Pictur
             _draw(rows),
             "Rows of spliced photos; beside each the maps of all edges, of two models of cPCA++ "
             "and of MFCN.",
-            "The seam is outlined in pink in the photo. Bright is likely.",
+            "The seam is outlined in pink in the photo. Bright is likely; of seams the square root "
+            "is drawn.",
             shareable=False,
         ),
     )
@@ -185,7 +186,10 @@ def _panels(sample: Sample, logits: Any) -> list[Any]:
     outlined[boundary_band(mask, 2)] = (255, 0, 200)
     found = [load_model(model).localize(photo) for model in ("paper", "default")]
     maps = enlarge(logits, *mask.shape)
-    return [outlined, found[0].edges, *(one.boundary for one in found), maps.edges, maps.region]
+    assert maps.edges is not None
+    # The square root shows faint seams.
+    seams = [np.sqrt(seam) for seam in (*(one.boundary for one in found), maps.edges)]
+    return [outlined, found[0].edges, *seams, maps.region]
 
 
 def _draw(rows: list[list[Any]]) -> bytes:
