@@ -96,7 +96,7 @@ bench-counting: $(VENV)/.bench
 bench-sparse: $(VENV)/.bench
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sparse.py
 bench-scale: $(VENV)/.bench
-	$(BIN)/python -P benchmarks/scale.py --go-on
+	$(BIN)/python benchmarks/scale.py --go-on
 # Needs torch and a GPU.
 bench-gpu: $(VENV)/.bench
 	$(BIN)/python benchmarks/gpu.py -o benchmarks/results/gpu.json
