@@ -105,7 +105,9 @@ def test_a_memory_map_is_read_in_pieces(rng, tmp_path):
     moments = []
     peak = peak_bytes(lambda: moments.append(Moments.of(X)))
     assert peak < X.nbytes / 10
-    assert_same(moments[0], X)
+    np.testing.assert_allclose(moments[0].mean, X.mean(axis=0), rtol=1e-12)
+    expected = np.cov(X, rowvar=False, ddof=0)
+    np.testing.assert_allclose(moments[0].covariance(), expected, rtol=1e-9, atol=1e-9)
 
 
 def test_iterators_of_chunks(rng):
@@ -434,7 +436,7 @@ def test_float32_of_any_scale(rng, scale):
     assert np.abs(off).max() < 1e-6
 
 
-@pytest.mark.parametrize("n", [40, 1500, 20_000])
+@pytest.mark.parametrize("n", [40, 1500, 9_000])
 @pytest.mark.parametrize("offset", [1e9, 1e12])
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
 def test_no_cancellation_with_any_mean_that_float64_can_hold(rng, n, offset, kind):
