@@ -117,7 +117,8 @@ def steer(
     ``(R_f - cΣ) v = θDv``. Each has a contrast above ``c``, and there are as many as
     contrasts above ``c``. More filters are then taken from ``R_f v = μ (Σ + rD) v`` with
     ``r = θ₁/c``, of which the first of those above is a solution too, as long as they keep two
-    thirds of the contrast that is to be had, counted up to ``c``; and last from ``R_f v = λΣv``.
+    thirds of what the target could have more than the background (`loading.loses_contrast`); and
+    last from ``R_f v = λΣv``.
     The outputs of all of these over the target are uncorrelated with those of the filters before.
 
     Otherwise all filters are those of ``R_f v = μ (Σ + rD) v`` with the ``r`` that makes the
