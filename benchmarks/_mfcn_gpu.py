@@ -50,26 +50,30 @@ def train(
     workers: int,
     rate: float,
     tiny: bool,
+    steps: int | None = None,
+    names: tuple[str, ...] = ("mfcn", "sfcn"),
+    compiled: bool = False,
 ) -> None:
-    """Train both networks for a piece, or go on, and leave everything in a folder."""
+    """Train the networks for a piece, or go on, and leave everything in a folder."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     plan = TrainingPlan(
         seconds=seconds,
         workers=workers,
         learning_rate=rate,
         weight_decay=MFCN_PLAN.weight_decay,
+        steps=steps,
     )
     stream = StreamOptions(group=16)
     sizes = MFCNOptions()
     if tiny:
-        plan = TrainingPlan(seconds, 4, None, rate, 5e-4, workers, seconds / 4, 4)
+        plan = TrainingPlan(seconds, 4, None, rate, 5e-4, workers, seconds / 4, 4, steps=steps)
         stream, sizes = StreamOptions(size=64, group=4), TINY
     read = read_folder(photos)
     print(f"{len(read.images)} photos, on {device}", flush=True)
     if (folder / STATE).is_file():
-        run = MFCNRun.resume(folder, plan, device)
+        run = MFCNRun.resume(folder, plan, device, compiled=compiled)
     else:
-        run = MFCNRun.begin(sizes, plan, device)
+        run = MFCNRun.begin(sizes, plan, device, names=names, compiled=compiled)
     train_network(
         run,
         read,
@@ -89,15 +93,16 @@ def train(
         "batch": plan.batch,
         "learning_rate": rate,
         "seconds_planned": seconds,
+        "steps_planned": steps,
     }
     (folder / "facts.json").write_text(json.dumps(facts, indent=1))
 
 
 def read_trained(folder: Path, device: str) -> dict[str, MFCN]:
-    """Return both networks of a training, with the mean of their weights."""
+    """Return the networks of a training, with the mean of their weights."""
     content = json.loads((folder / STATE).read_text())
     networks = {}
-    for name in ("mfcn", "sfcn"):
+    for name in content.get("networks", ("mfcn", "sfcn")):
         sizes = content["options"] | {"edges": name == "mfcn"}
         network = MFCN(MFCNOptions.from_dict(sizes)).to(device)
         network.load_state_dict(read_file(folder / f"{name}-average.safetensors", device))

@@ -3,6 +3,7 @@
     CPCAPP_DATA=... python benchmarks/mfcn.py prepare training device-data/training
     CPCAPP_DATA=... python benchmarks/mfcn.py prepare test device-data/test
     python benchmarks/mfcn.py train device-data/training -o RUN --seconds 1020 [--piece 510]
+    python benchmarks/mfcn.py edges-first device-data/training -o RUN/edges_first.json
     python benchmarks/mfcn.py maps device-data/test RUN -o RUN/maps.npz
     CPCAPP_DATA=... python benchmarks/mfcn.py score RUN [--ours MODEL...]
     python benchmarks/mfcn.py costs
@@ -50,6 +51,23 @@ def _train(arguments: argparse.Namespace) -> None:
         piece=arguments.piece or arguments.seconds,
         workers=arguments.workers,
         rate=arguments.rate,
+        tiny=arguments.tiny,
+        steps=arguments.steps,
+        names=tuple(arguments.networks),
+        compiled=arguments.compile,
+    )
+
+
+def _edges_first(arguments: argparse.Namespace) -> None:
+    from _mfcn_edges_first import try_edges_first
+
+    try_edges_first(
+        arguments.photos,
+        arguments.output,
+        steps=arguments.steps,
+        outline_steps=arguments.outline_steps,
+        workers=arguments.workers,
+        rate=RATE,
         tiny=arguments.tiny,
     )
 
@@ -128,11 +146,22 @@ def main() -> None:
     train.add_argument("photos", type=Path)
     train.add_argument("-o", "--output", type=Path, required=True)
     train.add_argument("--seconds", type=float, required=True, help="in all")
+    train.add_argument("--steps", type=int, help="in all; then --seconds is a bound only")
+    train.add_argument("--networks", nargs="+", default=("mfcn", "sfcn"), choices=("mfcn", "sfcn"))
+    train.add_argument("--compile", action="store_true", help="compile them first: faster steps")
     train.add_argument("--piece", type=float, help="seconds until it stops, to go on later")
     train.add_argument("--workers", type=int, default=12)
     train.add_argument("--rate", type=float, default=RATE, help="learning rate at its highest")
     train.add_argument("--tiny", action="store_true", help="tiny networks, to try it")
     train.set_defaults(step=_train)
+    first = steps.add_parser("edges-first", help="try whether outlines of BSDS500 help, if first")
+    first.add_argument("photos", type=Path)
+    first.add_argument("-o", "--output", type=Path, required=True)
+    first.add_argument("--steps", type=int, default=2500)
+    first.add_argument("--outline-steps", type=int, default=1500)
+    first.add_argument("--workers", type=int, default=12)
+    first.add_argument("--tiny", action="store_true", help="tiny networks, to try it")
+    first.set_defaults(step=_edges_first)
     maps = steps.add_parser("maps", help="measure the test photos")
     maps.add_argument("photos", type=Path)
     maps.add_argument("run_folder", type=Path, metavar="RUN")

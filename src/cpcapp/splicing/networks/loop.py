@@ -51,6 +51,9 @@ class TrainingPlan:
     n_validation : int
         These splices.
     seed : int
+    steps : int or None
+        Of training in all. If given, the learning rate goes by them, and ``seconds`` is only a
+        bound: networks of different speed can learn from as many splices.
     """
 
     seconds: float = 1500.0
@@ -62,6 +65,7 @@ class TrainingPlan:
     validate_every: float = 60.0
     n_validation: int = 96
     seed: int = 0
+    steps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -134,9 +138,17 @@ class Learner(Protocol):
 Learning = TypeVar("Learning", bound=Learner)
 
 
+def share_done(learner: Learner, plan: TrainingPlan) -> float:
+    """Return how much of a plan is done, from 0 to 1."""
+    by_time = learner.seconds / plan.seconds
+    if plan.steps is None or by_time >= 1.0:
+        return min(1.0, by_time)
+    return min(1.0, learner.step / plan.steps)
+
+
 def learning_rate(learner: Learner, plan: TrainingPlan) -> float:
     """Return the rate of the next step: it rises in the first ones, then falls like a cosine."""
-    done = min(1.0, learner.seconds / plan.seconds)
+    done = share_done(learner, plan)
     rate = plan.learning_rate * min(1.0, (learner.step + 1) / _WARM_UP_STEPS)
     return rate * 0.5 * (1.0 + math.cos(math.pi * done))
 
@@ -181,7 +193,7 @@ def train_network(
     try:
         for batch in batches:
             run.seconds = before + time.monotonic() - start
-            is_over = run.seconds >= plan.seconds or run.seconds - before >= piece_seconds
+            is_over = share_done(run, plan) >= 1.0 or run.seconds - before >= piece_seconds
             # On a slow computer the first batch may take longer than that.
             if is_over and run.step:
                 break
