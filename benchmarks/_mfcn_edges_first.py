@@ -78,7 +78,14 @@ def learn_outlines(run: MFCNRun, photos: Photos, steps: int, rate: float, size: 
 
 
 def try_edges_first(
-    folder: Path, out: Path, *, steps: int, outline_steps: int, workers: int, rate: float, tiny: bool
+    folder: Path,
+    out: Path,
+    *,
+    steps: int,
+    outline_steps: int,
+    workers: int,
+    rate: float,
+    tiny: bool,
 ) -> None:
     """Train both, and write their curves."""
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -52,7 +52,6 @@ def train(
     tiny: bool,
     steps: int | None = None,
     names: tuple[str, ...] = ("mfcn", "sfcn"),
-    compiled: bool = False,
 ) -> None:
     """Train the networks for a piece, or go on, and leave everything in a folder."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -71,9 +70,9 @@ def train(
     read = read_folder(photos)
     print(f"{len(read.images)} photos, on {device}", flush=True)
     if (folder / STATE).is_file():
-        run = MFCNRun.resume(folder, plan, device, compiled=compiled)
+        run = MFCNRun.resume(folder, plan, device)
     else:
-        run = MFCNRun.begin(sizes, plan, device, names=names, compiled=compiled)
+        run = MFCNRun.begin(sizes, plan, device, names=names)
     train_network(
         run,
         read,

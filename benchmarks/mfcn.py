@@ -54,7 +54,6 @@ def _train(arguments: argparse.Namespace) -> None:
         tiny=arguments.tiny,
         steps=arguments.steps,
         names=tuple(arguments.networks),
-        compiled=arguments.compile,
     )
 
 
@@ -146,9 +145,8 @@ def main() -> None:
     train.add_argument("photos", type=Path)
     train.add_argument("-o", "--output", type=Path, required=True)
     train.add_argument("--seconds", type=float, required=True, help="in all")
-    train.add_argument("--steps", type=int, help="in all; then --seconds is a bound only")
+    train.add_argument("--steps", type=int, help="in all, if that comes first")
     train.add_argument("--networks", nargs="+", default=("mfcn", "sfcn"), choices=("mfcn", "sfcn"))
-    train.add_argument("--compile", action="store_true", help="compile them first: faster steps")
     train.add_argument("--piece", type=float, help="seconds until it stops, to go on later")
     train.add_argument("--workers", type=int, default=12)
     train.add_argument("--rate", type=float, default=RATE, help="learning rate at its highest")

@@ -52,8 +52,8 @@ class TrainingPlan:
         These splices.
     seed : int
     steps : int or None
-        Of training in all. If given, the learning rate goes by them, and ``seconds`` is only a
-        bound: networks of different speed can learn from as many splices.
+        Of training in all, if that comes before ``seconds``: so networks of different speed learn
+        from as many splices.
     """
 
     seconds: float = 1500.0
@@ -140,10 +140,8 @@ Learning = TypeVar("Learning", bound=Learner)
 
 def share_done(learner: Learner, plan: TrainingPlan) -> float:
     """Return how much of a plan is done, from 0 to 1."""
-    by_time = learner.seconds / plan.seconds
-    if plan.steps is None or by_time >= 1.0:
-        return min(1.0, by_time)
-    return min(1.0, learner.step / plan.steps)
+    by_steps = 0.0 if plan.steps is None else learner.step / plan.steps
+    return min(1.0, max(by_steps, learner.seconds / plan.seconds))
 
 
 def learning_rate(learner: Learner, plan: TrainingPlan) -> float:

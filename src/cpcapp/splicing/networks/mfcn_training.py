@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -93,12 +93,11 @@ def measure_tasks(output: MFCNOutput, mask: Tensor) -> dict[str, Tensor]:
 
 @dataclass
 class _Trained:
-    """A network, the running mean of its weights, what changes them, and what runs it."""
+    """A network, the running mean of its weights, and what changes them."""
 
     network: MFCN
     average: MFCN
     optimizer: torch.optim.SGD
-    forward: Callable[[Tensor], MFCNOutput]
 
 
 @dataclass
@@ -128,9 +127,8 @@ class MFCNRun:
         device: str,
         *,
         names: Sequence[str] = ("mfcn", "sfcn"),
-        compiled: bool = False,
     ) -> MFCNRun:
-        """Start with random weights: both, or those that are named; compiled they are faster."""
+        """Start with random weights: both networks, or those that are named."""
         # Splices have few sizes: the fastest convolutions for each are found once. CUDA only.
         torch.backends.cudnn.benchmark = True
         networks = {}
@@ -148,9 +146,7 @@ class MFCNRun:
                 weight_decay=plan.weight_decay,
                 fused=device != "cpu",
             )
-            forward = torch.compile(network, dynamic=False) if compiled else network
-            average.requires_grad_(False).eval()
-            networks[name] = _Trained(network, average, optimizer, forward)
+            networks[name] = _Trained(network, average.requires_grad_(False).eval(), optimizer)
         return cls(networks)
 
     @property
@@ -175,7 +171,7 @@ class MFCNRun:
                 group["lr"] = rate
             trained.network.train()
             with torch.autocast(kind, torch.bfloat16, enabled=kind != "cpu"):
-                output = trained.forward(image)
+                output = trained.network(image)
             losses = measure_tasks(output, batch.mask)
             trained.optimizer.zero_grad(set_to_none=True)
             torch.stack(list(losses.values())).sum().backward()  # type: ignore[no-untyped-call]
@@ -236,14 +232,11 @@ class MFCNRun:
             staged.commit(marker=STATE)
 
     @classmethod
-    def resume(
-        cls, folder: Path, plan: TrainingPlan, device: str, *, compiled: bool = False
-    ) -> MFCNRun:
+    def resume(cls, folder: Path, plan: TrainingPlan, device: str) -> MFCNRun:
         """Read what `save` wrote."""
         content = json.loads((folder / STATE).read_text())
         names = content.get("networks", ["mfcn", "sfcn"])
-        options = MFCNOptions.from_dict(content["options"])
-        run = cls.begin(options, plan, device, names=names, compiled=compiled)
+        run = cls.begin(MFCNOptions.from_dict(content["options"]), plan, device, names=names)
         for name, trained in run.networks.items():
             parts = {
                 part: read_file(folder / f"{name}-{part}.safetensors", device)
