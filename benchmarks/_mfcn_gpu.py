@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,13 @@ from cpcapp.splicing.making.stream import StreamOptions
 from cpcapp.splicing.networks.loop import STATE, Photos, TrainingPlan, read_file, train_network
 from cpcapp.splicing.networks.mfcn import MFCN, MFCNOptions, measure_coarse
 from cpcapp.splicing.networks.mfcn_training import MFCN_PLAN, MFCNRun
+from cpcapp.splicing.networks.trace_network import NetworkOptions
+from cpcapp.splicing.networks.training import TrainingRun
 
 Results = dict[str, Any]
+# The network of `default`, trained beside the others on as many splices.
+TRACES = "traces"
+OURS = TrainingPlan()
 # For a first try on a computer without a GPU.
 TINY = MFCNOptions(widths=(4, 4, 8, 8, 8), top=16, window=3)
 
@@ -69,7 +75,15 @@ def train(
         stream, sizes = StreamOptions(size=64, group=4), TINY
     read = read_folder(photos)
     print(f"{len(read.images)} photos, on {device}", flush=True)
-    if (folder / STATE).is_file():
+    run: MFCNRun | TrainingRun
+    if TRACES in names:
+        # Its own learning rate and decay; all else is the same.
+        plan = replace(plan, learning_rate=OURS.learning_rate, weight_decay=OURS.weight_decay)
+        if (folder / STATE).is_file():
+            run = TrainingRun.resume(folder, plan, device)
+        else:
+            run = TrainingRun.begin(NetworkOptions(), plan, device)
+    elif (folder / STATE).is_file():
         run = MFCNRun.resume(folder, plan, device)
     else:
         run = MFCNRun.begin(sizes, plan, device, names=names)

@@ -146,7 +146,9 @@ def main() -> None:
     train.add_argument("-o", "--output", type=Path, required=True)
     train.add_argument("--seconds", type=float, required=True, help="in all")
     train.add_argument("--steps", type=int, help="in all, if that comes first")
-    train.add_argument("--networks", nargs="+", default=("mfcn", "sfcn"), choices=("mfcn", "sfcn"))
+    train.add_argument(
+        "--networks", nargs="+", default=("mfcn", "sfcn"), help="mfcn, sfcn, or traces alone"
+    )
     train.add_argument("--piece", type=float, help="seconds until it stops, to go on later")
     train.add_argument("--workers", type=int, default=12)
     train.add_argument("--rate", type=float, default=RATE, help="learning rate at its highest")
