@@ -6,7 +6,15 @@ from typing import Any
 
 Results = dict[str, Any]
 
-METHODS = ("paper", "filters", "default", "mfcn", "mfcn, surface as it is", "sfcn")
+METHODS = (
+    "paper",
+    "filters",
+    "default",
+    "mfcn",
+    "mfcn, surface as it is",
+    "mfcn, fewer splices",
+    "sfcn",
+)
 TITLES = {
     "columbia": "Columbia (48)",
     "casia2": "CASIA 2.0 (34)",
@@ -57,10 +65,30 @@ def as_markdown(results: Results) -> str:
     if "training" in results:
         lines += ["", "## Training", ""]
         lines += _head(("what", "seconds", "on", "steps", "splices"))
-        for one in results["training"]["runs"]:
+        shorter = results.get("shorter_training", {"runs": []})["runs"][:1]
+        for one in [*results["training"]["runs"], *shorter]:
             counts = ("–" if one[key] is None else f"{one[key]:,}" for key in ("steps", "splices"))
             lines.append(_row([one["networks"], f"{one['seconds']:,.0f}", one["on"], *counts]))
+    if "edges_first" in results:
+        lines += ["", *_edges_first(results["edges_first"])]
     return "\n".join(lines) + "\n"
+
+
+def _edges_first(found: Results) -> list[str]:
+    lines = ["## Outlines of BSDS500 first", ""]
+    lines.append(
+        f"Networks of half the width; the second learned outlines for {found['outline_steps']:,} "
+        f"steps, then both learned from the same splices for {found['steps']:,} steps. F1 on "
+        "held-out photos."
+    )
+    names = ("from_scratch", "edges_first")
+    kinds = ("surface", "edge")
+    heads = (f"{name.replace('_', ' ')}, {kind}" for kind in kinds for name in names)
+    lines += ["", *_head(("steps", *heads))]
+    for entry in found["curve"]:
+        cells = [_figure(entry[f"{name}_{kind}_f1"]) for kind in kinds for name in names]
+        lines.append(_row([f"{entry['step']:,}", *cells]))
+    return lines
 
 
 def _figures(found: Results) -> list[str]:

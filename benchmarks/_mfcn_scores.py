@@ -23,16 +23,23 @@ EDGES, SURFACES = ("edge", "edge-r2"), ("surface", "surface-fixed")
 PROTOCOLS = (*EDGES, *SURFACES)
 # The refined surface is MFCN's result; what it gains over the plain one is worth a row.
 PLAIN = "mfcn, surface as it is"
+# A step of the trace network: "batch" of trace_network.json.
+OUR_SPLICES = (64 + 64 + 28) // 3
+# A network that was trained again for longer keeps the figures of its shorter training.
+SHORTER = "{}, fewer splices"
 
 
 def find_maps(coarse: dict[str, Any], name: str, shape: tuple[int, int]) -> Results:
     """Return what each network says of a photo: by method, its seam and its pasted part."""
-    both, single = (enlarge(coarse[f"{network}/{name}"], *shape) for network in ("mfcn", "sfcn"))
-    return {
-        "mfcn": (both.boundary, both.region),
-        PLAIN: (None, both.surface),
-        "sfcn": (single.boundary, single.region),
-    }
+    found: Results = {}
+    for network in ("mfcn", "sfcn"):
+        if f"{network}/{name}" not in coarse:
+            continue
+        maps = enlarge(coarse[f"{network}/{name}"], *shape)
+        found[network] = (maps.boundary, maps.region)
+        if network == "mfcn":
+            found[PLAIN] = (None, maps.surface)
+    return found
 
 
 def score_networks(maps: Path, data: Path) -> dict[str, dict[str, Results]]:
@@ -53,6 +60,13 @@ def score_networks(maps: Path, data: Path) -> dict[str, dict[str, Results]]:
         sets[name] = {method: figures(_joined(scores)) for method, scores in found.items()}
         print(name, json.dumps({m: _short(f) for m, f in sets[name].items()}), flush=True)
     return sets
+
+
+def store_examples(maps: Path, data: Path, file: Path) -> None:
+    """Write what MFCN says of every twelfth photo of Columbia, which the package draws."""
+    coarse = np.load(maps)
+    names = [sample.name for sample in spliced("columbia", data)][::12]
+    np.savez_compressed(file, **{name: coarse[f"mfcn/columbia/{name}"] for name in names})
 
 
 def _joined(photos: Sequence[dict[str, Any]]) -> MethodScores:
@@ -106,25 +120,55 @@ def describe_training(folder: Path, results: Path) -> Results:
     """Return what the training was like, and those of the package's models beside it."""
     state = json.loads((folder / "run.json").read_text())
     facts = json.loads((folder / "facts.json").read_text())
+    networks = state.get("networks", ["mfcn", "sfcn"])
     runs = [
         {
-            "networks": "MFCN and SFCN, together",
+            "networks": " and ".join(network.upper() for network in networks),
             "seconds": round(state["seconds"], 1),
             "on": f"GPU: {facts['card']}",
             "steps": state["step"],
             "splices": state["step"] * _splices_a_step(facts["workers"]),
-        }
+        },
+        *_trainings_of_ours(results),
     ]
+    steps = facts.get("steps_planned")
+    pieces = state["piece"]
+    return {
+        "trained": networks,
+        "runs": runs,
+        "photos": facts["photos"],
+        "pieces": pieces,
+        "torch": facts["torch"],
+        "commands": [
+            f"benchmarks/mfcn.py train device-data/training -o RUN --workers {facts['workers']} "
+            f"--seconds {facts['seconds_planned']:g}"
+            + (f" --steps {steps}" if steps else "")
+            + (f" --networks {' '.join(networks)}" if len(networks) == 1 else "")
+            + (
+                f" --piece {facts['seconds_planned'] / pieces:g}  # {pieces} times"
+                if pieces > 1
+                else ""
+            ),
+            "benchmarks/mfcn.py maps device-data/test RUN -o RUN/maps.npz",
+            "benchmarks/mfcn.py score RUN --ours default paper",
+            "benchmarks/mfcn.py costs",
+        ],
+        "options": state["options"],
+        "curve": state["curve"],
+    }
+
+
+def _trainings_of_ours(results: Path) -> list[Results]:
     ours = json.loads((results / "trace_network.json").read_text())
-    runs.append(
+    runs = [
         {
             "networks": "the network of `default`",
             "seconds": round(ours["seconds"], 1),
             "on": f"GPU: {ours['machine']}",
             "steps": ours["steps"],
-            "splices": None,
+            "splices": ours["steps"] * OUR_SPLICES,
         }
-    )
+    ]
     trained = json.loads((results / "splicing.json").read_text())
     for model, entry in (("paper", "from_splices"), ("filters", "filters")):
         found = trained["training"][entry]
@@ -138,22 +182,32 @@ def describe_training(folder: Path, results: Path) -> Results:
                 "splices": found["photos"],
             }
         )
-    return {
-        "runs": runs,
-        "photos": facts["photos"],
-        "pieces": state["piece"],
-        "torch": facts["torch"],
-        "commands": [
-            f"benchmarks/mfcn.py train device-data/training -o RUN --workers {facts['workers']} "
-            f"--seconds {facts['seconds_planned']:g} --piece "
-            f"{facts['seconds_planned'] / state['piece']:g}  # {state['piece']} times",
-            "benchmarks/mfcn.py maps device-data/test RUN -o RUN/maps.npz",
-            "benchmarks/mfcn.py score RUN --ours default paper",
-            "benchmarks/mfcn.py costs",
-        ],
-        "options": state["options"],
-        "curve": state["curve"],
-    }
+    return runs
+
+
+def keep_shorter(before: Results, now: Results) -> None:
+    """Add what an earlier training gave: networks that only it had, and those it had for shorter.
+
+    Parameters
+    ----------
+    before, now : dict
+        The content of mfcn.json, with ``training`` and ``sets``. `now` is added to.
+    """
+    if not before:
+        return
+    steps = [content["training"]["runs"][0]["steps"] for content in (before, now)]
+    shorter = steps[0] < steps[1]
+    if shorter:
+        now["shorter_training"] = before["training"]
+    elif "shorter_training" in before:
+        now["shorter_training"] = before["shorter_training"]
+    for name, methods in before["sets"].items():
+        kept = now["sets"][name]
+        for method, found in methods.items():
+            if method not in kept:
+                kept[method] = found
+            elif shorter and method not in (*OURS, PLAIN):
+                kept[SHORTER.format(method)] = _short(found)
 
 
 def _splices_a_step(workers: int) -> int:

@@ -10,9 +10,11 @@
 
 Training and maps need torch, NumPy, Pillow and safetensors only, and want a GPU: they can be run on
 another machine that has the repository and the prepared folders. `train` goes on with a training
-that RUN holds. Of RUN, `score` needs run.json, facts.json and maps.npz. `score` and `costs` write
-benchmarks/results/mfcn.json and mfcn.md, and keep what the other measured. The figures of the
-package's models are quoted from models.json; with --ours those of each photo are added.
+that RUN holds. Of RUN, `score` needs run.json, facts.json and maps.npz, and reads edges_first.json
+where there is one. `score` and `costs` write benchmarks/results/mfcn.json and mfcn.md, and keep
+what the other measured. Figures of networks that RUN does not have are kept too, and so are those
+of a shorter training. The figures of the package's models are quoted from models.json; with --ours
+those of each photo are added.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+EXAMPLES = Path(__file__).parents[1] / "src/cpcapp/experiments/mfcn_logits.npz"
 RATE = 0.02
 
 
@@ -78,19 +81,33 @@ def _maps(arguments: argparse.Namespace) -> None:
 
 
 def _score(arguments: argparse.Namespace) -> None:
-    from _mfcn_scores import describe_training, quote_ours, score_networks, score_ours
+    from _mfcn_scores import (
+        describe_training,
+        keep_shorter,
+        quote_ours,
+        score_networks,
+        score_ours,
+        store_examples,
+    )
 
     data = Path(os.environ["CPCAPP_DATA"])
-    results = _read_results()
-    earlier = results.get("sets", {})
-    results["training"] = describe_training(arguments.run_folder, RESULTS)
-    results["sets"] = quote_ours(RESULTS / "models.json")
+    before = _read_results()
+    results = before | {
+        "training": describe_training(arguments.run_folder, RESULTS),
+        "sets": quote_ours(RESULTS / "models.json"),
+    }
     for name, methods in score_networks(arguments.run_folder / "maps.npz", data).items():
         results["sets"][name] |= methods
-    for name, methods in earlier.items():
+    keep_shorter(before, results)
+    if "mfcn" in results["training"]["trained"]:
+        store_examples(arguments.run_folder / "maps.npz", data, EXAMPLES)
+    for name, methods in before.get("sets", {}).items():
         for model, found in methods.items():
             if "photos" in found and model in results["sets"].get(name, {}):
                 results["sets"][name][model].setdefault("photos", found["photos"])
+    edges_first = arguments.run_folder / "edges_first.json"
+    if edges_first.is_file():
+        results["edges_first"] = json.loads(edges_first.read_text())
 
     def keep(name: str, model: str, found: dict[str, Any]) -> None:
         results["sets"][name][model]["photos"] = found["photos"]

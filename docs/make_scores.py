@@ -44,7 +44,8 @@ MFCN_METHODS = {
     "default": "`default`",
     "mfcn": "MFCN",
     "mfcn, surface as it is": "MFCN, surface without its edges",
-    "sfcn": "SFCN",
+    "mfcn, fewer splices": "MFCN, fewer splices",
+    "sfcn": "SFCN, fewer splices",
 }
 HEAD = ("photos", "model", "region F1", "mask F1", "seam MCC", "signs", "alarms")
 

@@ -62,6 +62,7 @@ def test_mfcn():
     theirs, _, paper, _ = found["training"]["runs"]
     assert {
         "seconds": theirs["seconds"],
+        "splices": theirs["splices"],
         "card": theirs["on"].removeprefix("GPU: "),
         "seconds of paper": paper["seconds"],
     } == quoted.MFCN_TRAINING

@@ -62,9 +62,10 @@ def run(settings: Settings, progress: Progress) -> Result:
         findings=(
             f"On Columbia the paper's cPCA++ has an MCC of {ours[0]:.3f} and MFCN {theirs[0]:.3f}; "
             f"the model default has {default[0]:.3f}.",
-            f"MFCN and SFCN were trained together for {MFCN_TRAINING['seconds']:,.0f} seconds on "
-            f"one {MFCN_TRAINING['card']}; the filters of the model paper take "
-            f"{MFCN_TRAINING['seconds of paper']:.0f} seconds on two cores.",
+            f"MFCN was trained for {MFCN_TRAINING['seconds']:,.0f} seconds on one "
+            f"{MFCN_TRAINING['card']} and saw {MFCN_TRAINING['splices']:,} splices; the filters of "
+            f"the model paper take {MFCN_TRAINING['seconds of paper']:.0f} seconds on two cores. "
+            "SFCN saw fewer than half as many splices as MFCN.",
         ),
         paper=(
             PaperSays(

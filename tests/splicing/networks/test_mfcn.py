@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,13 @@ torch = pytest.importorskip("torch", reason="needs the extra torch")
 
 from cpcapp.splicing.making.stream import SpliceBatch, StreamOptions  # noqa: E402
 from cpcapp.splicing.networks import mfcn as module  # noqa: E402
-from cpcapp.splicing.networks.loop import Photos, TrainingPlan, train_network  # noqa: E402
+from cpcapp.splicing.networks.loop import (  # noqa: E402
+    Photos,
+    TrainingPlan,
+    learning_rate,
+    share_done,
+    train_network,
+)
 from cpcapp.splicing.networks.losses import seam_band  # noqa: E402
 from cpcapp.splicing.networks.mfcn import (  # noqa: E402
     MFCN,
@@ -269,6 +276,36 @@ def test_the_loop_trains_both_on_the_same_splices():
         entries[0]["loss_sfcn_surface"], abs=0.05
     )
     assert json.loads(json.dumps(run.curve)) == run.curve
+
+
+@pytest.mark.parametrize("name", ["mfcn", "sfcn"])
+def test_one_network_can_be_trained_alone_for_some_steps(tmp_path, name):
+    noise = np.random.default_rng(0).integers(0, 256, (24, 3, 90, 100), dtype=np.uint8)
+    photos = Photos([torch.from_numpy(one) for one in noise], [None] * len(noise))
+    plan = replace(PLAN, seconds=1e6, steps=3)
+    stream = StreamOptions(size=64, group=4)
+    run = MFCNRun.begin(TINY, plan, "cpu", names=(name,))
+    train_network(run, photos, plan, piece_seconds=1e6, stream=stream)
+    assert run.step == 3
+    assert list(run.networks) == [name]
+    # All of the plan is done, whatever part of its time is left.
+    assert share_done(run, plan) == 1.0
+    assert learning_rate(run, plan) == pytest.approx(0.0, abs=1e-12)
+    assert learning_rate(run, replace(plan, steps=6)) > 0.0
+    run.save(tmp_path / "run")
+    assert list(MFCNRun.resume(tmp_path / "run", plan, "cpu").networks) == [name]
+
+
+def test_a_plan_ends_with_its_time_if_that_comes_before_its_steps():
+    plan = TrainingPlan(seconds=10.0, steps=100)
+    run = MFCNRun.begin(TINY, plan, "cpu")
+    run.step, run.seconds = 50, 2.0
+    assert share_done(run, plan) == pytest.approx(0.5)
+    run.seconds = 9.0
+    assert share_done(run, plan) == pytest.approx(0.9)
+    assert share_done(run, replace(plan, steps=None)) == pytest.approx(0.9)
+    run.seconds = 12.0
+    assert share_done(run, plan) == 1.0
 
 
 def test_training_and_maps_need_little():
