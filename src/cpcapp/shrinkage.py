@@ -15,7 +15,9 @@ _EPS = float(np.finfo(np.float64).eps)
 LEAST_SHRINKAGE = 1e-6
 # Of log ρ, to find the valley in which the root of the derivative is then sought.
 _GRID = np.linspace(np.log(LEAST_SHRINKAGE), 0.0, 25)
+_GRID_RHO = np.exp(_GRID)
 _ZOOMS = 2
+_ZOOM = np.linspace(0.0, 1.0, 17)
 
 
 def likelihood_shrinkage(
@@ -76,35 +78,29 @@ def likelihood_shrinkage(
     values = np.asarray(eigenvalues, dtype=np.float64)
     counts = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
     kept = values > 10.0 * n_features * _EPS * float(values.max(initial=0.0))
-    values, counts = values[kept], counts[kept]
     if n_samples < 3 or not kept.any():
         return 1.0
+    values, counts = values[kept], counts[kept]
     full = min(n_features, n_samples - 1)
     dependent = weights is None and len(values) != full
-    problem = (
-        values * (n_features / float(values @ counts)),
-        counts,
-        0 if dependent else n_features - full,
-        n_samples,
-    )
-    best = int(_loss(np.exp(_GRID), *problem).argmin())
+    values *= n_features / float(values @ counts)
+    left_out = _LeftOut(values, counts, 0 if dependent else n_features - full, n_samples)
+    best = int(left_out.loss(_GRID_RHO).argmin())
     low, high = float(_GRID[max(best - 1, 0)]), float(_GRID[min(best + 1, len(_GRID) - 1)])
     # Narrowed by 16 at a time, which takes fewer steps than a root finder, and the rest is linear.
     for _ in range(_ZOOMS):
-        grid = np.linspace(low, high, 17)
-        slopes = _slope(np.exp(grid), *problem)
+        grid = low + (high - low) * _ZOOM
+        slopes = left_out.slope(np.exp(grid))
         rising = int((slopes > 0.0).argmax())
         if rising == 0:  # the valley ends at the edge
-            return float(np.exp(_GRID[best]))
+            return float(_GRID_RHO[best])
         low, high = float(grid[rising - 1]), float(grid[rising])
     before, after = float(slopes[rising - 1]), float(slopes[rising])
     return math.exp(low - before * (high - low) / (after - before))
 
 
-def _loss(
-    rho: FloatArray, values: FloatArray, counts: FloatArray, zeros: int, n: int
-) -> FloatArray:
-    """Return twice the negative mean log-likelihood of a left-out sample.
+class _LeftOut:
+    """Twice the negative mean log-likelihood of a left-out sample, as a function of ρ.
 
     In units of the mean eigenvalue; each of the values counts ``counts`` times. Without sample x,
     centred on the mean of all n samples, the covariance is ``n/(n-1) S - n/(n-1)² xxᵀ``. From the
@@ -116,31 +112,44 @@ def _loss(
 
     The mean of r over the samples is ``tr(G⁻¹S)``.
     """
-    wide = n / (n - 1.0)
-    g = np.multiply.outer(1.0 - rho, wide * values)
-    g += rho[:, None]
-    r = (1.0 / g) @ (values * counts)
-    left = _left(rho, r, n)
-    loss = np.log(g) @ counts + zeros * np.log(rho)
-    return np.asarray(loss + np.log(left) + wide**2 * r / left)
 
+    def __init__(self, values: FloatArray, counts: FloatArray, zeros: int, n: int) -> None:
+        self._counts, self._zeros = counts, zeros
+        self._wide = n / (n - 1.0)
+        self._removed = n / (n - 1.0) ** 2  # b at ρ = 0
+        self._others = self._wide * values  # eigenvalues of n/(n-1) S
+        self._own = values * counts
+        self._change = counts - self._wide * self._own  # of those of G with ρ
+        self._own_change = self._own * (1.0 - self._others)
 
-def _slope(
-    rho: FloatArray, values: FloatArray, counts: FloatArray, zeros: int, n: int
-) -> FloatArray:
-    """Return the derivative of `_loss` with respect to ρ."""
-    wide = n / (n - 1.0)
-    dg = (1.0 - wide * values) * counts
-    inverse = 1.0 / (rho[:, None] + np.multiply.outer(1.0 - rho, wide * values))
-    r = inverse @ (values * counts)
-    dr = -(inverse**2 @ (values * dg))
-    left = _left(rho, r, n)
-    dleft = (r - (1.0 - rho) * dr) * (wide / (n - 1.0))
-    slope = inverse @ dg + zeros / rho + dleft / left
-    slope += wide**2 * (dr / left - r * dleft / left**2)
-    return np.asarray(slope)
+    def loss(self, rho: FloatArray) -> FloatArray:
+        """Return the function at each ρ."""
+        weight = 1.0 - rho
+        g = self._shrunk(rho, weight)
+        r = (1.0 / g) @ self._own
+        left = self._left(weight, r)
+        loss = np.log(g) @ self._counts + np.log(left) + self._wide**2 * r / left
+        return loss + self._zeros * np.log(rho) if self._zeros else loss
 
+    def slope(self, rho: FloatArray) -> FloatArray:
+        """Return the derivative at each ρ."""
+        weight = 1.0 - rho
+        inverse = 1.0 / self._shrunk(rho, weight)
+        r = inverse @ self._own
+        slope = inverse @ self._change
+        inverse *= inverse
+        dr = inverse @ self._own_change  # of -r
+        left = self._left(weight, r)
+        dleft = (r + weight * dr) * self._removed
+        slope += (dleft - self._wide**2 * (dr + r * dleft / left)) / left
+        return slope + self._zeros / rho if self._zeros else slope
 
-def _left(rho: FloatArray, r: FloatArray, n: int) -> FloatArray:
-    """Return ``1 - br``, which is 0 at ρ = 0 and as many features as samples."""
-    return np.maximum(1.0 - (1.0 - rho) * (n / (n - 1.0) ** 2) * r, _EPS)
+    def _shrunk(self, rho: FloatArray, weight: FloatArray) -> FloatArray:
+        """Return the eigenvalues of G, one row for each ρ."""
+        g = np.multiply.outer(weight, self._others)
+        g += rho[:, None]
+        return g
+
+    def _left(self, weight: FloatArray, r: FloatArray) -> FloatArray:
+        """Return ``1 - br``, which is 0 at ρ = 0 and as many features as samples."""
+        return np.maximum(1.0 - weight * self._removed * r, _EPS)
