@@ -6,7 +6,7 @@ background, ``F`` the filters, ``W`` the dictionary atoms, ``K`` the number of c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Protocol
 
@@ -211,15 +211,15 @@ def solve_contrast(
     _check_options(loading, solver, scaling)
     f, b = check_sides(target, background)
     k = check_n_components(k, target, name="k")
+    task = _Task(f, b, k, loading)
     if device is None:
         device = getattr(target, "device", None) or getattr(background, "device", None)
     if device is not None:
-        algebra = _device_algebra(device, solver)
-        solution = _solve_primal(f, b, k, loading, algebra, overwrite=False)
+        found = _solve_primal(task, _device_algebra(device, solver), overwrite=False)
     else:
         chosen = _choose_solver(solver, target, background, k, loading)
-        solution = _solve(f, b, k, loading, chosen, solver == "auto", overwrite)
-    return _finish(solution, scaling, f.spread.variance)
+        found = _solve(task, chosen, solver == "auto", overwrite)
+    return _finish(found, scaling, f.spread.variance)
 
 
 def subspace_overlap(target: Moments, background: Moments, k: int) -> float:
@@ -421,67 +421,78 @@ def _choose_solver(
 # -- one problem, three ways to solve it ---------------------------------------------------
 
 
-def _solve(
-    target: Side,
-    background: Side | None,
-    k: int,
-    loading: str | float,
-    chosen: str,
-    fall_back: bool,
-    overwrite: bool,
-) -> Contrast:
+@dataclass(frozen=True)
+class _Task:
+    """What is to be solved, whichever way."""
+
+    target: Side
+    background: Side | None
+    k: int
+    loading: str | float
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a solver found, before signs and lengths are fixed: see `Contrast`."""
+
+    solution: Solution
+    solver: str
+    loading: Loading | None = None
+    output_covariance: FloatArray | None = None
+    steering: Steering | None = None
+    rare: _Found | None = None
+
+
+def _solve(task: _Task, chosen: str, fall_back: bool, overwrite: bool) -> _Found:
     if chosen == "matrix-free":
         try:
-            return _solve_matrix_free(target, background, k, loading)
+            return _solve_matrix_free(task)
         except NotConvergedError:
             if not fall_back:
                 raise ValueError(
                     "solver='matrix-free' did not converge (the eigenvalues lie too close "
-                    f"together, or loading={loading} is too small); use solver='dense'"
+                    f"together, or loading={task.loading} is too small); use solver='dense'"
                 ) from None
         chosen = "iterative"
     if chosen != "dual":
-        return _solve_primal(target, background, k, loading, Lapack(chosen, fall_back), overwrite)
-    if background is None:
-        values, filters = dual.principal_components(target, k)
-        return Contrast(filters, filters.copy(order="F"), values, None, None, "dual")
-    rule = dual.load(target, background, loading)
-    problem = dual.DualProblem(target.moments, background.moments, rule)
-    return _steered(problem, target, background, k, loading)
+        return _solve_primal(task, Lapack(chosen, fall_back), overwrite)
+    if task.background is None:
+        return _Found(_principal(*dual.principal_components(task.target, task.k)), "dual")
+    rule = dual.load(task.target, task.background, task.loading)
+    problem = dual.DualProblem(task.target.moments, task.background.moments, rule)
+    return _steered(problem, task, task.background)
 
 
-def _solve_primal(
-    target: Side,
-    background: Side | None,
-    k: int,
-    loading: str | float,
-    algebra: DenseAlgebra,
-    overwrite: bool,
-) -> Contrast:
+def _solve_primal(task: _Task, algebra: DenseAlgebra, overwrite: bool) -> _Found:
+    target, background, k = task.target, task.background, task.k
     if background is None:
         r_f = algebra.covariance(target.moments, target.spread.constant, overwrite)
         values, filters = algebra.top(r_f, k)
         check_rank(values, target.width, k)
-        return Contrast(filters, filters.copy(order="F"), values, None, None, algebra.solver)
-    problem = PrimalProblem(target, background, loading, algebra, overwrite)
-    return _steered(problem, target, background, k, loading)
+        return _Found(_principal(values, filters), algebra.solver)
+    problem = PrimalProblem(target, background, task.loading, algebra, overwrite)
+    return _steered(problem, task, background)
 
 
-def _solve_matrix_free(
-    target: Side, background: Side | None, k: int, loading: str | float
-) -> Contrast:
+def _principal(values: FloatArray, filters: FloatArray) -> Solution:
+    """Return principal components as a solution: they are their own atoms."""
+    return Solution(filters, filters, values)
+
+
+def _solve_matrix_free(task: _Task) -> _Found:
+    target, background, k = task.target, task.background, task.k
     rows, width = CentredRows(target.moments, target.spread), target.width
     if background is None:
         identity = LoadingRule(0.0, 1.0, np.ones(width))
         only = PencilProblem(rows, None, identity, None, k).largest(k)
         check_rank(only.eigenvalues, width, k)
-        return Contrast(only.filters, only.atoms, only.eigenvalues, None, None, "matrix-free")
+        return _Found(only, "matrix-free")
     others = CentredRows(background.moments, background.spread)
     sketch = sketch_covariance(others, rules.loading_units("oas", target.spread, background.spread))
-    units = rules.loading_units(loading, target.spread, background.spread)
+    units = rules.loading_units(task.loading, target.spread, background.spread)
     traces = float((others.variance / units).sum()), sketch.trace_of_square
     rule = rules.shrink_or_load(
-        loading,
+        task.loading,
         units,
         others.n_samples,
         lambda: traces,
@@ -489,8 +500,7 @@ def _solve_matrix_free(
         background.spread.constant,
     )
     louder = rules.steering_units(target.spread, background.spread)
-    problem = PencilProblem(rows, others, rule, sketch, k, louder)
-    return _steered(problem, target, background, k, loading)
+    return _steered(PencilProblem(rows, others, rule, sketch, k, louder), task, background)
 
 
 class _Problem(Problem, Protocol):
@@ -506,56 +516,47 @@ class _Problem(Problem, Protocol):
         """Return the effective number of parameters with ``extra`` on the diagonal."""
 
 
-def _steered(
-    problem: _Problem, target: Side, background: Side, k: int, loading: str | float
-) -> Contrast:
+def _steered(problem: _Problem, task: _Task, background: Side) -> _Found:
     """Solve a problem, and steer it if that is the rule."""
+    k, n_background, loading = task.k, background.n_samples, problem.rule.loading()
 
-    def finish(found: Solution, freedom: float) -> Contrast:
-        inside = _in_sample(found.filters, problem.rule)
-        outside = _out_of_sample(inside, freedom, background.n_samples)
-        parts = found.filters, found.atoms, found.eigenvalues
-        return Contrast(*parts, problem.rule.loading(), outside, problem.method)
+    def expect(found: Solution, freedom: float) -> FloatArray:
+        return _expected_outputs(found.filters, loading, freedom, n_background)
 
     plain = problem.largest(k)
-    check_rank(plain.eigenvalues, target.width, k)
-    rare = finish(plain, problem.freedom())
-    if loading != "auto":
-        return rare
-    louder = rules.steering_units(target.spread, background.spread)
-    sizes = target.n_samples, background.n_samples
-    found = steer(problem, plain.eigenvalues, *sizes, louder)
-    steering = found.steering
+    check_rank(plain.eigenvalues, task.target.width, k)
+    if task.loading != "auto":
+        return _Found(plain, problem.method, loading, expect(plain, problem.freedom()))
+    louder = rules.steering_units(task.target.spread, background.spread)
+    found = steer(problem, plain.eigenvalues, task.target.n_samples, n_background, louder)
+    solution, steering, rare = found.solution, found.steering, None
+    if found.by_choice:
+        rare = _Found(plain, problem.method, loading, expect(plain, problem.freedom()))
     freedom = problem.freedom(steering.least_ridge if steering.n_steered == k else None)
-    chosen = replace(finish(found.solution, freedom), steering=steering)
-    if not found.by_choice:
-        return chosen
-    return replace(chosen, rare=rare, n_steered=steering.n_steered)
+    expected = expect(solution, freedom)
+    return _Found(solution, problem.method, loading, expected, steering, rare)
 
 
 # -- after the eigenproblem ----------------------------------------------------------------
 
 
-def _in_sample(filters: FloatArray, rule: LoadingRule) -> FloatArray:
-    """Return ``FᵀR_bF``, the output covariance of the samples that the filters were made with."""
-    # Fᵀ (w R_b + D) F = I, so this needs no second look at R_b. Where it is shrunk to nothing, Σ
-    # is the better estimate.
-    inside = np.eye(filters.shape[1])
-    if rule.weight <= _EPS**0.5:
-        return inside
-    diagonal = rule.ridge * rule.units
-    return np.asarray((inside - filters.T @ (diagonal[:, None] * filters)) / rule.weight)
-
-
-def _out_of_sample(inside: FloatArray, freedom: float, n_background: int) -> FloatArray:
+def _expected_outputs(
+    filters: FloatArray, loading: Loading, freedom: float, n_background: int
+) -> FloatArray:
     """Return the output covariance to expect of new background samples.
 
-    The filters were chosen with the very samples that ``inside`` is measured on. For a ridge
+    The filters were chosen with the very samples that ``FᵀR_bF`` is measured on. For a ridge
     filter the bias of that is known: it is the factor of generalized cross-validation,
     ``(1 - df/n)⁻²``, with ``df`` the effective number of parameters.
     """
     left = max(1.0 - freedom / (n_background - 1), 1.0 / n_background)
-    return inside / left**2
+    inside = np.eye(filters.shape[1])
+    # Fᵀ (w R_b + D) F = I, so this needs no second look at R_b. Where it is shrunk to nothing, Σ
+    # is the better estimate.
+    if loading.weight > _EPS**0.5:
+        inside -= filters.T @ (loading.diagonal[:, None] * filters)
+        inside /= loading.weight
+    return np.asarray(inside / left**2)
 
 
 def _signs(filters: FloatArray) -> FloatArray:
@@ -564,23 +565,26 @@ def _signs(filters: FloatArray) -> FloatArray:
     return np.where(filters[largest, np.arange(filters.shape[1])] < 0.0, -1.0, 1.0)
 
 
-def _finish(solution: Contrast, scaling: str, target_variance: FloatArray) -> Contrast:
-    """Fix the signs, and the lengths if they are to be 1."""
-    rare = solution.rare and _finish(solution.rare, scaling, target_variance)
+def _finish(found: _Found, scaling: str, target_variance: FloatArray) -> Contrast:
+    """Fix the signs of a solution, and the lengths if they are to be 1."""
+    solution, output, steering = found.solution, found.output_covariance, found.steering
     factor = _signs(solution.filters)
     if scaling == "unit":
         factor = factor / np.linalg.norm(solution.filters, axis=0)
-    output = solution.output_covariance
     if output is not None:
-        output = output * np.multiply.outer(factor, factor)
-    return replace(
-        solution,
+        output = output * (factor[:, None] * factor)
+    return Contrast(
         filters=np.asfortranarray(solution.filters * factor),
         atoms=np.asfortranarray(solution.atoms / factor),
+        eigenvalues=solution.eigenvalues,
+        loading=found.loading,
         output_covariance=output,
+        solver=found.solver,
         target_variance=target_variance,
         # The best prediction of x from its outputs y is Wy, and the outputs are uncorrelated in
         # the target, with variances λ: tr cov(Wy) = Σ λ_j ‖w_j‖².
         explained_variance=solution.eigenvalues * (solution.atoms**2).sum(axis=0),
-        rare=rare,
+        rare=None if found.rare is None else _finish(found.rare, scaling, target_variance),
+        n_steered=0 if steering is None or found.rare is None else steering.n_steered,
+        steering=steering,
     )
