@@ -208,7 +208,7 @@ def largest_eigenvalue(matrix: FloatArray) -> float:
     """
     n = len(matrix)
     if n < _LANCZOS_FROM:
-        return float(np.linalg.eigvalsh(matrix)[-1])
+        return float(_all_eigenvalues(matrix)[-1])
     found = lanczos_largest(lambda v: blas.dsymv(1.0, matrix, v, lower=1), n, restarts=20)
     return float(largest_eigenpairs(matrix, 1, vectors=False)[0][0]) if found is None else found
 
@@ -318,9 +318,19 @@ def spectrum(lower: FloatArray, units: FloatArray) -> FloatArray:
     scaled = lower * scale[:, None]
     scaled *= scale
     if len(scaled) < _LANCZOS_FROM:
-        # Less to do before LAPACK is called.
-        return np.asarray(np.linalg.eigvalsh(scaled), dtype=np.float64)
+        return _all_eigenvalues(scaled)
     return np.asarray(eigvalsh(scaled, lower=True, overwrite_a=True, check_finite=False))
+
+
+def _all_eigenvalues(matrix: FloatArray) -> FloatArray:
+    """Return the eigenvalues of a small lower triangle, ascending. Uses up the matrix.
+
+    Without the checks of SciPy and NumPy, which take as long.
+    """
+    values, _, failed = lapack.dsyevd(matrix, compute_v=0, lower=1, overwrite_a=1)
+    if failed:
+        raise np.linalg.LinAlgError(f"LAPACK's dsyevd gave {failed}")
+    return np.asarray(values)
 
 
 def traces(lower: FloatArray, units: FloatArray, block: int = 128) -> tuple[float, float]:
