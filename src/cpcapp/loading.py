@@ -38,6 +38,8 @@ _DIAGONAL_LOADING = 1e-6
 _LEAST_SHRINKAGE = 1e-9
 # Below this order LAPACK finds the largest eigenvalue as fast as Lanczos.
 _LANCZOS_FROM = 100
+# Up to this order, at most 8 MB, a copy is kept for the case that LAPACK misses eigenvalues.
+_COPIED = 1000
 
 
 @dataclass(frozen=True)
@@ -265,6 +267,7 @@ def largest_eigenpairs(
     array([2., 3.])
     """
     n = len(matrix)
+    spare = matrix.copy(order="F") if n <= _COPIED else None
     work, integers, _ = lapack.dsyevr_lwork(n, lower=1)
     values, found, count, _, failed = lapack.dsyevr(
         matrix,
@@ -277,9 +280,19 @@ def largest_eigenpairs(
         liwork=int(integers),
         overwrite_a=1,
     )
+    if count == k and not failed:
+        return values[:k], found[:, :k]
+    # The bisection of dsyevr can lose a cluster of eigenvalues that differ by rounding, and says
+    # nothing: for a target that is its own background, say.
+    if spare is None:
+        raise np.linalg.LinAlgError(
+            f"LAPACK's dsyevr found {count} of {k} eigenvalues and gave {failed}: the largest "
+            "eigenvalues differ by rounding only"
+        )
+    values, found, failed = lapack.dsyevd(spare, compute_v=vectors, lower=1, overwrite_a=1)
     if failed:
-        raise np.linalg.LinAlgError(f"LAPACK's dsyevr gave {failed}")
-    return values[:count], found[:, :count]
+        raise np.linalg.LinAlgError(f"LAPACK's dsyevd gave {failed}")
+    return values[n - k :], found[:, n - k :] if vectors else found[:, :0]
 
 
 def oas_shrinkage(trace: float, trace_of_square: float, n_samples: int, n_features: int) -> float:
