@@ -161,7 +161,7 @@ def require_finite(rows: Any) -> None:
 def raise_if_not_finite(column_values: NDArray[Any]) -> None:
     """Raise `NonFiniteError` unless the value of each column is finite."""
     finite = np.isfinite(column_values)
-    if not finite.all():
+    if np.count_nonzero(finite) < finite.size:
         raise NonFiniteError(np.flatnonzero(~finite))
 
 

@@ -553,7 +553,7 @@ def _expected_outputs(
     inside = np.eye(filters.shape[1])
     # Fᵀ (w R_b + D) F = I, so this needs no second look at R_b. Where it is shrunk to nothing, Σ
     # is the better estimate.
-    if loading.weight > _EPS**0.5:
+    if loading.weight > _EPS**0.5 and np.count_nonzero(loading.diagonal):
         inside -= filters.T @ (loading.diagonal[:, None] * filters)
         inside /= loading.weight
     return np.asarray(inside / left**2)

@@ -121,7 +121,7 @@ class Lapack:
             covariance = moments._take_covariance()
         else:
             covariance = np.asfortranarray(moments._lower() / moments.total_weight)
-        if constant.any():
+        if np.count_nonzero(constant):
             covariance[constant, :] = 0.0  # what is there is rounding
             covariance[:, constant] = 0.0
         return covariance
@@ -201,7 +201,7 @@ class Lapack:
 
     def freedom(self, lower: FloatArray, diagonal: FloatArray) -> float:
         """Return ``tr((LLᵀ - D)(LLᵀ)⁻¹)``. Uses up ``L``."""
-        if not diagonal.any():
+        if not np.count_nonzero(diagonal):
             return float(len(lower))
         # M - tr(D (LLᵀ)⁻¹) = M - ‖L⁻¹ D^½‖²
         inverse, _ = lapack.dtrtri(lower, lower=1, overwrite_c=1)

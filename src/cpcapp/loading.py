@@ -88,7 +88,7 @@ def loading_units(loading: str | float, target: Spread, background: Spread) -> F
     if loading not in SHRINKING:
         return np.ones(len(target.variance))
     units = background.variance
-    if background.constant.any():
+    if np.count_nonzero(background.constant):
         # No unit to be had from the background: take the target's. A feature that is constant
         # in both is never used by a filter, and any unit will do.
         fallback = np.where(target.constant, 1.0, target.variance)
@@ -120,11 +120,12 @@ def shrink_or_load(
         Which features do not vary in the background.
     """
     if loading in ("auto", "likelihood"):
-        varying = int((~constant).sum())
+        n_constant = np.count_nonzero(constant)
+        varying = len(constant) - int(n_constant)
         # In units of the background the mean eigenvalue of features that vary is 1.
         values, counts = spectrum()
         ridge = rho = likelihood_shrinkage(values, n_background, varying, counts)
-        if constant.any():
+        if n_constant:
             # What none of n samples shows may still be in one of n: the variance of a constant
             # feature is taken to be 1/n of the target's.
             units = np.where(constant, units / (ridge * n_background), units)
@@ -141,6 +142,8 @@ def shrink_or_load(
 
 def steering_units(target: Spread, background: Spread) -> FloatArray:
     """Return the mean variance of each feature over the two sets, or 1 where it is 0."""
+    if not (np.count_nonzero(target.constant) or np.count_nonzero(background.constant)):
+        return (target.variance + background.variance) / 2.0
     of_both = [np.where(s.constant, 0.0, s.variance) for s in (target, background)]
     units = (of_both[0] + of_both[1]) / 2.0
     return np.where(units > 0.0, units, 1.0)

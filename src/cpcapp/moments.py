@@ -87,7 +87,8 @@ class Spread:
 def find_spread(variance: FloatArray, mean: FloatArray) -> Spread:
     """Return what variances say beside the means of their features; see `Moments.spread`."""
     size = np.abs(mean)
-    if len(variance) and _LEAST_VARIANCE <= variance.min() <= variance.max() <= _MOST_VARIANCE:
+    inside = (variance >= _LEAST_VARIANCE) & (variance <= _MOST_VARIANCE)
+    if np.count_nonzero(inside) == len(variance) > 0:
         constant = np.sqrt(variance) <= _CONSTANT * size
         return Spread(variance, constant, np.zeros(len(size), dtype=bool))
     constant = np.sqrt(np.maximum(variance, 0.0)) <= _CONSTANT * size
@@ -504,6 +505,9 @@ class Moments:
 
     def _set_mean(self, mean: FloatArray, low: FloatArray | float) -> None:
         """Set the mean to ``mean + low``, and ``low`` to the digits that do not fit."""
+        if isinstance(low, float) and low == 0.0:
+            self.mean, self._low = mean.copy(), np.zeros(len(mean))
+            return
         self.mean = mean + low
         part = self.mean - mean
         self._low = (mean - (self.mean - part)) + (low - part)

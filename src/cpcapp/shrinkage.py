@@ -78,12 +78,14 @@ def likelihood_shrinkage(
     values = np.asarray(eigenvalues, dtype=np.float64)
     counts = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
     kept = values > 10.0 * n_features * _EPS * float(values.max(initial=0.0))
-    if n_samples < 3 or not kept.any():
+    n_kept = np.count_nonzero(kept)
+    if n_samples < 3 or not n_kept:
         return 1.0
-    values, counts = values[kept], counts[kept]
+    if n_kept < len(values):
+        values, counts = values[kept], counts[kept]
     full = min(n_features, n_samples - 1)
     dependent = weights is None and len(values) != full
-    values *= n_features / float(values @ counts)
+    values = values * (n_features / float(values @ counts))
     left_out = _LeftOut(values, counts, 0 if dependent else n_features - full, n_samples)
     best = int(left_out.loss(_GRID_RHO).argmin())
     low, high = float(_GRID[max(best - 1, 0)]), float(_GRID[min(best + 1, len(_GRID) - 1)])
@@ -121,6 +123,7 @@ class _LeftOut:
         self._own = values * counts
         self._change = counts - self._wide * self._own  # of those of G with ρ
         self._own_change = self._own * (1.0 - self._others)
+        self._own_and_change = np.array((self._own, self._change)).T
 
     def loss(self, rho: FloatArray) -> FloatArray:
         """Return the function at each ρ."""
@@ -135,18 +138,17 @@ class _LeftOut:
         """Return the derivative at each ρ."""
         weight = 1.0 - rho
         inverse = 1.0 / self._shrunk(rho, weight)
-        r = inverse @ self._own
-        slope = inverse @ self._change
+        r, slope = (inverse @ self._own_and_change).T
         inverse *= inverse
         dr = inverse @ self._own_change  # of -r
         left = self._left(weight, r)
         dleft = (r + weight * dr) * self._removed
-        slope += (dleft - self._wide**2 * (dr + r * dleft / left)) / left
-        return slope + self._zeros / rho if self._zeros else slope
+        slope = slope + (dleft - self._wide**2 * (dr + r * dleft / left)) / left
+        return np.asarray(slope + self._zeros / rho if self._zeros else slope)
 
     def _shrunk(self, rho: FloatArray, weight: FloatArray) -> FloatArray:
         """Return the eigenvalues of G, one row for each ρ."""
-        g = np.multiply.outer(weight, self._others)
+        g = weight[:, None] * self._others
         g += rho[:, None]
         return g
 

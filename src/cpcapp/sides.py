@@ -70,7 +70,7 @@ def check_sides(target: Moments, background: Moments | None) -> tuple[Side, Side
 
 def _side(moments: Moments, name: str) -> Side:
     spread = moments.spread()
-    if spread.out_of_range.any():
+    if np.count_nonzero(spread.out_of_range):
         raise FeatureRangeError(np.flatnonzero(spread.out_of_range), source=name)
     return Side(moments, spread, moments.n_samples, n_features_of(moments))
 
