@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpcapp import CPCAPlusPlus, Moments, matrix_free, moments, solve_contrast
+from cpcapp import CPCAPlusPlus, Moments, _accumulator, matrix_free, solve_contrast
 from cpcapp import loading as loading_rules
 from cpcapp.contrast import InsufficientRankError
 from cpcapp.loading import LoadingRule
@@ -25,8 +25,8 @@ from helpers import peak_bytes, subspace_angle
 @pytest.fixture
 def keep_rows(monkeypatch):
     """Keep sparse rows of any number of features, so that small problems are sparse too."""
-    monkeypatch.setattr(moments, "_SPARSE_ROWS_FROM", 1)
-    monkeypatch.setattr(moments, "_SPARSE_ROWS_SHARE", np.inf)
+    monkeypatch.setattr(_accumulator, "_SPARSE_ROWS_FROM", 1)
+    monkeypatch.setattr(_accumulator, "_SPARSE_ROWS_SHARE", np.inf)
 
 
 @pytest.fixture

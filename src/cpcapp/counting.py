@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, lapack
 from scipy.stats import chi2
 
+from cpcapp._blocks import centre_full_columns
 from cpcapp._rows import refuse_masked
 from cpcapp.contrast import InsufficientRankError, solve_contrast
 from cpcapp.loading import Loading
-from cpcapp.moments import FloatArray, Moments, _centre_full_columns
+from cpcapp.moments import FloatArray, Moments
 
 # Whitened rows of this many cells (16 MB) are kept for the permutations, of at most so many rows.
 # Beyond that the rows are a random sample.
@@ -593,7 +594,7 @@ class _Centred:
             pooled /= root
             return np.asarray(pooled @ pooled.T)
         stacked = sp.csr_array(sp.vstack([sp.csr_array(part) for part in self.rows]))
-        shifted, shift = _centre_full_columns(stacked.astype(np.float64))
+        shifted, shift = centre_full_columns(stacked.astype(np.float64))
         unit = 1.0 / (self.scale * root)
         scaled = sp.csr_array(shifted.multiply(unit))
         # (Z - C)(Z - C)ᵀ = ZZᵀ - ZCᵀ - CZᵀ + CCᵀ, where C has two different rows

@@ -11,9 +11,10 @@ from scipy.linalg import cho_solve, eigvalsh, lapack
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from cpcapp import loading as rules
+from cpcapp._blocks import centre_full_columns
 from cpcapp.dense_algebra import rank_of, top_dense
 from cpcapp.loading import LoadingRule
-from cpcapp.moments import FloatArray, Moments, _centre_full_columns
+from cpcapp.moments import FloatArray, Moments
 from cpcapp.sides import Side, SingularBackgroundError, check_rank
 from cpcapp.steering import Solution, restricted
 
@@ -177,7 +178,7 @@ class SampleRows:
         assert moments.mean is not None
         if all(sp.issparse(block) for block in moments._rows) and not moments.is_weighted:
             stacked = sp.csr_array(sp.vstack(moments._rows, format="csr"))
-            shifted, shift = _centre_full_columns(stacked)
+            shifted, shift = centre_full_columns(stacked)
             self.rows: Any = sp.csr_array(shifted.multiply(1.0 / root))
             self.offset = (moments.mean - shift) / root
         else:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh, eigh_tridiagonal
 
+from cpcapp._blocks import centre_full_columns
 from cpcapp.loading import LoadingRule
-from cpcapp.moments import FloatArray, Moments, Spread, _centre_full_columns
+from cpcapp.moments import FloatArray, Moments, Spread
 from cpcapp.steering import Solution, restricted
 
 # Of the residual to the eigenvalue. The eigenvalue itself is then exact to the square of this over
@@ -77,7 +78,7 @@ class CentredRows:
         self._varies = None if not spread.constant.any() else ~spread.constant[:, None]
         self._parts = []
         for block in moments._rows:
-            shifted, shift = _centre_full_columns(block)
+            shifted, shift = centre_full_columns(block)
             self._parts.append((shifted, moments.mean - shift))
 
     def covariance_times(self, vectors: FloatArray) -> FloatArray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import partial
 from numbers import Real
 from typing import Any, Self
@@ -11,17 +10,13 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import blas
 
 from cpcapp import _moments_files
+from cpcapp._accumulator import Accumulator
 from cpcapp._blocks import (
-    SNIFFED,
-    cut,
-    is_far,
+    centre_full_columns,
     mean_of,
     mirror,
-    needs_no_centring,
-    plain_mean_of,
     quiet,
     rank_one,
     sum_or_none,
@@ -33,71 +28,20 @@ from cpcapp._rows import (
     FeatureRangeError,
     NonFiniteError,
     as_rows,
-    raise_if_not_finite,
     require_finite,
 )
 from cpcapp._sources import kind_of, weighted_row_chunks
+from cpcapp._spread import Spread, find_spread
 from cpcapp._weights import LEAST_WEIGHT, drop_zero_weights
 
 __all__ = ["FeatureRangeError", "FloatArray", "Moments", "NonFiniteError", "Spread"]
 
 FloatArray = NDArray[np.float64]
 
-# A block of this many rows is tall enough for syrk to run at full speed; its centred copy is
-# the only one ever made.
-_DENSE_BLOCK = 1024
-# Where no centring is needed nothing is copied, and blocks may be larger.
-_RAW_BLOCK = 8192
-# The cancellation left in a sparse block is at most its row count times the rounding unit.
-_SPARSE_BLOCK = 65_536
-# Sparse rows of at least this many features are kept beyond as many samples, up to this many stored
-# values for each entry of the scatter. A value takes 12 bytes with its place, so that the rows take
-# at most 3/8 of the memory of the scatter; benchmarks/results/sparse.md has the times.
-_SPARSE_ROWS_FROM = 2000
-_SPARSE_ROWS_SHARE = 0.25
-# Deviations below this fraction of the mean are rounding, not variation.
-_CONSTANT = 1e3 * np.finfo(np.float64).eps
-# Between these a variance, and a covariance of 1e-16 of it, is neither infinite nor 0. They leave
-# room for deviations of 1e-150 to 1e150, the range that messages give.
-_LEAST_VARIANCE, _MOST_VARIANCE = 1e-304, 1e304
-
 _FORMS = ("auto", "scatter")
 
 
-@dataclass(frozen=True)
-class Spread:
-    """How much each feature varies, as `Moments.spread` computes it.
-
-    Attributes
-    ----------
-    variance : ndarray of shape (n_features,)
-        With ``ddof=0``.
-    constant : ndarray of bool of shape (n_features,)
-        Which features do not vary beyond rounding.
-    out_of_range : ndarray of bool of shape (n_features,)
-        Which features are too large or too small to be squared, so that it is not known how much
-        they vary.
-    """
-
-    variance: FloatArray
-    constant: NDArray[np.bool_]
-    out_of_range: NDArray[np.bool_]
-
-
-def find_spread(variance: FloatArray, mean: FloatArray) -> Spread:
-    """Return what variances say beside the means of their features; see `Moments.spread`."""
-    size = np.abs(mean)
-    inside = (variance >= _LEAST_VARIANCE) & (variance <= _MOST_VARIANCE)
-    if np.count_nonzero(inside) == len(variance) > 0:
-        constant = np.sqrt(variance) <= _CONSTANT * size
-        return Spread(variance, constant, np.zeros(len(size), dtype=bool))
-    constant = np.sqrt(np.maximum(variance, 0.0)) <= _CONSTANT * size
-    # Squares of small deviations are 0, as if the feature were constant: then its mean tells.
-    lost = (variance < _LEAST_VARIANCE) & np.where(constant, (size > 0) & (size < 1e-150), True)
-    return Spread(variance, constant, lost | ~(variance <= _MOST_VARIANCE))
-
-
-class Moments:
+class Moments(Accumulator):
     """Sample count, mean and scatter of a data set that arrives in pieces.
 
     The scatter is the sum of ``(x - mean)(x - mean)ᵀ`` over the samples. Pieces may have any
@@ -146,22 +90,7 @@ class Moments:
     def __init__(self, *, form: str = "auto") -> None:
         if form not in _FORMS:
             raise ValueError(f"form={form!r} must be one of {', '.join(map(repr, _FORMS))}")
-        self.form = form
-        self.mean: FloatArray | None = None
-        self._clear()
-
-    def _clear(self) -> None:
-        self.total_weight = 0.0
-        self._squared_weight = 0.0
-        self.mean = None
-        # The mean to twice the digits is mean + low: of a mean of 1e12 float64 keeps only the
-        # fourth decimal, which is too coarse to merge two blocks by.
-        self._low: FloatArray | None = None
-        self._rows: list[Any] = []
-        self._row_weights: list[FloatArray | None] = []  # of each block; None if all are 1
-        # How far variances may be off (times total_weight) since samples were removed.
-        self._rounding: FloatArray | None = None
-        self._scatter: FloatArray | None = None  # lower triangle, Fortran order: what syrk fills
+        super().__init__(form)
 
     @classmethod
     def of(cls, data: Any, *, sample_weight: Any = None, form: str = "auto") -> Self:
@@ -274,9 +203,7 @@ class Moments:
     @property
     def is_weighted(self) -> bool:
         """Whether any sample has another weight than 1."""
-        return self.total_weight != self._squared_weight or any(
-            weights is not None for weights in self._row_weights
-        )
+        return self._is_weighted()
 
     @property
     def n_features(self) -> int | None:
@@ -335,182 +262,6 @@ class Moments:
                 f"chunk has {rows.shape[1]} features, but the moments have {self.mean.shape[0]}"
             )
         return rows
-
-    def _start(self, n_features: int) -> None:
-        self.mean, self._low = np.zeros(n_features), np.zeros(n_features)
-
-    def _absorb(self, rows: Any, weights: FloatArray | None = None) -> None:
-        n, m = rows.shape
-        if n == 0:
-            return
-        if self.mean is None:
-            self._start(m)
-        if self._keeps(rows, weights):
-            self._keep(rows.copy() if sp.issparse(rows) else np.array(rows, np.float64), weights)
-            return
-        self._fold()
-        self._add(rows, weights)
-
-    def _keep(self, rows: Any, weights: FloatArray | None) -> None:
-        """Keep rows as they are."""
-        if sp.issparse(rows):
-            centred, shift = _centre_full_columns(rows)
-        else:
-            shift = mean_of(rows, weights)
-            centred = rows - shift
-        raise_if_not_finite(shift)
-        rest = mean_of(centred, weights)
-        raise_if_not_finite(rest)
-        self._append(rows, weights)
-        self._move_mean(*weight_of(rows, weights), shift, rest)
-
-    def _keeps(self, rows: Any, weights: FloatArray | None) -> bool:
-        """Return whether these rows and all before them are a smaller form than the scatter."""
-        if self.form != "auto" or self._scatter is not None:
-            return False
-        n, m = rows.shape
-        if sum(block.shape[0] for block in self._rows) + n < m:
-            return True
-        blocks = [*self._rows, rows]
-        if m < _SPARSE_ROWS_FROM or not all(sp.issparse(block) for block in blocks):
-            return False
-        if weights is not None or self.is_weighted:  # no solver multiplies with weighted rows
-            return False
-        stored = sum(int(block.nnz) for block in blocks)
-        return stored <= _SPARSE_ROWS_SHARE * int(m) ** 2
-
-    def _append(self, rows: Any, weights: FloatArray | None) -> None:
-        self._rows.append(rows)
-        self._row_weights.append(weights)
-        # Sparse blocks of like size are joined, as digits carry: of many small chunks there are
-        # never more than a few blocks.
-        while len(self._rows) > 1 and all(sp.issparse(block) for block in self._rows[-2:]):
-            weighted = any(its is not None for its in self._row_weights[-2:])
-            if weighted or self._rows[-2].shape[0] > self._rows[-1].shape[0]:
-                break
-            self._rows[-2:] = [sp.csr_array(sp.vstack(self._rows[-2:], format="csr"))]
-            del self._row_weights[-1]
-
-    def _fold(self) -> None:
-        """Turn the rows kept so far into a scatter matrix."""
-        if self._scatter is not None or self.mean is None:
-            return
-        m = self.mean.shape[0]
-        blocks = list(zip(self._rows, self._row_weights, strict=True))
-        if blocks:
-            rounding = self._rounding
-            self._clear()
-            self._start(m)
-            self._rounding = rounding
-        self._scatter = np.zeros((m, m), order="F")
-        for block, weights in blocks:
-            self._add(block, weights)
-
-    def _add(self, rows: Any, weights: FloatArray | None = None) -> None:
-        n, m = rows.shape
-        if sp.issparse(rows):
-            for start in range(0, n, _SPARSE_BLOCK):
-                stop = start + _SPARSE_BLOCK
-                self._add_sparse(rows[start:stop], cut(weights, start, stop))
-            return
-        work = None
-        for start in range(0, n, _RAW_BLOCK):
-            large = rows[start : start + _RAW_BLOCK]
-            plain = weights is None and large.dtype == np.float64 and large.flags.c_contiguous
-            if plain and len(large) > SNIFFED:
-                mean = plain_mean_of(large)
-                if needs_no_centring(large, mean):
-                    self._add_raw(large, mean)
-                    continue
-            if work is None:
-                # One for all blocks: fresh pages would cost as much as the products.
-                work = np.empty((min(n, _DENSE_BLOCK) + 1, m))
-            for first in range(0, len(large), _DENSE_BLOCK):
-                block = large[first : first + _DENSE_BLOCK]
-                its = cut(weights, start + first, start + first + _DENSE_BLOCK)
-                self._add_centred(block, work[: len(block) + 1], its)
-
-    def _add_raw(self, block: NDArray[Any], mean: FloatArray) -> None:
-        """Add rows as they are, without a centred copy."""
-        self._scatter = blas.dsyrk(1.0, block.T, beta=1.0, c=self._scatter, lower=1, overwrite_c=1)
-        n = float(len(block))
-        self._merge_uncentred(n, n, mean, mean)
-
-    def _add_centred(
-        self, block: NDArray[Any], work: FloatArray, weights: FloatArray | None
-    ) -> None:
-        n = len(block)
-        shift = mean_of(block, weights)
-        raise_if_not_finite(shift)
-        np.subtract(block, shift, out=work[:n])
-        rest = np.zeros_like(shift)
-        if is_far(shift, work[:n]):
-            # The mean is off by its own rounding; what is left of it is exact.
-            rest = mean_of(work[:n], weights)
-            work[:n] -= rest
-        if weights is not None:
-            work[:n] *= np.sqrt(weights)[:, None]
-        weight, squared = weight_of(block, weights)
-        # S_ab = S_a + S_b + (n_a n_b / n_ab) δδᵀ: the last term rides along as one more row.
-        step = self._mean_step(shift, rest)
-        np.multiply(step, np.sqrt(self._merge_weight(weight)), out=work[n])
-        self._scatter = blas.dsyrk(1.0, work.T, beta=1.0, c=self._scatter, lower=1, overwrite_c=1)
-        self._move_mean(weight, squared, shift, rest)
-
-    def _merge_uncentred(
-        self,
-        weight: float,
-        squared: float,
-        offset: FloatArray,
-        mean: FloatArray,
-        low: FloatArray | float = 0.0,
-    ) -> None:
-        """Finish adding a block whose products were added about ``mean + low - offset``."""
-        raise_if_not_finite(mean)
-        assert self._scatter is not None
-        rank_one(self._scatter, offset, -weight)
-        if self.total_weight > 0.0:
-            rank_one(self._scatter, self._mean_step(mean, low), self._merge_weight(weight))
-        self._move_mean(weight, squared, mean, low)
-
-    def _add_sparse(self, block: Any, weights: FloatArray | None) -> None:
-        shifted, shift = _centre_full_columns(block)
-        offset = mean_of(shifted, weights)
-        raise_if_not_finite(offset)
-        if weights is not None:
-            shifted = sp.csr_array(shifted.multiply(np.sqrt(weights)[:, None]))
-        gram = (shifted.T @ shifted).toarray()
-        assert self._scatter is not None
-        self._scatter += gram.T
-        self._merge_uncentred(*weight_of(block, weights), offset, shift, offset)
-
-    def _merge_weight(self, weight: float) -> float:
-        return self.total_weight * weight / (self.total_weight + weight)
-
-    def _mean_step(self, mean: FloatArray, low: FloatArray | float = 0.0) -> FloatArray:
-        assert self.mean is not None and self._low is not None
-        return (mean - self.mean) + (low - self._low)
-
-    def _move_mean(
-        self, weight: float, squared: float, mean: FloatArray, low: FloatArray | float = 0.0
-    ) -> None:
-        assert self.mean is not None and self._low is not None
-        self.total_weight += weight
-        self._squared_weight += squared
-        if self.total_weight == weight:
-            self._set_mean(mean, low)  # a step from 0 has fewer digits
-        else:
-            step = self._mean_step(mean, low)
-            self._set_mean(self.mean, self._low + step * (weight / self.total_weight))
-
-    def _set_mean(self, mean: FloatArray, low: FloatArray | float) -> None:
-        """Set the mean to ``mean + low``, and ``low`` to the digits that do not fit."""
-        if isinstance(low, float) and low == 0.0:
-            self.mean, self._low = mean.copy(), np.zeros(len(mean))
-            return
-        self.mean = mean + low
-        part = self.mean - mean
-        self._low = (mean - (self.mean - part)) + (low - part)
 
     # -- adding up -------------------------------------------------------------------------
 
@@ -731,7 +482,7 @@ class Moments:
             for block, weights in zip(self._rows, self._row_weights, strict=True):
                 weight, _ = weight_of(block, weights)
                 if sp.issparse(block):
-                    shifted, shift = _centre_full_columns(block)
+                    shifted, shift = centre_full_columns(block)
                     # Σ(x-m)² = Σx² - 2mΣx + n·m², x and m both shifted
                     rest = -self._mean_step(shift)
                     sums = weight * mean_of(shifted, weights)
@@ -921,30 +672,3 @@ def _refuse_moments(data: Any) -> None:
 
 def _of_block(cls: type[Moments], form: str, block: Any, weights: Any) -> Moments:
     return cls.of(block, sample_weight=weights, form=form)
-
-
-def _centre_full_columns(block: Any) -> tuple[Any, FloatArray]:
-    """Return the block with every column that is stored in all rows centred, and the shifts.
-
-    ``Σx² - n·mean²`` loses at most a factor ``1/(1 - filling)`` of precision in a column with
-    zeros in it, but all of it in a full column of large mean; those can be centred and stay as
-    sparse as they were.
-    """
-    n, m = block.shape
-    shift = np.zeros(m)
-    # Rows without a column in common, as a few of sparse data are, leave no column full.
-    common = block.indices[: block.indptr[1]]
-    for row in range(1, min(n, SNIFFED)):
-        if len(common) == 0:
-            break
-        stored = block.indices[block.indptr[row] : block.indptr[row + 1]]
-        common = np.intersect1d(common, stored, assume_unique=True)
-    if len(common) == 0:
-        return block, shift
-    full = np.bincount(block.indices, minlength=m) == n
-    if not full.any():
-        return block, shift
-    sums = np.asarray(block.sum(axis=0)).ravel()
-    shift[full] = sums[full] / n
-    centred = sp.csr_array((block.data - shift[block.indices], block.indices, block.indptr), (n, m))
-    return centred, shift

@@ -14,8 +14,9 @@ from typing import Any, Self
 import numpy as np
 
 from cpcapp._rows import NonFiniteError
+from cpcapp._spread import find_spread
 from cpcapp._weights import check_weights
-from cpcapp.moments import FloatArray, Moments, Spread, find_spread
+from cpcapp.moments import FloatArray, Moments, Spread
 
 try:
     import torch
