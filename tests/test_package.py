@@ -130,7 +130,8 @@ def test_unknown_names_are_an_attribute_error():
 ROOMS = [
     *("moments", "missing", "covariates", "shrinkage", "loading", "dense_algebra", "steering"),
     *("sides", "primal", "dual", "matrix_free", "backends"),
-    *("contrast", "views", "counting", "refitting", "calibration", "resampling", "detection"),
+    *("contrast", "views", "whitening", "shuffling", "counting"),
+    *("refitting", "calibration", "resampling", "detection"),
     "backgrounds",
     *("sparse_filters", "correction"),
     "estimators",

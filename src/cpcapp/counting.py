@@ -9,41 +9,39 @@ target rows only, and no factorization.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from math import comb
-from numbers import Real
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, lapack
-from scipy.stats import chi2
 
-from cpcapp._blocks import centre_full_columns
 from cpcapp._rows import refuse_masked
 from cpcapp.contrast import InsufficientRankError, solve_contrast
-from cpcapp.loading import Loading
-from cpcapp.moments import FloatArray, Moments
+from cpcapp.moments import Moments
+from cpcapp.shuffling import Pool, count_positive, lanczos
+from cpcapp.whitening import PooledRows
+
+__all__ = [
+    "PermutationTest",
+    "RowSubset",
+    "as_matrix",
+    "check_groups",
+    "check_permutations",
+    "count_loaded",
+    "count_positive",
+    "kept_rows",
+    "lanczos",
+    "mean_excess_kurtosis",
+    "permutation_test",
+]
 
 # Whitened rows of this many cells (16 MB) are kept for the permutations, of at most so many rows.
 # Beyond that the rows are a random sample.
 _MAX_CELLS = 1 << 21
 _MAX_ROWS = 10_000
-# Copies of a feature are singular however many rows there are; `loading.py` has the same floor.
-_LEAST_RIDGE = 1e-9
 # Permutations of the first batch: where there is nothing, they mostly suffice to say so.
 _FIRST_BATCH = 25
-# Squared relative error of a variance, up to which it is taken for an estimate: a rare value occurs
-# in at least 10 rows.
-_MOST_VARIABLE = 0.1
-# Rows further out than this share of Gaussian ones are drawn in, until there are none: mostly once.
-_FAR_OUT = 0.999
-_DRAWN_IN_TIMES = 3
-_LANCZOS_TOLERANCE = 3e-4
-_LANCZOS_STEPS = 300
-_CHECKED_EVERY = 10
 
 
 @dataclass(frozen=True)
@@ -149,7 +147,7 @@ def permutation_test(
     shrinking = "likelihood" if loading == "auto" else loading
     found = solve_contrast(target, back, 1, loading=shrinking).loading
     assert found is not None
-    pool = _Pool.whiten(rows, (target, back), labels, found, loading)
+    pool = Pool.whiten(rows, (target, back), labels, found, loading)
     pool.check_arrangements(false_alarm_rate)
     return _shuffle(pool, false_alarm_rate, n_permutations, rng, stop_early)
 
@@ -259,29 +257,8 @@ def mean_excess_kurtosis(rows: Any) -> float:
     scale = np.where(spread.constant, np.inf, np.sqrt(spread.variance))
     assert moments.mean is not None
     centres = moments.mean, moments.mean
-    kurtosis = _Centred([_as_rows(rows, "rows")], centres, scale).mean_powers(4)[0]
+    kurtosis = PooledRows([_as_rows(rows, "rows")], centres, scale).mean_powers(4)[0]
     return float(kurtosis[~spread.constant].mean()) - 3.0 if not spread.constant.all() else 0.0
-
-
-def count_positive(matrix: FloatArray) -> int:
-    """Return how many eigenvalues of a symmetric matrix are positive. Uses up the matrix.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (n, n)
-        In Fortran order, valid in its lower triangle.
-
-    Examples
-    --------
-    >>> count_positive(np.asfortranarray([[0.0, 0.0, 0.0], [2.0, 0.0, 0.0], [0.0, 0.0, 3.0]]))
-    2
-    """
-    workspace = int(lapack.dsytrf_lwork(len(matrix), lower=1)[0])
-    factor, pivots, _ = lapack.dsytrf(matrix, lower=1, lwork=workspace, overwrite_a=1)
-    # LDLᵀ of Bunch and Kaufman: a block of order 2 has one eigenvalue of either sign, and its
-    # two rows a negative pivot each.
-    single = pivots > 0
-    return int((factor.diagonal()[single] > 0.0).sum()) + int((~single).sum()) // 2
 
 
 def kept_rows(moments: Moments) -> Any:
@@ -365,343 +342,11 @@ def _sample(
     return rows, None if labels is None else (kept_labels[0], kept_labels[1])
 
 
-@dataclass(frozen=True)
-class _Pool:
-    """Rows of target, then of background, whitened by ``A``; and what moves together.
-
-    ``own_rows`` are whitened with the loading of the sets as they are, ``rows`` with that of
-    shuffled ones, in single precision: chance needs no more digits.
-    """
-
-    rows: NDArray[np.float32]
-    own_rows: FloatArray
-    n_target: int
-    units: NDArray[np.intp]  # of each row; those of the target come first
-    n_target_units: int
-    slope: float  # c = w/n_b
-
-    @classmethod
-    def whiten(
-        cls,
-        rows: list[Any],
-        moments: tuple[Moments, Moments],
-        labels: tuple[NDArray[np.intp], NDArray[np.intp]] | None,
-        found: Loading,
-        loading: str | float,
-    ) -> _Pool:
-        n_f, n_b = (part.shape[0] for part in rows)
-        if labels is None:
-            labels = np.arange(n_f), np.arange(n_b)
-        n_units = int(labels[0].max()) + 1, int(labels[1].max()) + 1
-        centred = _Centred.of(rows, moments, n_units)
-        slope = found.weight / n_b
-        shuffled, own = _ridges(found, moments[1], loading, centred, n_units)
-        whitened = centred.whiten(slope, shuffled)
-        for _ in range(_DRAWN_IN_TIMES):
-            if not centred.draw_in(whitened, slope):
-                break
-            whitened = centred.whiten(slope, shuffled)
-        own_rows = whitened if np.array_equal(own, shuffled) else centred.whiten(slope, own)
-        units = np.concatenate([labels[0], labels[1] + n_units[0]])
-        return cls(whitened.astype(np.float32), own_rows, n_f, units, n_units[0], slope)
-
-    @property
-    def n_units(self) -> int:
-        return int(self.units.max()) + 1
-
-    def check_arrangements(self, false_alarm_rate: float) -> None:
-        """Raise ``ValueError`` if there are too few ways to divide the units into two sets."""
-        ways = comb(self.n_units, self.n_target_units)
-        if ways < 1.0 / false_alarm_rate:
-            raise ValueError(
-                f"{self.n_target_units} target and {self.n_units - self.n_target_units} background "
-                f"units (rows or groups) can be arranged in {ways} ways only, too few for "
-                f"false_alarm_rate={false_alarm_rate:g}; it must be at least {1.0 / ways:.2g}, or "
-                "give n_components as a number"
-            )
-
-    def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.float32]:
-        """Return 1 for the rows of each shuffled target, (n_rows, n)."""
-        chosen = np.zeros((self.n_units, n), dtype=np.float32)
-        for i in range(n):
-            chosen[rng.permutation(self.n_units)[: self.n_target_units], i] = 1.0
-        return chosen[self.units]
-
-    def largest(self, masks: NDArray[np.float32]) -> FloatArray:
-        """Return the largest κ for each target, in the units of the observed number of rows."""
-        split = _Split(self.rows, masks, self.slope)
-        return np.asarray(_largest(split) * (self.n_target / split.counts))
-
-    def own(self) -> _Split:
-        """Return the two sets as they are."""
-        mask = (np.arange(len(self.rows)) < self.n_target).astype(np.float64)[:, None]
-        return _Split(self.own_rows, mask, self.slope)
-
-    def own_largest(self) -> float:
-        return float(_largest(self.own())[0])
-
-    def count_above(self, kappa: float) -> int:
-        """Return how many κ of the sets as they are lie above a value (Sylvester's law)."""
-        own = self.own()
-        rows = self.own_rows[: self.n_target] - own.mean[:, 0]
-        shifted = np.asfortranarray(rows.T @ rows)
-        shifted += kappa * np.multiply.outer(own.gap[:, 0], own.gap[:, 0])
-        shifted[np.diag_indices_from(shifted)] -= kappa
-        return count_positive(shifted)
-
-    def eigenvalue(self, kappa: float) -> float:
-        """Return the λ that belongs to a κ."""
-        return float(kappa / (self.n_target * max(1.0 - self.slope * kappa, 1e-12)))
-
-
-class _Split:
-    """The pooled rows divided into target and background in several ways at once.
-
-    Each set is centred on its own mean. ``S_f + S_b`` then lacks ``n_f n_b/n δδᵀ``, with δ the
-    difference of the means, of the scatter that ``A`` has: ``S_f v = κ (I - ggᵀ) v``.
-    """
-
-    def __init__(self, rows: NDArray[Any], masks: NDArray[Any], slope: float) -> None:
-        n = len(rows)
-        self.rows, self.masks = rows, masks
-        self.counts = masks.sum(axis=0)
-        others = n - self.counts
-        self.mean = rows.T @ masks / self.counts
-        delta = (self.mean - rows.mean(axis=0)[:, None]) * (n / others).astype(rows.dtype)
-        self.gap = np.sqrt(slope * self.counts * others / n).astype(rows.dtype) * delta
-        square = np.einsum("ij,ij->j", self.gap, self.gap)
-        self._unit = self.gap / np.sqrt(np.where(square > 0.0, square, 1.0))
-        self._stretch = 1.0 / np.sqrt(np.maximum(1.0 - square, 1e-6)) - 1.0
-
-    def times(self, V: NDArray[Any]) -> NDArray[Any]:
-        """Return ``(I - ggᵀ)^-½ S_f (I - ggᵀ)^-½ v`` for the column of each division."""
-        stretched = self._stretched(V)
-        outputs = self.rows @ stretched
-        outputs -= np.einsum("ij,ij->j", self.mean, stretched)
-        outputs *= self.masks
-        return self._stretched(np.asarray(self.rows.T @ outputs))
-
-    def _stretched(self, V: NDArray[Any]) -> NDArray[Any]:
-        along = self._stretch * np.einsum("ij,ij->j", self._unit, V)
-        return np.asarray(V + along * self._unit)
-
-
-def _largest(split: _Split) -> FloatArray:
-    shape = split.rows.shape[1], split.masks.shape[1]
-    start = np.random.default_rng(0).standard_normal(shape)
-    return lanczos(split.times, start.astype(split.rows.dtype))
-
-
-class _Centred:
-    """Pooled rows in units of their variance, without the difference of the two means.
-
-    A difference by chance stays: it belongs to rows that are shuffled as they are. Of a larger one
-    each set is freed by its trimmed means. With plain means each row would leave its trace in all
-    others of its set, and shuffled sets would have less of a row that lies far out.
-
-    ``factor`` is what each row is multiplied with.
-    """
-
-    def __init__(
-        self, rows: list[Any], centres: tuple[FloatArray, FloatArray], scale: FloatArray
-    ) -> None:
-        self.rows, self.centres, self.scale = rows, centres, scale
-        self.counts = [part.shape[0] for part in rows]
-        self.factor = np.ones(sum(self.counts))
-
-    @classmethod
-    def of(
-        cls, rows: list[Any], moments: tuple[Moments, Moments], n_units: tuple[int, int]
-    ) -> _Centred:
-        n_f, n_b = (part.shape[0] for part in rows)
-        n = n_f + n_b
-        means = moments[0].mean, moments[1].mean
-        assert means[0] is not None and means[1] is not None
-        constant = moments[0].constant_features() & moments[1].constant_features()
-        within = (n_f * moments[0].variance() + n_b * moments[1].variance()) / n
-        gap = np.where(constant, 0.0, means[0] - means[1])
-        # The squared gap of p features is about χ² with p degrees of freedom: mean p, variance 2p.
-        varying = float((~constant).sum())
-        by_chance = (varying + 3.0 * np.sqrt(2.0 * varying)) * sum(1.0 / u for u in n_units)
-        with np.errstate(divide="ignore"):
-            apart = float((gap**2 / np.where(constant, 1.0, within)).sum()) * (n - 2) / n
-        if apart <= by_chance:
-            pooled = (n_f * means[0] + n_b * means[1]) / n
-            centres = pooled, pooled
-        else:
-            trimmed = _trimmed_means(rows[0]), _trimmed_means(rows[1])
-            # Together the rows have mean 0.
-            rest = (n_f * (means[0] - trimmed[0]) + n_b * (means[1] - trimmed[1])) / n
-            centres = trimmed[0] + rest, trimmed[1] + rest
-            gap = gap - np.where(constant, 0.0, centres[0] - centres[1])
-        square = within + n_f * n_b / n**2 * gap**2
-        return cls(rows, centres, np.where(constant, np.inf, np.sqrt(square)))
-
-    def draw_in(self, whitened: FloatArray, slope: float) -> bool:
-        """Draw rows that lie too far out in to where Gaussian rows end, if there are any.
-
-        A few rows far out would otherwise rule the largest eigenvalue of every shuffled set. What
-        is drawn in does not depend on how rows are shuffled.
-        """
-        square = np.einsum("ij,ij->i", whitened, whitened)
-        # Σ‖z‖² is the trace of (A - D)A⁻¹ over the slope.
-        freedom = max(slope * float(square.sum()), 1.0)
-        far = chi2.ppf(_FAR_OUT, freedom) / chi2.ppf(0.5, freedom) * np.median(square)
-        outside = square > far * (1.0 + 1e-9)
-        self.factor[outside] *= np.sqrt(far / square[outside])
-        return bool(outside.any())
-
-    def mean_powers(self, power: int) -> FloatArray:
-        """Return the mean of ``|x|**power`` of each feature, for each set."""
-        found = np.zeros((len(self.rows), len(self.scale)))
-        for total, part, mean, n in zip(found, self.rows, self.centres, self.counts, strict=False):
-            if not sp.issparse(part):
-                for start in range(0, n, 1024):
-                    distance = np.abs((part[start : start + 1024] - mean) / self.scale)
-                    total += (distance**power).sum(axis=0)
-            else:
-                stored = sp.csr_array(part)
-                columns = stored.indices
-                distance = np.abs((stored.data - mean[columns]) / self.scale[columns])
-                total += np.bincount(columns, distance**power, minlength=len(mean))
-                absent = n - np.bincount(columns, minlength=len(mean))
-                total += absent * np.abs(mean / self.scale) ** power
-            total /= n
-        return found
-
-    def whiten(self, slope: float, ridge: FloatArray) -> FloatArray:
-        """Return rows ``z`` with ``A = c ZᵀZ + diag(ridge)`` the identity."""
-        if len(self.scale) <= sum(self.counts):
-            return _whiten_features(self._dense(), slope, ridge)
-        return _whiten_kernel(self._gram(ridge), slope)
-
-    def _dense(self) -> FloatArray:
-        parts = [
-            (part.toarray() if sp.issparse(part) else np.asarray(part, dtype=np.float64)) - centre
-            for part, centre in zip(self.rows, self.centres, strict=True)
-        ]
-        pooled = np.concatenate(parts)
-        pooled /= self.scale
-        pooled *= self.factor[:, None]
-        pooled -= pooled.mean(axis=0)
-        return pooled
-
-    def _gram(self, ridge: FloatArray) -> FloatArray:
-        """Return all inner products of rows, in units where the ridge is 1."""
-        root = np.sqrt(ridge)
-        if not any(sp.issparse(part) for part in self.rows):
-            pooled = self._dense()
-            pooled /= root
-            return np.asarray(pooled @ pooled.T)
-        stacked = sp.csr_array(sp.vstack([sp.csr_array(part) for part in self.rows]))
-        shifted, shift = centre_full_columns(stacked.astype(np.float64))
-        unit = 1.0 / (self.scale * root)
-        scaled = sp.csr_array(shifted.multiply(unit))
-        # (Z - C)(Z - C)ᵀ = ZZᵀ - ZCᵀ - CZᵀ + CCᵀ, where C has two different rows
-        centres = np.stack([(centre - shift) * unit for centre in self.centres])
-        which = np.repeat([0, 1], self.counts)
-        crossed = np.asarray(scaled @ centres.T)[:, which]
-        inner = (scaled @ scaled.T).toarray()
-        inner -= crossed
-        inner -= crossed.T
-        inner += (centres @ centres.T)[np.ix_(which, which)]
-        inner *= np.multiply.outer(self.factor, self.factor)
-        inner -= inner.mean(axis=0)
-        inner -= inner.mean(axis=1, keepdims=True)
-        return np.asarray(inner)
-
-
-def _trimmed_means(rows: Any) -> FloatArray:
-    """Return the mean of the middle half of each feature.
-
-    Examples
-    --------
-    >>> _trimmed_means(np.array([[1.0], [3.0], [2.0], [900.0]]))
-    array([2.5])
-    """
-    n, width = rows.shape
-    sparse = sp.csc_array(rows) if sp.issparse(rows) else None
-    step = max((1 << 20) // n, 1)
-    found = np.empty(width)
-    for start in range(0, width, step):
-        part = slice(start, start + step)
-        block = np.asarray(rows[:, part]) if sparse is None else sparse[:, part].toarray()
-        found[part] = np.sort(block, axis=0)[n // 4 : n - n // 4].mean(axis=0, dtype=np.float64)
-    return found
-
-
-def _ridges(
-    found: Loading,
-    background: Moments,
-    loading: str | float,
-    centred: _Centred,
-    n_units: tuple[int, int],
-) -> tuple[FloatArray, FloatArray]:
-    """Return the loading of shuffled sets and of the sets as they are, in units of pooled rows.
-
-    A rule that goes by the background variance of each feature is given the variance of all rows
-    where the two differ by no more than chance, and what is beyond chance where they differ by
-    more. Shuffled sets differ by chance only.
-    """
-    floor = _LEAST_RIDGE * found.weight
-    constant = np.isinf(centred.scale)
-    pooled = np.where(constant, 1.0, centred.scale**2)
-    if isinstance(loading, Real) or loading in ("none", "diagonal"):
-        ridge = np.maximum(found.diagonal / pooled, floor)
-        return ridge, ridge
-    relative = background.variance() / pooled
-    known = relative > 0.0
-    share = float(np.mean(found.diagonal[known] / (relative * pooled)[known]))
-    n_f, n_b = n_units
-    kurtosis = np.average(centred.mean_powers(4), axis=0, weights=centred.counts)
-    # A variance has the squared relative error (kurtosis - 1)/n. Where that is large, it comes from
-    # a few rows, and the fewer there are, the less the feature counts beside others: shuffled sets
-    # would often have all of these rows on one side, and hide what other features show. A Gaussian
-    # feature that varies in the target only has a kurtosis of 3n/n_f, which is no sign of that.
-    most = max(n_b * _MOST_VARIABLE, 1.5 * 3.0 * (n_f + n_b) / n_f - 1.0)
-    rare = np.maximum((kurtosis - 1.0) / most - 1.0, 0.0)
-    # The logarithm of a variance has the variance (kurtosis - 1)/n, if that is small. No more than
-    # about one of all features exceeds the bound by chance.
-    spread = np.sqrt(np.maximum(kurtosis - 1.0, 0.0) * n_f / (n_b * (n_f + n_b)))
-    by_chance = (np.sqrt(2.0 * np.log(2.0 * len(pooled))) + 1.0) * spread
-    apart = np.log(np.maximum(relative, _LEAST_RIDGE))
-    own = np.exp(np.sign(apart) * np.maximum(np.abs(apart) - by_chance, 0.0))
-    # A feature with rare values can well be constant in one set by chance.
-    own[rare > 0.0] = 1.0
-    # Constant in both sets: the rows are 0 there, and any ridge will do.
-    own[constant] = 1.0
-    return np.maximum(share + rare, floor), np.maximum(share * own + rare, floor)
-
-
-def _whiten_features(rows: FloatArray, slope: float, ridge: FloatArray) -> FloatArray:
-    """Return ``Z L⁻ᵀ`` with ``LLᵀ = c ZᵀZ + diag(ridge)``."""
-    loaded = np.asfortranarray(slope * (rows.T @ rows))
-    loaded[np.diag_indices_from(loaded)] += ridge
-    lower = np.linalg.cholesky(loaded)
-    whitened, _ = lapack.dtrtrs(lower, np.asfortranarray(rows.T), lower=1)
-    return np.ascontiguousarray(whitened.T)
-
-
-def _whiten_kernel(gram: FloatArray, slope: float) -> FloatArray:
-    """Return rows with the inner products ``Z (c ZᵀZ + I)⁻¹ Zᵀ = G (cG + I)⁻¹``."""
-    loaded = slope * gram
-    loaded[np.diag_indices_from(loaded)] += 1.0
-    kernel = cho_solve(cho_factor(loaded, lower=True), gram)
-    kernel = (kernel + kernel.T) / 2.0
-    # Centring took two dimensions.
-    jittered = kernel + np.diag(np.full(len(kernel), 1e-10 * kernel.trace() / len(kernel)))
-    try:
-        return np.ascontiguousarray(np.linalg.cholesky(jittered))
-    except np.linalg.LinAlgError:  # rows that are almost copies
-        values, vectors = np.linalg.eigh(kernel)
-        return np.ascontiguousarray(vectors * np.sqrt(np.maximum(values, 0.0)))
-
-
 # -- permutations --------------------------------------------------------------------------
 
 
 def _shuffle(
-    pool: _Pool, rate: float, n_permutations: int, rng: np.random.Generator, stop_early: bool
+    pool: Pool, rate: float, n_permutations: int, rng: np.random.Generator, stop_early: bool
 ) -> PermutationTest:
     own = pool.own_largest()
     # Observed is one of n + 1: more than this many above it, and its rank is out of reach.
@@ -725,55 +370,3 @@ def _shuffle(
         n_permutations=len(found),
         n_rows=n_rows,
     )
-
-
-def lanczos(times: Callable[[NDArray[Any]], NDArray[Any]], start: NDArray[Any]) -> FloatArray:
-    """Return the largest eigenvalues of several symmetric operators at once.
-
-    Without reorthogonalization Lanczos finds copies of eigenvalues that it has already found, but
-    the largest one is right. Doing all operators in one product is what makes this fast.
-
-    Parameters
-    ----------
-    times : callable
-        Applies operator ``i`` to column ``i`` of a matrix.
-    start : ndarray of shape (order, n_operators)
-
-    Returns
-    -------
-    ndarray of shape (n_operators,)
-
-    Examples
-    --------
-    >>> values = np.array([[5.0, 1.0], [2.0, 7.0], [1.0, 3.0]])
-    >>> lanczos(lambda V: values * V, np.ones((3, 2))).round(6)
-    array([5., 7.])
-    """
-    v = start / np.linalg.norm(start, axis=0)
-    before = np.zeros_like(v)
-    diagonal: list[NDArray[Any]] = []
-    beside: list[NDArray[Any]] = []
-    largest = np.zeros(v.shape[1])
-    for step in range(1, _LANCZOS_STEPS + 1):
-        w = times(v)
-        if beside:
-            w -= beside[-1] * before
-        diagonal.append(np.einsum("ij,ij->j", v, w))
-        w -= diagonal[-1] * v
-        last = step == min(len(v), _LANCZOS_STEPS)
-        if last or step % _CHECKED_EVERY == 0:
-            previous, largest = largest, _largest_of_tridiagonal(diagonal, beside)
-            if last or (largest - previous <= _LANCZOS_TOLERANCE * largest).all():
-                break
-        beside.append(np.linalg.norm(w, axis=0))
-        before, v = v, w / np.where(beside[-1] > 0.0, beside[-1], 1.0)
-    return largest
-
-
-def _largest_of_tridiagonal(diagonal: list[NDArray[Any]], beside: list[NDArray[Any]]) -> FloatArray:
-    order = np.arange(len(diagonal))
-    matrices = np.zeros((len(diagonal[0]), len(order), len(order)))
-    matrices[:, order, order] = np.transpose(diagonal)
-    if beside:
-        matrices[:, order[1:], order[:-1]] = np.transpose(beside)  # eigvalsh reads this triangle
-    return np.asarray(np.linalg.eigvalsh(matrices)[:, -1])
