@@ -554,7 +554,7 @@ def _expected_outputs(
     # Fᵀ (w R_b + D) F = I, so this needs no second look at R_b. Where it is shrunk to nothing, Σ
     # is the better estimate.
     if loading.weight > _EPS**0.5 and np.count_nonzero(loading.diagonal):
-        inside -= filters.T @ (loading.diagonal[:, None] * filters)
+        inside -= filters.T.dot(loading.diagonal[:, None] * filters)
         inside /= loading.weight
     return np.asarray(inside / left**2)
 
@@ -562,7 +562,7 @@ def _expected_outputs(
 def _signs(filters: FloatArray) -> FloatArray:
     """Return the signs that make the largest coefficient of each column positive."""
     largest = np.abs(filters).argmax(axis=0)
-    return np.where(filters[largest, np.arange(filters.shape[1])] < 0.0, -1.0, 1.0)
+    return np.asarray(np.copysign(1.0, filters[largest, np.arange(filters.shape[1])]))
 
 
 def _finish(found: _Found, scaling: str, target_variance: FloatArray) -> Contrast:

@@ -89,7 +89,8 @@ class PrimalProblem:
         r_f_filters, sigma_filters = (
             self._algebra.times(matrix, filters) for matrix in (self._r_f, self._sigma)
         )
-        return restricted(filters, filters.T @ r_f_filters, r_f_filters, filters.T @ sigma_filters)
+        outputs = filters.T.dot(r_f_filters)
+        return restricted(filters, outputs, r_f_filters, filters.T.dot(sigma_filters))
 
     def freedom(self, extra: FloatArray | None = None) -> float:
         """Return the effective number of parameters that filters take from the background."""

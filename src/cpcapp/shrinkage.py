@@ -115,6 +115,8 @@ class _LeftOut:
     The mean of r over the samples is ``tr(G⁻¹S)``.
     """
 
+    # Products are by `dot`: on matrices this small ``@`` takes three times as long.
+
     def __init__(self, values: FloatArray, counts: FloatArray, zeros: int, n: int) -> None:
         self._counts, self._zeros = counts, zeros
         self._wide = n / (n - 1.0)
@@ -129,18 +131,18 @@ class _LeftOut:
         """Return the function at each ρ."""
         weight = 1.0 - rho
         g = self._shrunk(rho, weight)
-        r = (1.0 / g) @ self._own
+        r = (1.0 / g).dot(self._own)
         left = self._left(weight, r)
-        loss = np.log(g) @ self._counts + np.log(left) + self._wide**2 * r / left
-        return loss + self._zeros * np.log(rho) if self._zeros else loss
+        loss = np.log(g).dot(self._counts) + np.log(left) + self._wide**2 * r / left
+        return np.asarray(loss + self._zeros * np.log(rho) if self._zeros else loss)
 
     def slope(self, rho: FloatArray) -> FloatArray:
         """Return the derivative at each ρ."""
         weight = 1.0 - rho
         inverse = 1.0 / self._shrunk(rho, weight)
-        r, slope = (inverse @ self._own_and_change).T
+        r, slope = inverse.dot(self._own_and_change).T
         inverse *= inverse
-        dr = inverse @ self._own_change  # of -r
+        dr = inverse.dot(self._own_change)  # of -r
         left = self._left(weight, r)
         dleft = (r + weight * dr) * self._removed
         slope = slope + (dleft - self._wide**2 * (dr + r * dleft / left)) / left

@@ -174,13 +174,13 @@ def restricted(
     """
     # Filters may come in lengths of any size.
     scale = 1.0 / np.sqrt(sigma.diagonal())
-    both = np.multiply.outer(scale, scale)
+    both = scale[:, None] * scale
     # SciPy's checks take longer than the problem.
     values, y, failed = lapack.dsygvd(target_outputs * both, sigma * both)
     if failed:
         raise np.linalg.LinAlgError(f"LAPACK's dsygvd gave {failed}")
     values, y = values[::-1], y[:, ::-1] * scale[:, None]
-    return Solution(filters @ y, r_f_filters @ (y / values), values)
+    return Solution(filters.dot(y), r_f_filters.dot(y / values), values)
 
 
 class _Maps(Protocol):
@@ -230,4 +230,4 @@ def mean_squared_correlation(one: _Maps, other: _Maps) -> float:
 def _squared_correlations(one: _Maps, other: _Maps) -> FloatArray:
     """Return a matrix whose eigenvalues are the squares of the canonical correlations."""
     # (F₁ᵀR_fF₁)⁻¹ F₁ᵀR_fF₂ (F₂ᵀR_fF₂)⁻¹ F₂ᵀR_fF₁ = W₁ᵀF₂ W₂ᵀF₁
-    return np.asarray((one.atoms.T @ other.filters) @ (other.atoms.T @ one.filters))
+    return np.asarray(one.atoms.T.dot(other.filters).dot(other.atoms.T.dot(one.filters)))
