@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from _pairs_generated import generated
 from _pairs_known import FloatArray, known
 from _pairs_tables import tables
+from _pairs_text import texts
 
 _SPLIT_SEED = 20261118
 
@@ -34,7 +35,7 @@ class LabelledPair:
 
 def labelled_pairs(half: str | None = None) -> Iterator[LabelledPair]:
     """Yield the pairs of one half, or of both; those whose files are missing are left out."""
-    for family, name, make in (*known(), *tables(), *generated()):
+    for family, name, make in (*known(), *tables(), *texts(), *generated()):
         own = _half(family)
         if half in (None, own):
             yield LabelledPair(name, family, own, *make())

