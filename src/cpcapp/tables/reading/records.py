@@ -53,19 +53,20 @@ def read_blocks(
     stream: IO[bytes], delimiter: str, name: str, size: int = _BLOCK_BYTES
 ) -> Iterator[Block]:
     """Yield text in blocks of about ``size`` bytes; blank lines are not records."""
-    rest, line, wanted, done = b"", 1, size, False
+    text, line, wanted, done = _Text(size), 1, size, False
     while not done:
         more = stream.read(wanted)
         done = not more
-        data = rest + more
-        if done and data and not data.endswith(b"\n"):
-            data += b"\n"
-        ends, newlines = _record_ends(data, delimiter, complete=done)
+        text.append(more)
+        length = len(text.bytes)
+        if done and length and text.bytes[-1] != _NEWLINE:
+            text.append(b"\n")
+        ends, newlines = _record_ends(text, delimiter, complete=done)
         if not len(ends):
-            if len(data) > _MAX_RECORD_BYTES or (done and data):
+            if length > _MAX_RECORD_BYTES or (done and length):
                 raise _unclosed_error(name, line)
             # Read twice as much each time, so that a long record is searched only a few times.
-            rest, wanted = data, max(size, len(data))
+            wanted = max(size, length)
             continue
         end = int(ends[-1]) + 1
         # For each record count the line ends before it, those within quotes too.
@@ -73,15 +74,54 @@ def read_blocks(
         lines = line + np.concatenate([[0], before]).astype(np.int64)
         starts = np.concatenate([[0], ends[:-1] + 1])
         lengths = ends - starts
-        first = np.frombuffer(data, np.uint8)[starts]
-        blank = (lengths == 0) | ((lengths == 1) & (first == _RETURN))
+        blank = (lengths == 0) | ((lengths == 1) & (text.bytes[starts] == _RETURN))
         n_lines = int(np.searchsorted(newlines, end))
         line += n_lines
-        rest, wanted = data[end:], size
+        data, wanted = text.take(end), size
         if not blank.all():
-            yield Block(data[:end], lines[~blank], int(lengths.max()), n_lines > len(ends))
-        if done and rest:
+            yield Block(data, lines[~blank], int(lengths.max()), n_lines > len(ends))
+        if done and len(text.bytes):
             raise _unclosed_error(name, line)
+
+
+class _Text:
+    """Text between reading and dividing, in memory that is used for one block after the other.
+
+    New memory for each block would cost more time than the search for the ends of the records.
+
+    Attributes
+    ----------
+    bytes : ndarray of shape (n,)
+        A view, which `append` and `take` make invalid.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._allocate(size + size // 8)
+        self.bytes: NDArray[np.uint8] = self._memory[:0]
+
+    def _allocate(self, size: int) -> None:
+        self._memory = np.empty(size, dtype=np.uint8)
+        self._matches = np.empty(size, dtype=np.bool_)
+
+    def append(self, more: bytes) -> None:
+        start, end = len(self.bytes), len(self.bytes) + len(more)
+        if end > len(self._memory):
+            self._allocate(end + end // 8)
+            self._memory[:start] = self.bytes
+        self._memory[start:end] = np.frombuffer(more, np.uint8)
+        self.bytes = self._memory[:end]
+
+    def take(self, end: int) -> bytes:
+        """Remove the first bytes, and return them."""
+        taken, rest = self.bytes[:end].tobytes(), self.bytes[end:]
+        self._memory[: len(rest)] = rest
+        self.bytes = self._memory[: len(rest)]
+        return taken
+
+    def find(self, character: int) -> NDArray[np.int64]:
+        """Return the offsets of a character."""
+        matches = self._matches[: len(self.bytes)]
+        return np.flatnonzero(np.equal(self.bytes, character, out=matches))
 
 
 def _unclosed_error(name: str, line: int) -> TableError:
@@ -92,19 +132,19 @@ def _unclosed_error(name: str, line: int) -> TableError:
 
 
 def _record_ends(
-    data: bytes, delimiter: str, *, complete: bool
+    text: _Text, delimiter: str, *, complete: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the offsets of the newlines that end records, and of all newlines."""
-    text = np.frombuffer(data, np.uint8)
-    newlines = np.flatnonzero(text == _NEWLINE)
-    if b'"' not in data:
+    newlines, quotes = text.find(_NEWLINE), text.find(_QUOTE)
+    if not len(quotes):
         return newlines, newlines
-    quotes = np.flatnonzero(text == _QUOTE)
     # Every other quote opens a field. A quote that is not at the start of a field is an ordinary
     # character (5" pipe). Then counting is not enough.
     opening = quotes[::2]
-    before = text[opening[opening > 0] - 1]
-    if not np.isin(before, (ord(delimiter), _NEWLINE, _RETURN, _QUOTE)).all():
+    may_precede = np.zeros(256, dtype=np.bool_)
+    may_precede[[ord(delimiter), _NEWLINE, _RETURN, _QUOTE]] = True
+    if not may_precede[text.bytes[opening[opening > 0] - 1]].all():
+        data = text.bytes.tobytes()
         return _parse_record_ends(data, newlines, delimiter, complete), newlines
     inside = np.searchsorted(quotes, newlines) % 2 == 1
     return newlines[~inside], newlines
