@@ -17,7 +17,7 @@ from sklearn.decomposition import PCA
 from cpcapp import CPCA, CPCAPlusPlus, Moments
 from cpcapp.datasets import synthetic
 from cpcapp.tables import TableError, compare_methods, describe_tables, reduce_tables
-from cpcapp.tables.compare import align_subspaces
+from cpcapp.tables.method_planes import align_subspaces
 
 NAMES = [f"f{i}" for i in range(6)]
 

@@ -30,7 +30,7 @@ ORDER = [
     ),
     *("sample_sets", "significance", "reduce", "results.files", "results.scores"),
     *("results.summary", "results.plot", "results.writing", "results", "apply"),
-    *("describe", "compare"),
+    *("describe", "method_planes", "drawn_points", "compare"),
 ]
 ROOT = Path(cpcapp.tables.__file__).parent
 
