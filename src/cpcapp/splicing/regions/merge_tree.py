@@ -30,6 +30,8 @@ class MergeTree:
         Nodes that each is made of, with itself.
     joined_by : ndarray of shape (n_pairs,)
         The merge that brought the two of a pair of superpixels together, or -1.
+    pair_positions : ndarray of shape (3 * n_pairs,)
+        The positions of the first of all pairs, of the second, and of the merge that joined them.
     leaves : ndarray of shape (count,)
         The superpixels in this order: those of a node follow each other.
     first_leaf : ndarray of shape (n_nodes + 1,)
@@ -45,6 +47,7 @@ class MergeTree:
     position: NDArray[np.intp]
     size: NDArray[np.intp]
     joined_by: NDArray[np.intp]
+    pair_positions: NDArray[np.intp]
     leaves: NDArray[np.intp]
     first_leaf: NDArray[np.intp]
     touching: NDArray[np.intp]
@@ -90,17 +93,34 @@ class MergeTree:
         leaves = np.argsort(position[:n])
         is_leaf = np.zeros(n + merges, dtype=np.intp)
         is_leaf[position[:n]] = 1
-        return cls(n, position, size, one, leaves, _running(is_leaf), *_touching(borders, leaves))
+        pairs = position[np.concatenate([borders.one, borders.two, one])]
+        return cls(
+            n, position, size, one, pairs, leaves, _running(is_leaf), *_touching(borders, leaves)
+        )
 
     def sums(self, values: FloatArray) -> FloatArray:
         """Return for each node the sum of the values of its superpixels."""
-        return self._node_sums(np.concatenate([values, np.zeros(len(self.size) - self.count)]))
+        ordered = np.zeros(len(self.size))
+        ordered[self.position[: self.count]] = values
+        return self._node_sums(ordered)
 
     def within(self, values: FloatArray) -> FloatArray:
         """Return for each node the sum of the values of pairs that lie inside it."""
-        return self._node_sums(
-            np.bincount(self.joined_by, values, len(self.size)).astype(np.float64)
-        )
+        joined = self.pair_positions[2 * len(values) :]
+        return self._node_sums(self._count(joined, values))
+
+    def sums_across(self, pairs: FloatArray, superpixels: FloatArray | float = 0.0) -> FloatArray:
+        """Return for each node the sum of its superpixels and of the pairs across its border.
+
+        Parameters
+        ----------
+        pairs : ndarray of shape (n_pairs,)
+        superpixels : ndarray of shape (count,), or 0
+        """
+        # A pair counts at both of its superpixels; where they are joined, it is taken off twice.
+        ordered = self._count(self.pair_positions, np.concatenate([pairs, pairs, -2.0 * pairs]))
+        ordered[self.position[: self.count]] += superpixels
+        return self._node_sums(ordered)
 
     def places(self, node: int) -> slice:
         """Return which of the leaves a node is made of."""
@@ -118,11 +138,15 @@ class MergeTree:
         some = self.places(node)
         return self.touching[self.first_touching[some.start] : self.first_touching[some.stop]]
 
-    def _node_sums(self, values: FloatArray) -> FloatArray:
-        ordered = np.empty(len(values))
-        ordered[self.position] = values
-        total = np.concatenate([[0.0], np.cumsum(ordered)])
-        return np.asarray(total[self.position + self.size] - total[self.position])
+    def _count(self, positions: NDArray[np.intp], values: FloatArray) -> FloatArray:
+        # Of no values at all bincount returns integers.
+        return np.bincount(positions, values, len(self.size)).astype(np.float64, copy=False)
+
+    def _node_sums(self, ordered: FloatArray) -> FloatArray:
+        """Return for each node the sum of what it and its descendants have, by their positions."""
+        total = np.zeros(len(ordered) + 1)
+        np.cumsum(ordered, out=total[1:])
+        return np.asarray(total.take(self.position + self.size) - total.take(self.position))
 
 
 def _running(counts: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -142,32 +166,39 @@ def _touching(
 
 def merge_order(borders: Borders) -> list[tuple[int, int]]:
     """Return the two nodes that each merge joins, by rising mean evidence of their border."""
-    near: list[dict[int, tuple[float, float]]] = [{} for _ in range(borders.count)]
+    # Of each node what it touches: mean, evidence and length of their border.
+    near: list[dict[int, tuple[float, float, float]]] = [{} for _ in range(borders.count)]
+    means = borders.evidence / borders.length
+    columns = (borders.one, borders.two, means, borders.evidence, borders.length)
     queue = []
-    columns = (borders.one, borders.two, borders.evidence, borders.length)
-    for i, j, found, length in zip(*(column.tolist() for column in columns), strict=True):
-        near[i][j] = near[j][i] = (found, length)
-        queue.append((found / length, i, j))
+    for i, j, *border in zip(*(column.tolist() for column in columns), strict=True):
+        near[i][j] = near[j][i] = tuple(border)
+        queue.append((border[0], i, j))
     heapq.heapify(queue)
+    push, pop = heapq.heappush, heapq.heappop
     children: list[tuple[int, int]] = []
     while queue:
-        mean, i, j = heapq.heappop(queue)
-        border = near[i].get(j)
+        mean, i, j = pop(queue)
+        found = near[i].get(j)
         # Either was merged since, or the border has grown.
-        if border is None or border[0] / border[1] != mean:
+        if found is None or found[0] != mean:
             continue
-        merged, new = len(near), dict[int, tuple[float, float]]()
-        for part in (i, j):
-            for k, (more, longer) in near[part].items():
-                if k in (i, j):
-                    continue
-                del near[k][part]
-                known = new.get(k, (0.0, 0.0))
-                new[k] = known[0] + more, known[1] + longer
-            near[part] = {}
-        for k, joint in new.items():
-            near[k][merged] = joint
-            heapq.heappush(queue, (joint[0] / joint[1], k, merged))
-        near.append(new)
+        joint, others = near[i], near[j]
+        near[i] = near[j] = {}
+        del joint[j], others[i]
+        for k in joint:
+            del near[k][i]
+        for k, border in others.items():
+            del near[k][j]
+            if k in joint:
+                evidence, length = joint[k][1] + border[1], joint[k][2] + border[2]
+                joint[k] = evidence / length, evidence, length
+            else:
+                joint[k] = border
+        merged = len(near)
+        for k, border in joint.items():
+            near[k][merged] = border
+            push(queue, (border[0], k, merged))
+        near.append(joint)
         children.append((i, j))
     return children

@@ -101,8 +101,7 @@ def best_cut(
     ([True, False, False], 7.5)
     """
     tree = MergeTree.build(borders)
-    seam = tree.sums(borders.sum_around(borders.evidence)) - 2.0 * tree.within(borders.evidence)
-    evidence = seam + sides.gain_of_nodes(tree)
+    evidence = tree.sums_across(borders.evidence) + sides.gain_of_nodes(tree)
     best = Cut(np.zeros(borders.count, dtype=bool), 0.0, 0.0, 0.0)
     for start in (*_tree_starts(tree, evidence), *sides.starts()):
         side = _settle(borders, tree, sides, start)
@@ -152,9 +151,11 @@ def gain_of_moving(
     A pair that comes to lie across the seam gains its evidence, one that no longer does loses it;
     pairs that move together do neither. The preference is for being inside.
     """
-    sign = np.where(side, 1.0, -1.0)
-    alike = borders.evidence * sign[borders.one] * sign[borders.two]
-    return tree.sums(borders.sum_around(alike) - sign * preference) - 2.0 * tree.within(alike)
+    alike = side.take(borders.one) == side.take(borders.two)
+    return tree.sums_across(
+        np.where(alike, borders.evidence, -borders.evidence),
+        np.where(side, -preference, preference),
+    )
 
 
 def _improve(borders: Borders, tree: MergeTree, side: Side, preference: FloatArray) -> Side:
@@ -164,7 +165,7 @@ def _improve(borders: Borders, tree: MergeTree, side: Side, preference: FloatArr
         gain = gain_of_moving(borders, tree, side, preference)
         best = float(gain.max())
         # So written, NaN ends it too.
-        if not best > 1e-6 * max(1.0, float(np.abs(gain).max())):
+        if not best > 1e-6 * max(1.0, best, -float(gain.min())):
             break
         for node in separate_parts(tree, gain, _MIN_GAIN_SHARE * best):
             side[tree.leaves[tree.places(node)]] ^= True
