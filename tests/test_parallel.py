@@ -92,3 +92,20 @@ def test_freed_memory_is_given_back():
     give_back_memory()
     assert resident() < full - 3e7
     assert all(array.all() for array in kept)
+
+
+def test_cores_that_two_threads_share_are_given_back_by_the_last():
+    """One that began while the cores were divided must not leave them so."""
+    cv2 = pytest.importorskip("cv2")
+    before = cv2.getNumThreads()
+    cv2.setNumThreads(3)
+    try:
+        first, second = shared_cores(10_000), shared_cores(10_000)
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert cv2.getNumThreads() == 1
+        second.__exit__(None, None, None)
+        assert cv2.getNumThreads() == 3
+    finally:
+        cv2.setNumThreads(before)

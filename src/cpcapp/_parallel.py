@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -117,6 +118,9 @@ def _c_library() -> object:
 def shared_cores(jobs: int) -> Iterator[None]:
     """Divide the cores: as many threads of OpenCV and of BLAS in every job would be too many.
 
+    Several threads may do so at a time: the smallest share counts, and the last one to end gives
+    all cores back.
+
     Examples
     --------
     >>> import cv2
@@ -127,13 +131,51 @@ def shared_cores(jobs: int) -> Iterator[None]:
     if jobs == 1:
         yield
         return
-    import cv2
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    before, share = cv2.getNumThreads(), max(1, (os.cpu_count() or 1) // jobs)
-    cv2.setNumThreads(share)
+    share = max(1, (os.cpu_count() or 1) // jobs)
+    _shares.add(share)
     try:
-        with threadpool_limits(share):
-            yield
+        yield
     finally:
-        cv2.setNumThreads(before)
+        _shares.remove(share)
+
+
+class _Shares:
+    """The shares of the cores that are asked for now."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked: list[int] = []
+        self._opencv_before = 0
+        self._blas_before: Any = None
+
+    def add(self, share: int) -> None:
+        import cv2
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+        with self._lock:
+            if not self._asked:
+                self._opencv_before = cv2.getNumThreads()
+                self._blas_before = threadpool_limits(None)
+            self._asked.append(share)
+            self._apply()
+
+    def remove(self, share: int) -> None:
+        import cv2
+
+        with self._lock:
+            self._asked.remove(share)
+            if self._asked:
+                self._apply()
+            else:
+                cv2.setNumThreads(self._opencv_before)
+                self._blas_before.restore_original_limits()
+
+    def _apply(self) -> None:
+        import cv2
+        from threadpoolctl import threadpool_limits
+
+        cv2.setNumThreads(min(self._asked))
+        threadpool_limits(min(self._asked))
+
+
+_shares = _Shares()

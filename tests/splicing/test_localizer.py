@@ -6,6 +6,7 @@ import io
 import math
 from dataclasses import replace
 
+import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -564,6 +565,22 @@ def test_a_photo_that_is_too_small_for_a_region_is_measured_all_the_same(shape):
     assert found.boundary.shape == found.region.shape == shape
     assert not found.region.any()
     assert (found.side_rule, found.p_value) == (None, None)
+
+
+def test_with_one_thread_or_several_a_network_finds_the_same():
+    """With several, edges are found while the network is at work."""
+    model, photo, before = network_localizer(), textured(200, 150), cv2.getNumThreads()
+    found = []
+    for threads in (1, 4):
+        cv2.setNumThreads(threads)
+        try:
+            found.append(model.localize(photo))
+        finally:
+            cv2.setNumThreads(before)
+    one, several = found
+    for name in ("boundary", "edges", "region"):
+        np.testing.assert_allclose(getattr(one, name), getattr(several, name), atol=1e-5)
+    assert one.score == pytest.approx(several.score, rel=1e-5)
 
 
 def test_progress_of_the_network_is_told():

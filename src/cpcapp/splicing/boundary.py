@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp._parallel import map_threads, spare_threads
 from cpcapp.splicing.photos.pixels import FloatMap
 from cpcapp.splicing.traces.channels import CHANNELS, PhotoPlanes
 from cpcapp.splicing.traces.patches import WINDOWS, PatchGrid
@@ -230,8 +231,11 @@ def combine_banks(
     if min(image.shape[:2]) < max(bank.options.size for bank in banks):
         return BoundaryMap(np.zeros(image.shape[:2], dtype=np.float32), 0.0)
     product, scale = edges.copy(), 1.0
-    for bank in banks:
-        found, largest = bank.map(image)
+    # Most steps of a bank take one core only. Those of a device have it to themselves.
+    plain = all(type(bank) is FilterBank for bank in banks)
+    jobs = min(spare_threads(), len(banks)) if plain else 1
+    maps = map_threads(lambda bank: bank.map(image), banks, jobs=jobs)
+    for bank, (found, largest) in zip(banks, maps, strict=True):
         scale *= largest**bank.options.exponent
         if bank.options.exponent != 1.0:
             np.power(found, np.float32(bank.options.exponent), out=found)

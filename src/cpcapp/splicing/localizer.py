@@ -8,15 +8,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._parallel import give_back_memory
+from cpcapp._parallel import give_back_memory, shared_cores, spare_threads
 from cpcapp.splicing.boundary import BoundaryMap, FilterBank, combine_banks
 from cpcapp.splicing.photos.images import ReadImage, read_image
 from cpcapp.splicing.photos.jpeg import luminance
@@ -354,12 +355,9 @@ class SpliceLocalizer:
             size = self.preset.min_side
             notes = (*notes, f"smaller than a patch of {size} pixels: no seam is seen")
         report = None if progress is None else lambda share: progress(_NETWORK_SHARE * share)
-        # The network first: it needs most memory, and none of what the others make.
-        learned = self._measure_learned(read, report)
+        edges, learned = self._find_edges_and_learned(read, report)
         give_back_memory()
         pixels = as_unit_float(read.pixels)
-        edges = detect_edges(pixels)
-        give_back_memory()
         traces = PhotoTraces(self._measure_mosaic(pixels), learned)
         give_back_memory()
         boundary = self.filter_boundary(pixels, edges, traces.mosaic)
@@ -388,22 +386,46 @@ class SpliceLocalizer:
         image : ndarray of shape (height, width, 3), float32 in [0, 1]
             Its pixels.
         """
-        return PhotoTraces(self._measure_mosaic(image), self._measure_learned(photo))
+        mosaic = self._measure_mosaic(image)
+        if self.network is None:
+            return PhotoTraces(mosaic, None)
+        grid = _find_grid(photo)
+        learned = self.network.measure(photo.pixels, *grid)
+        return PhotoTraces(mosaic, _append(learned, jpeg_block_traces(photo.pixels, *grid)))
+
+    def _find_edges_and_learned(
+        self, photo: ReadImage, progress: Callable[[float], None] | None
+    ) -> tuple[FloatMap, LearnedTraces | None]:
+        if self.network is None:
+            return detect_edges(as_unit_float(photo.pixels)), None
+        grid = _find_grid(photo)
+        measure = partial(self.network.measure, photo.pixels, *grid, progress=progress)
+
+        def others() -> tuple[FloatMap, FloatMap]:
+            blocks = jpeg_block_traces(photo.pixels, *grid)
+            return blocks, detect_edges(as_unit_float(photo.pixels))
+
+        if self.device is not None or spare_threads() == 1:
+            # The network first: it needs most memory, and none of what the others make.
+            learned = measure()
+            give_back_memory()
+            blocks, edges = others()
+            return edges, _append(learned, blocks)
+        # Neither fills two cores on its own. Blocks are compared when edges need no memory any
+        # more.
+        with shared_cores(2), ThreadPoolExecutor(1) as pool:
+            under_way = pool.submit(others)
+
+            def wait() -> None:
+                under_way.result()
+                give_back_memory()
+
+            learned = measure(after_pixels=wait)
+            blocks, edges = under_way.result()
+        return edges, _append(learned, blocks)
 
     def _measure_mosaic(self, image: FloatMap) -> MosaicTrace | None:
         return mosaic_trace(image, self.preset.mosaic) if min(image.shape[:2]) >= 2 else None
-
-    def _measure_learned(
-        self, photo: ReadImage, progress: Callable[[float], None] | None = None
-    ) -> LearnedTraces | None:
-        if self.network is None:
-            return None
-        table, offset = photo.jpeg_table, photo.jpeg_offset
-        if table is None:
-            offset = grid_offset(luminance(photo.pixels)) or (0, 0)
-        learned = self.network.measure(photo.pixels, table, offset, progress=progress)
-        blocks = jpeg_block_traces(photo.pixels, table, offset)
-        return replace(learned, vectors=np.concatenate([learned.vectors, blocks], axis=2))
 
     def filter_boundary(
         self, image: FloatMap, edges: FloatMap, trace: MosaicTrace | None = None
@@ -470,6 +492,18 @@ class SpliceLocalizer:
             patch_p_values=judgement.patch_p_values,
             calibrated=calibration.can_judge,
         )
+
+
+def _find_grid(photo: ReadImage) -> tuple[NDArray[Any] | None, tuple[int, int]]:
+    """Return the table of a JPEG file, if it is one, and where its blocks begin."""
+    if photo.jpeg_table is not None:
+        return photo.jpeg_table, photo.jpeg_offset
+    return None, grid_offset(luminance(photo.pixels)) or (0, 0)
+
+
+def _append(learned: LearnedTraces, blocks: FloatMap) -> LearnedTraces:
+    """Return learned traces whose vectors are followed by traces of JPEG blocks."""
+    return replace(learned, vectors=np.concatenate([learned.vectors, blocks], axis=2))
 
 
 @runtime_checkable

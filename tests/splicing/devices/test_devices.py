@@ -75,8 +75,8 @@ class TestNetwork:
         meter, photo = DeviceTraceMeter(tiny_meter(), device), textured(120, 150)
         whole = meter.measure(photo, TABLE, (2, 3))
         monkeypatch.setattr(DeviceTraceMeter, "_most_pixels", lambda self: 100)
-        monkeypatch.setattr("cpcapp.splicing.traces.learned._PIXEL_TILE", 60)
-        monkeypatch.setattr("cpcapp.splicing.traces.learned._BLOCK_TILE", 90)
+        limits = {"pixels": 60, "near": 90, "far": 90, "seam": 60}
+        monkeypatch.setattr("cpcapp.splicing.traces.learned._TILES", limits)
         shares = []
         tiles = meter.measure(photo, TABLE, (2, 3), progress=shares.append)
         assert_same_traces(tiles, whole, atol=3e-3)

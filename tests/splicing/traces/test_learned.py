@@ -27,6 +27,10 @@ def assert_close(found, expected, tolerance):
         np.testing.assert_allclose(one, other, atol=tolerance, rtol=tolerance, err_msg=name)
 
 
+def tile_limits(pixels, blocks):
+    return {"pixels": pixels, "near": blocks, "far": blocks, "seam": pixels}
+
+
 def by_torch(network, image, table, offset=(0, 0)):
     """What the network itself measures in a photo that is filled up to whole blocks."""
     torch = pytest.importorskip("torch")
@@ -83,8 +87,7 @@ def test_tiles_of_any_size_give_the_same(height, width, pixel_tile, block_tile):
     image, meter = textured(height, width), tiny_meter()
     whole = meter.measure(image)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(learned_module, "_PIXEL_TILE", pixel_tile)
-        patch.setattr(learned_module, "_BLOCK_TILE", block_tile)
+        patch.setattr(learned_module, "_TILES", tile_limits(pixel_tile, block_tile))
         assert_close(meter.measure(image), whole, 1e-5)
 
 
@@ -121,7 +124,7 @@ def test_tiles_are_as_large_as_they_may_be_and_as_many_as_are_run_at_once():
 
 
 def test_photos_at_the_same_time_do_not_disturb_each_other(monkeypatch):
-    monkeypatch.setattr(learned_module, "_PIXEL_TILE", 30)
+    monkeypatch.setattr(learned_module, "_TILES", tile_limits(30, 80_000))
     meter, photos = tiny_meter(), [textured(70, 90), textured(61, 50), textured(20, 130)]
     expected = [meter.measure(photo) for photo in photos]
     with ThreadPoolExecutor(3) as pool:
@@ -154,8 +157,7 @@ def test_the_margins_are_those_of_the_network():
         margins = tiny.facts["margins"] | {name: tiny.facts["margins"][name] - 1}
         narrow = TraceMeter(tiny.stages, tiny.facts | {"margins": margins})
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(learned_module, "_PIXEL_TILE", 30)
-            patch.setattr(learned_module, "_BLOCK_TILE", 30)
+            patch.setattr(learned_module, "_TILES", tile_limits(30, 30))
             found = narrow.measure(image)
         assert max(np.abs(getattr(found, n) - getattr(whole, n)).max() for n in MAPS) > 1e-4
 
@@ -217,8 +219,7 @@ def test_the_filled_border_is_that_of_torch_too():
 
 
 def test_progress_rises_to_1(monkeypatch):
-    monkeypatch.setattr(learned_module, "_PIXEL_TILE", 30)
-    monkeypatch.setattr(learned_module, "_BLOCK_TILE", 40)
+    monkeypatch.setattr(learned_module, "_TILES", tile_limits(30, 40))
     shares = []
     tiny_meter().measure(textured(70, 90), progress=shares.append)
     assert len(shares) > 20

@@ -127,11 +127,14 @@ class DeviceTraceMeter(TraceMeter):
         offset: tuple[int, int] = (0, 0),
         *,
         progress: Callable[[float], None] | None = None,
+        after_pixels: Callable[[], object] | None = None,
     ) -> LearnedTraces:
         """Measure a photo; see `TraceMeter.measure`."""
         height, width = image.shape[:2]
         if height * width > self._most_pixels():
-            return super().measure(image, table, offset, progress=progress)
+            return super().measure(
+                image, table, offset, progress=progress, after_pixels=after_pixels
+            )
         top, left = ((-start) % BLOCK for start in offset)
         rows, columns = -(-(height + top) // BLOCK), -(-(width + left) // BLOCK)
         sides = (top, rows * BLOCK - top - height), (left, columns * BLOCK - left - width)
@@ -140,6 +143,8 @@ class DeviceTraceMeter(TraceMeter):
         planes = torch.from_numpy(levels).to(self.device).permute(2, 0, 1)[None]
         seam, region, pasted, traces = self.run(planes, torch.from_numpy(steps_of(table)))
         inside = seam[0, 0, top : top + height, left : left + width]
+        if after_pixels is not None:
+            after_pixels()
         if progress is not None:
             progress(1.0)
         return LearnedTraces(

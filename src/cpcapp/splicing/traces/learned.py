@@ -28,9 +28,10 @@ from cpcapp.splicing.photos.pixels import FloatMap, as_bytes
 
 STAGES = ("pixels", "near", "far", "seam")
 
-# Blocks of a tile, with its margin. Of pixels two tiles of 4,600 take 300 MB; of blocks one of
-# 80,000 takes 600 MB. Larger ones have less margin for their size.
-_PIXEL_TILE, _BLOCK_TILE = 4_600, 80_000
+# Blocks of a tile, with its margin. Of pixels two tiles of 4,600 take 300 MB. Of blocks one of
+# 110,000 takes 250 MB, and one of 80,000 that is compared with the rest of the photo 600 MB. Larger
+# ones have less margin for their size.
+_TILES = {"pixels": 4_600, "near": 110_000, "far": 80_000, "seam": 4_600}
 # Tiles that are run at a time, by any number of photos together.
 _AT_ONCE = {"pixels": 2, "near": 1, "far": 1, "seam": 2}
 # What a stage gives: values of a block or of a row of pixels, and their type. The detail of pixels
@@ -147,6 +148,7 @@ class TraceMeter:
         offset: tuple[int, int] = (0, 0),
         *,
         progress: Callable[[float], None] | None = None,
+        after_pixels: Callable[[], object] | None = None,
     ) -> LearnedTraces:
         """Measure a photo.
 
@@ -159,6 +161,9 @@ class TraceMeter:
             Row and column of the corner of the first whole block of JPEG.
         progress : callable, optional
             Called with the share done, from 0 to 1.
+        after_pixels : callable, optional
+            Called once, when the network has seen all pixels, which takes most of the time. It may
+            wait for other work on the photo: comparing blocks takes most of the memory.
 
         Returns
         -------
@@ -173,6 +178,8 @@ class TraceMeter:
             return self._run_tiles(stage, shape, partial(cut, *given), done)
 
         blocks, detail = run("pixels", _cut_pixels, image, (top, left), steps_of(table))
+        if after_pixels is not None:
+            after_pixels()
         (blocks,) = run("near", _cut_blocks, blocks)
         parts = _pool(blocks, self._grid)[None]
         region, pasted, vectors, coarse = run("far", _cut_blocks, blocks, parts)
@@ -224,9 +231,8 @@ class TraceMeter:
 
         ``cut`` returns the inputs of a tile.
         """
-        limit = _PIXEL_TILE if stage in ("pixels", "seam") else _BLOCK_TILE
         at_once = min(_AT_ONCE[stage], _n_cores())
-        tiles = _tiles(shape, limit, self._margins[stage], at_once)
+        tiles = _tiles(shape, _TILES[stage], self._margins[stage], at_once)
         lock, out = threading.Lock(), list[Any]()
 
         def run(tile: _Tile) -> _Box:
