@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,15 +68,34 @@ def sample(seed, shape=(44, 52), *, authentic=False):
     return Sample(f"photo {seed}", authentic, partial(pixels_of, seed, shape), read_mask)
 
 
+SAMPLES = tuple(sample(seed) for seed in range(12))
+# Photos to calibrate by, large enough to be judged.
+KNOWN = tuple(sample(seed, (72, 88), authentic=bool(seed % 2)) for seed in range(200, 244))
+
+
 @pytest.fixture
 def samples():
-    return [sample(seed) for seed in range(12)]
+    return list(SAMPLES)
+
+
+def use_small_groups(patch):
+    """Add up the patches of four photos at a time, so that a dozen make some groups."""
+    patch.setattr(train, "_PHOTOS_PER_UPDATE", 4)
+
+
+def save_often(patch):
+    """Keep the state after every group of photos."""
+    patch.setattr(Checkpoint.__init__, "__defaults__", (0.0,))
+
+
+def use_small_parts(patch):
+    """Keep what was measured after every five photos."""
+    patch.setattr(calibrate, "_PHOTOS_PER_SAVE", 5)
 
 
 @pytest.fixture(autouse=True)
 def groups_of_four(monkeypatch):
-    """Add up the patches of four photos at a time, so that a dozen make some groups."""
-    monkeypatch.setattr(train, "_PHOTOS_PER_UPDATE", 4)
+    use_small_groups(monkeypatch)
 
 
 def broken():
@@ -124,8 +145,23 @@ def stop_after(n, of):
 
 @pytest.fixture
 def often(monkeypatch):
-    """Keep the state after every group of photos."""
-    monkeypatch.setattr(Checkpoint.__init__, "__defaults__", (0.0,))
+    save_often(monkeypatch)
+
+
+def stop_training(folder, progress=None, calibration_progress=None, known=None):
+    """Train until a progress stops it; leave the checkpoint in the folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        for change in (use_small_groups, save_often, use_small_parts):
+            change(patch)
+        with pytest.raises(Stop):
+            train_localizer(
+                list(SAMPLES),
+                TWO,
+                calibrate_on=known,
+                checkpoint=folder,
+                progress=progress,
+                calibration_progress=calibration_progress,
+            )
 
 
 def content(localizer, path):
@@ -430,13 +466,17 @@ def test_a_training_that_was_stopped_goes_on(samples, tmp_path, often, stops):
     assert not folder.exists()
 
 
-@pytest.fixture
-def stopped(samples, tmp_path, often):
-    """The folder of a training that was stopped after 8 photos or one more."""
-    folder = tmp_path / "checkpoint"
-    with pytest.raises(Stop):
-        train_localizer(samples, TWO, checkpoint=folder, progress=stop_after(9, of=12))
+@pytest.fixture(scope="module")
+def stopped_once(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stopped") / "checkpoint"
+    stop_training(folder, progress=stop_after(9, of=12))
     return folder
+
+
+@pytest.fixture
+def stopped(stopped_once, tmp_path, often):
+    """The folder of a training that was stopped after 8 photos or one more: a copy of it."""
+    return Path(shutil.copytree(stopped_once, tmp_path / "checkpoint"))
 
 
 def test_another_training_does_not_go_on_from_there(samples, stopped):
@@ -533,14 +573,21 @@ def test_a_checkpoint_leaves_other_files_alone(samples, stopped, tmp_path):
 
 @pytest.fixture
 def known():
-    """Photos to calibrate by, large enough to be judged."""
-    return [sample(seed, (72, 88), authentic=bool(seed % 2)) for seed in range(200, 244)]
+    return list(KNOWN)
 
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    """Keep what was measured after every five photos."""
-    monkeypatch.setattr(calibrate, "_PHOTOS_PER_SAVE", 5)
+    use_small_parts(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The file of a calibrated training that nothing has stopped."""
+    with pytest.MonkeyPatch.context() as patch:
+        use_small_groups(patch)
+        found = train_localizer(list(SAMPLES), TWO, calibrate_on=list(KNOWN))
+    return content(found, tmp_path_factory.mktemp("whole") / "model")
 
 
 def count_reads(samples):
@@ -560,10 +607,9 @@ def parts(folder):
 
 @pytest.mark.parametrize("n", [0, 12, 44])
 def test_a_calibration_that_was_stopped_goes_on(
-    samples, known, tmp_path, often, small_parts, monkeypatch, n
+    samples, known, whole, tmp_path, often, small_parts, monkeypatch, n
 ):
     """After the last photo of the training as well, and whatever is done is not done again."""
-    whole = content(train_localizer(samples, TWO, calibrate_on=known), tmp_path / "whole")
     folder = tmp_path / "checkpoint"
 
     def stop(share):
@@ -607,20 +653,18 @@ def test_a_calibration_that_was_stopped_goes_on(
     assert not folder.exists()
 
 
-@pytest.fixture
-def calibrating(samples, known, tmp_path, often, small_parts):
-    """The folder of a training that was stopped in the middle of calibration."""
-    folder = tmp_path / "calibrating"
-    with pytest.raises(Stop):
-        train_localizer(
-            samples,
-            TWO,
-            calibrate_on=known,
-            checkpoint=folder,
-            calibration_progress=stop_after(18, of=44),
-        )
+@pytest.fixture(scope="module")
+def calibrating_once(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("calibrating") / "checkpoint"
+    stop_training(folder, calibration_progress=stop_after(18, of=44), known=list(KNOWN))
     assert parts(folder) == [5, 10, 15]
     return folder
+
+
+@pytest.fixture
+def calibrating(calibrating_once, tmp_path, often, small_parts):
+    """The folder of a training that was stopped in the middle of calibration: a copy of it."""
+    return Path(shutil.copytree(calibrating_once, tmp_path / "calibrating"))
 
 
 def test_parts_of_another_calibration_are_never_mixed_in(samples, known, calibrating, tmp_path):
@@ -641,11 +685,10 @@ def test_other_photos_to_calibrate_by_are_another_training(samples, known, calib
     assert parts(calibrating) == [5, 10, 15]
 
 
-def test_a_part_that_is_missing_is_measured_again(samples, known, calibrating, tmp_path):
-    expected = content(train_localizer(samples, TWO, calibrate_on=known), tmp_path / "expected")
+def test_a_part_that_is_missing_is_measured_again(samples, known, calibrating, whole, tmp_path):
     (calibrating / "calibration-00000010.npz").unlink()
     found = train_localizer(samples, TWO, calibrate_on=known, checkpoint=calibrating)
-    assert content(found, tmp_path / "found") == expected
+    assert content(found, tmp_path / "found") == whole
 
 
 @pytest.mark.parametrize(
@@ -702,10 +745,10 @@ def test_a_pipe_in_the_checkpoint_is_not_waited_for(samples, known, calibrating,
 def test_a_small_model_beats_the_edges_on_photos_it_has_not_seen(data_folder):
     photos = photos_from([data_folder / "ucid"])
     options = replace(SpliceOptions.hard(), size=192)
-    seen = SpliceMaker(photos[::2], options, seed=1).samples(60)
+    seen = SpliceMaker(photos[::2], options, seed=1).samples(30)
     unseen = SpliceMaker(photos[1::2], options, seed=2).samples(10)
     bank = BankOptions(size=8, n_filters=30)
-    model = train_localizer(seen, Preset("small", (bank,), rules=PatchRules(per_photo=200)))
+    model = train_localizer(seen, Preset("small", (bank,), rules=PatchRules(per_photo=400)))
     found = evaluate(
         unseen, {"ours": model.localize}, controls={"edges": edge_strength_map}, protocols=["edge"]
     )
