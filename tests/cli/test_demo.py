@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import re
+import shutil
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 
 import numpy as np
@@ -49,9 +52,21 @@ def run(capsys, monkeypatch):
     return run
 
 
-def test_pictures_of_every_photo_and_one_of_all(run, tmp_path):
-    folder = tmp_path / "new" / "folder"
-    result = run(Oracle(), "-o", folder)
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A demo of the oracle, to look at: its folder, and what it said."""
+    folder = tmp_path_factory.mktemp("demo") / "new" / "folder"
+    out, errors = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(errors):
+        patch.setattr(model_file, "load_model", Oracle)
+        patch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+        returncode = main(["demo", "-o", str(folder)])
+    texts = out.getvalue(), errors.getvalue()
+    return folder, subprocess.CompletedProcess((), returncode, *texts)
+
+
+def test_pictures_of_every_photo_and_one_of_all(shared):
+    folder, result = shared
     assert (result.returncode, result.stderr) == (0, "")
     kinds = ("overlay.png", "boundary.png", "thumbnail.jpg", "json", "report.html", "report.pdf")
     wanted = {f"{name}.{kind}" for name in NAMES for kind in kinds}
@@ -68,9 +83,9 @@ def test_pictures_of_every_photo_and_one_of_all(run, tmp_path):
         assert (picture > 0).any() or photo.authentic
 
 
-def test_the_picture_shows_photo_truth_edges_and_result(run, tmp_path):
-    run(Oracle(), "-o", tmp_path)
-    demo = np.rint(255 * imread(tmp_path / "demo.png")[..., :3]).astype(int)
+def test_the_picture_shows_photo_truth_edges_and_result(shared):
+    folder, _ = shared
+    demo = np.rint(255 * imread(folder / "demo.png")[..., :3]).astype(int)
     white = (demo == 255).all(axis=2)
     # Photos lie in rows, with white between them; the rows of text are above.
     rows = np.flatnonzero(np.diff(white[:, 200].astype(int)))
@@ -95,15 +110,18 @@ def test_the_picture_shows_photo_truth_edges_and_result(run, tmp_path):
         assert warm.any() == (not sample.authentic)
 
 
-def test_words_tell_how_good_it_is(run, tmp_path):
+def test_words_tell_how_good_it_is(run, shared, tmp_path):
     def told(model):
-        lines = run(model, "-o", tmp_path).stdout.splitlines()
+        return seams_of(run(model, "-o", tmp_path))
+
+    def seams_of(result):
+        lines = result.stdout.splitlines()
         about = [next(line for line in lines if f"{name}." in line) for name in NAMES]
         seams, verdicts = zip(*(line.split("; ") for line in about), strict=True)
         assert set(verdicts) == {"can't tell (the model has not learned to judge)"}
         return seams
 
-    assert [line.rpartition(": ")[2] for line in told(Oracle())] == [
+    assert [line.rpartition(": ")[2] for line in seams_of(shared[1])] == [
         *["on the seam"] * 3,
         "marked, though nothing was pasted",
     ]
@@ -115,21 +133,22 @@ def test_words_tell_how_good_it_is(run, tmp_path):
     assert all(line.endswith("nothing is marked") for line in told(Oracle(blind=True)))
 
 
-def test_reports_and_the_page_of_all(run, tmp_path):
-    run(Oracle(), "-o", tmp_path)
-    page = Page((tmp_path / "index.html").read_text())
+def test_reports_and_the_page_of_all(shared):
+    folder, _ = shared
+    page = Page((folder / "index.html").read_text())
     page.check_policy()
     assert {f"{name}.report.html" for name in NAMES} < set(page.links)
     for photo in example_photos():
         name = photo.name.partition(".")[0]
-        report = Page((tmp_path / f"{name}.report.html").read_text())
+        report = Page((folder / f"{name}.report.html").read_text())
         sha256 = hashlib.sha256(read_example(photo.name)).hexdigest()
         assert sha256 in report.text
-        assert sha256 in pdf_text((tmp_path / f"{name}.report.pdf").read_bytes())
+        assert sha256 in pdf_text((folder / f"{name}.report.pdf").read_bytes())
 
 
-def test_without_reportlab_there_is_the_rest(run, tmp_path, monkeypatch):
-    run(Oracle(), "-o", tmp_path)
+def test_without_reportlab_there_is_the_rest(run, shared, tmp_path, monkeypatch):
+    shutil.copytree(shared[0], tmp_path, dirs_exist_ok=True)
+    assert len(list(tmp_path.glob("*.pdf"))) == 4
     monkeypatch.setitem(sys.modules, "reportlab", None)
     result = run(Oracle(), "-o", tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
@@ -151,10 +170,10 @@ def test_a_page_of_somebody_else_is_kept(run, tmp_path, name):
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_a_second_demo_replaces_the_first(run, tmp_path, monkeypatch):
+def test_a_second_demo_replaces_the_first(run, shared, tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    run(Oracle(), "-o", tmp_path)
-    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    first = {path.name: path.read_bytes() for path in shared[0].iterdir()}
+    shutil.copytree(shared[0], tmp_path, dirs_exist_ok=True)
     run(Oracle(wrong=True), "-o", tmp_path)
     run(Oracle(), "-o", tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
