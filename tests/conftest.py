@@ -34,11 +34,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-if find_spec("torch") is not None:
-    import torch
+def pytest_collection() -> None:
+    """Let torch use one thread, in processes that run tests: others need not import it.
 
-    # Small tensors gain nothing by threads, and lose much where cores are shared.
-    torch.set_num_threads(1)
+    Small tensors gain nothing by threads, and lose much where cores are shared.
+    """
+    if find_spec("torch") is not None:
+        import torch
+
+        torch.set_num_threads(1)
 
 
 @pytest.fixture
