@@ -62,12 +62,15 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 # Small matrices gain nothing by threads, and lose much when two processes share two cores.
+# Files are given out in the order of their names, so the many short ones of src come last and both
+# processes end together; by the number of their tests, long ones of a single test would come last.
+# Bytecode is written even where the shell forbids it: tests start processes that import the package.
 # Without CPCAPP_DATA, torch and Chromium tests are skipped. COVERAGE=94 counts covered lines, which
 # takes a fifth longer, and asks for so many percent: what runs in processes of its own, such as
 # decoders and workers of the page, is not counted.
 COVERAGE ?=
 test: lint
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile $(if $(COVERAGE),--cov --cov-report=term --cov-fail-under=$(COVERAGE))
+	OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(if $(COVERAGE),--cov --cov-report=term --cov-fail-under=$(COVERAGE))
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/estimators.py
