@@ -139,12 +139,16 @@ def spliced(tmp_path):
     return folder
 
 
+def write_photos(folder):
+    for seed in range(6):
+        save(folder / f"{seed}.png", picture(seed)[0])
+    return folder
+
+
 @pytest.fixture
 def photos(tmp_path):
     """Photos that are not spliced."""
-    for seed in range(6):
-        save(tmp_path / "photos" / f"{seed}.png", picture(seed)[0])
-    return tmp_path / "photos"
+    return write_photos(tmp_path / "photos")
 
 
 @pytest.fixture
@@ -271,11 +275,24 @@ def wait_for(path, process, seconds=60.0):
         time.sleep(0.02)
 
 
+KILLED = ("--preset", "paper", "--splices", 15, "--seed", 2)
+
+
+@pytest.fixture(scope="module")
+def not_killed(tmp_path_factory):
+    """The model of a training that nobody has killed."""
+    folder = tmp_path_factory.mktemp("whole")
+    arguments = (write_photos(folder / "photos"), *KILLED, "-o", folder / "model")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "_PHOTOS_PER_UPDATE", 4)
+        assert main(["train", *map(str, arguments)]) == 0
+    return (folder / "model").read_bytes()
+
+
 @pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
 @pytest.mark.parametrize("hang", ["after", "within", "last", "calibration", "part"])
-def test_a_killed_training_goes_on_and_ends_the_same(run, photos, tmp_path, hang):
-    arguments = (photos, "--preset", "paper", "--splices", 15, "--seed", 2)
-    assert run(*arguments, "-o", tmp_path / "whole").returncode == 0
+def test_a_killed_training_goes_on_and_ends_the_same(run, not_killed, photos, tmp_path, hang):
+    arguments = (photos, *KILLED)
     checkpoint = kill_training(arguments, tmp_path, hang)
     kept = json.loads((checkpoint / "state.json").read_text())["next_photo"]
     assert kept == (4 if hang in ("after", "within") else 15)
@@ -295,7 +312,7 @@ def test_a_killed_training_goes_on_and_ends_the_same(run, photos, tmp_path, hang
     assert {file.name for file in checkpoint.iterdir()} >= whole
 
     assert run(*arguments, "-o", model).returncode == 0
-    assert model.read_bytes() == (tmp_path / "whole").read_bytes()
+    assert model.read_bytes() == not_killed
     assert not checkpoint.exists()
 
 
