@@ -38,10 +38,16 @@ def cup(server) -> str:
 
 
 @pytest.fixture(scope="module")
-def screenshots(tmp_path_factory) -> Path:
-    folder = Path(os.environ.get("CPCAPP_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+def take_picture():
+    """Take a picture of a page, if there is a folder for it."""
+    folder = os.environ.get("CPCAPP_SCREENSHOTS")
+
+    def take(page, name, **options):
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            page.screenshot(path=Path(folder) / name, **options)
+
+    return take
 
 
 @pytest.fixture
@@ -113,14 +119,14 @@ def drawn(page) -> None:
     page.evaluate("() => new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r)))")
 
 
-def test_a_photo_is_checked(open_page, server, screenshots):
+def test_a_photo_is_checked(open_page, server, take_picture):
     page = open_page()
-    page.screenshot(path=screenshots / "start.png", full_page=True)
+    take_picture(page, "start.png", full_page=True)
     send(page, CUP)
     expect(page.locator("#message progress")).to_be_visible()
-    page.screenshot(path=screenshots / "working.png", full_page=True)
+    take_picture(page, "working.png", full_page=True)
     wait_for_result(page)
-    page.screenshot(path=screenshots / "signs.png", full_page=True)
+    take_picture(page, "signs.png", full_page=True)
     expect(page.locator("#sentence")).to_contain_text("signs of splicing")
     expect(page.locator("#live")).to_contain_text("signs of splicing")
     expect(page.locator("#photo-name")).to_have_text("cup-in-the-sky.png")
@@ -148,7 +154,7 @@ def test_a_photo_is_checked(open_page, server, screenshots):
     assert abs(found[1] - seam["row"]) < box_height
 
 
-def test_sliders_act_at_once(open_page, cup, screenshots):
+def test_sliders_act_at_once(open_page, cup, take_picture):
     page = open_page(cup)
     full = pixels(page)
     page.locator("#opacity").fill("50")
@@ -169,7 +175,7 @@ def test_sliders_act_at_once(open_page, cup, screenshots):
     page.locator("#swipe").fill("40")
     clip = page.evaluate("() => getComputedStyle(document.getElementById('after')).clipPath")
     assert clip.startswith("inset(") and "40%" in clip
-    page.screenshot(path=screenshots / "layers-and-swipe.png")
+    take_picture(page, "layers-and-swipe.png")
     # The handle can be dragged too.
     page.evaluate("() => document.getElementById('stage').scrollIntoView()")
     box = page.locator("#stage").bounding_box()
@@ -180,7 +186,7 @@ def test_sliders_act_at_once(open_page, cup, screenshots):
     assert abs(int(page.locator("#swipe").input_value()) - 70) <= 1
 
 
-def test_zoom_by_wheel_keyboard_and_buttons(open_page, cup, screenshots):
+def test_zoom_by_wheel_keyboard_and_buttons(open_page, cup, take_picture):
     page = open_page(cup)
     whole = pixels(page, "plain")
     stage = page.locator("#stage")
@@ -198,7 +204,7 @@ def test_zoom_by_wheel_keyboard_and_buttons(open_page, cup, screenshots):
     assert (moved != closer).any()
     assert (moved[:, :-60] == closer[:, 60:]).mean() > 0.95
     page.keyboard.press("+")
-    page.screenshot(path=screenshots / "zoomed.png")
+    take_picture(page, "zoomed.png")
     page.keyboard.press("0")
     drawn(page)
     assert (pixels(page, "plain") == whole).all()
@@ -239,7 +245,7 @@ def test_single_traces_are_looked_at_alone(open_page, cup):
     expect(page.locator("#trace-text")).to_be_hidden()
 
 
-def test_what_the_file_says_aloud(open_page, screenshots):
+def test_what_the_file_says_aloud(open_page, take_picture):
     """An editor, and a thumbnail of something else, stand beside the verdict."""
     photo = Image.open(CUP).convert("RGB").resize((160, 120))
     exif = exif_with_thumbnail(photo.transpose(Image.Transpose.ROTATE_180))
@@ -257,7 +263,7 @@ def test_what_the_file_says_aloud(open_page, screenshots):
     )
     expect(page.locator("#live")).to_contain_text("Saved by GIMP.")
     assert page.evaluate("() => document.getElementById('thumbnail-picture').naturalWidth") == 160
-    page.screenshot(path=screenshots / "edited.png", full_page=True)
+    take_picture(page, "edited.png", full_page=True)
 
 
 def test_a_photo_taken_out_while_it_is_sent_is_not_looked_at(open_page, server):
@@ -322,7 +328,7 @@ def test_large_photos_are_fetched_in_full_only_on_zooming_in(open_page):
     drawn(page)
 
 
-def test_many_at_once_and_one_that_is_no_photo(open_page, screenshots):
+def test_many_at_once_and_one_that_is_no_photo(open_page, take_picture):
     page = open_page()
     letter = {"name": "<img src=x>.jpg", "mimeType": "image/jpeg", "buffer": b"Dear editor, ..."}
     send(page, letter, GENUINE, CUP)
@@ -332,11 +338,11 @@ def test_many_at_once_and_one_that_is_no_photo(open_page, screenshots):
     expect(page.locator("#message")).to_be_visible()
     expect(page.locator("#message-text")).to_contain_text("This file is not a JPEG")
     expect(page.locator("#message-help")).not_to_be_empty()
-    page.screenshot(path=screenshots / "error.png", full_page=True)
+    take_picture(page, "error.png", full_page=True)
     page.click(".item:nth-child(2) .item-open")
     wait_for_result(page)
     expect(page.locator("#sentence")).to_contain_text("o signs")
-    page.screenshot(path=screenshots / "no-signs.png", full_page=True)
+    take_picture(page, "no-signs.png", full_page=True)
     page.click(".item:nth-child(1) .item-close")
     expect(page.locator(".item")).to_have_count(2)
     # A reload shows the same photos again.
@@ -374,7 +380,7 @@ def test_dropping_and_pasting(open_page):
     wait_for_result(page)
 
 
-def test_downloads(open_page, cup, browser, screenshots, tmp_path):
+def test_downloads(open_page, cup, browser, take_picture, tmp_path):
     """The report is one file: it opens from a disk, without the server and without a network."""
     page = open_page(cup)
     with page.expect_download() as waiting:
@@ -396,7 +402,7 @@ def test_downloads(open_page, cup, browser, screenshots, tmp_path):
         broken = report.evaluate("() => [...document.images].filter(i => !i.naturalWidth).length")
         assert report.locator("img").count() >= 3
         assert broken == 0
-        report.screenshot(path=screenshots / "report.png")
+        take_picture(report, "report.png")
     finally:
         context.close()
 
@@ -470,7 +476,7 @@ def test_screen_readers_find_their_way(open_page, cup):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_on_a_phone_nothing_sticks_out(open_page, cup, screenshots, scheme):
+def test_on_a_phone_nothing_sticks_out(open_page, cup, take_picture, scheme):
     phone = {
         "viewport": {"width": 390, "height": 844},
         "color_scheme": scheme,
@@ -479,8 +485,8 @@ def test_on_a_phone_nothing_sticks_out(open_page, cup, screenshots, scheme):
         "device_scale_factor": 2,
     }
     start, page = open_page(**phone), open_page(cup, **phone)
-    start.screenshot(path=screenshots / f"phone-start-{scheme}.png", full_page=True)
-    page.screenshot(path=screenshots / f"phone-result-{scheme}.png", full_page=True)
+    take_picture(start, f"phone-start-{scheme}.png", full_page=True)
+    take_picture(page, f"phone-result-{scheme}.png", full_page=True)
     for window in (start, page):
         assert window.evaluate("() => document.documentElement.scrollWidth") == 390
         small = window.evaluate(
@@ -495,9 +501,9 @@ def test_on_a_phone_nothing_sticks_out(open_page, cup, screenshots, scheme):
     assert 0 <= verdict["y"] - (stage["y"] + stage["height"]) < 40
 
 
-def test_dark_is_dark(open_page, cup, screenshots):
+def test_dark_is_dark(open_page, cup, take_picture):
     page = open_page(cup, color_scheme="dark")
-    page.screenshot(path=screenshots / "dark.png", full_page=True)
+    take_picture(page, "dark.png", full_page=True)
     back, text = page.evaluate(
         """() => ["backgroundColor", "color"].map((name) => getComputedStyle(document.body)[name])
             .map((c) => c.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0) / 3)"""

@@ -98,10 +98,16 @@ def _matters(message) -> bool:
 
 
 @pytest.fixture(scope="module")
-def screenshots(tmp_path_factory) -> Path:
-    folder = Path(os.environ.get("CPCAPP_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+def take_picture():
+    """Take a picture of a page, if there is a folder for it."""
+    folder = os.environ.get("CPCAPP_SCREENSHOTS")
+
+    def take(page, name, **options):
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            page.screenshot(path=Path(folder) / name, **options)
+
+    return take
 
 
 @pytest.fixture(scope="module")
@@ -428,21 +434,21 @@ def test_large_numbers_fit_beside_the_axis(open_page, files, tmp_path):
 
 
 @pytest.mark.parametrize("example", ["synthetic", "mice"])
-def test_examples_are_one_click_away(open_page, example, screenshots):
+def test_examples_are_one_click_away(open_page, example, take_picture):
     page = open_page()
     page.click(f"[data-example={example}]")
     wait_for_plots(page)
-    page.screenshot(path=screenshots / f"tables-{example}.png", full_page=True)
+    take_picture(page, f"tables-{example}.png", full_page=True)
     assert page.locator("#legend button").count() == {"synthetic": 4, "mice": 2}[example]
 
 
-def test_it_fits_every_screen(open_page, files, screenshots):
+def test_it_fits_every_screen(open_page, files, take_picture):
     page = open_page()
     for scheme in ("light", "dark"):
         for width in (390, 768, 1360):
             page.emulate_media(color_scheme=scheme)
             page.set_viewport_size({"width": width, "height": 844})
-            page.screenshot(path=screenshots / f"tables-start-{width}-{scheme}.png", full_page=True)
+            take_picture(page, f"tables-start-{width}-{scheme}.png", full_page=True)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
     send(page, files)
     wait_for_plots(page)
@@ -453,7 +459,7 @@ def test_it_fits_every_screen(open_page, files, screenshots):
             page.emulate_media(color_scheme=scheme)
             page.set_viewport_size({"width": width, "height": 844})
             wait_for_drawing(page)
-            page.screenshot(path=screenshots / f"tables-{width}-{scheme}.png", full_page=True)
+            take_picture(page, f"tables-{width}-{scheme}.png", full_page=True)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             for method in ("pca", "cpca", "cpca++"):
                 box = plot(page, method).bounding_box()
