@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -14,9 +15,16 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Examples are the same on every run, and a slow machine is not a failure.
+from helpers import EXAMPLES_TIMES
+
+# Examples are the same on every run, unless CPCAPP_EXAMPLES asks for more of them: then they are
+# others each time. A slow machine is not a failure.
 settings.register_profile(
-    "cpcapp", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "cpcapp",
+    max_examples=50 * EXAMPLES_TIMES,
+    deadline=None,
+    derandomize=EXAMPLES_TIMES == 1,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("cpcapp")
 
@@ -43,6 +51,12 @@ def pytest_collection() -> None:
         import torch
 
         torch.set_num_threads(1)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what stays to the end out of the search for garbage, which else takes seconds."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

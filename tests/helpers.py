@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from hypothesis import settings
+
+# How many times as many examples hypothesis tries, for a run that may take long.
+EXAMPLES_TIMES = int(os.environ.get("CPCAPP_EXAMPLES", "1"))
+
+
+def examples(count: int) -> settings:
+    """Let hypothesis try so many examples of a test, times CPCAPP_EXAMPLES."""
+    return settings(max_examples=count * EXAMPLES_TIMES)
 
 
 def random_covariance(rng: np.random.Generator, n_features: int, spread: float = 1.0) -> Any:

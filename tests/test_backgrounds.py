@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import eigh
 from scipy.optimize import minimize_scalar
 
 from cpcapp import Moments, combine_backgrounds, solve_contrast, suitable_background
-from helpers import random_covariance
+from helpers import examples, random_covariance
 
 
 class TestMean:
@@ -53,7 +53,7 @@ def population(covariance):
 
 
 class TestWorst:
-    @settings(max_examples=25)
+    @examples(25)
     @given(seed=st.integers(0, 1000), k=st.integers(1, 3))
     def test_no_other_mixture_of_two_hides_more(self, seed, k):
         rng = np.random.default_rng(seed)

@@ -10,10 +10,11 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpcapp.datasets import DataNotFoundError, read_10x, tenx
+from helpers import examples
 
 GENES = [("ENSG00000243485", "MIR1302-10"), ("ENSG00000237613", "FAM138A"), ("ENSG2", "TP53")]
 CELLS = ["AAACATACAACCAC-1", "AAACATTGAGCTAC-1"]
@@ -124,7 +125,7 @@ def test_kinds_of_features(tmp_path):
             read_10x(path, feature_type="Peaks")
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(counts=st.lists(st.lists(st.integers(0, 9), min_size=3, max_size=3), min_size=2, max_size=2))
 def test_formats_agree(tmp_path_factory, counts):
     folder, counts = tmp_path_factory.mktemp("any"), np.array(counts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, silhouette_score
@@ -21,6 +21,7 @@ from cpcapp.experiments.measures import (
     neighbour_accuracy,
     unit_variance,
 )
+from helpers import examples
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_against_scikit_learn(blobs):
     )
 
 
-@settings(max_examples=12)  # each is a k-means of many starts
+@examples(12)  # each is a k-means of many starts
 @given(
     scale=st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=2),
     shift=st.floats(-100, 100),

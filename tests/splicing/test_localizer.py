@@ -9,7 +9,7 @@ from dataclasses import replace
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from scipy.ndimage import gaussian_filter
@@ -35,6 +35,7 @@ from cpcapp.splicing.traces.jpeg_blocks import jpeg_block_traces
 from cpcapp.splicing.traces.mosaic import lattice_contrast
 from cpcapp.splicing.verdicts import features as features_module
 from cpcapp.splicing.verdicts.calibration import Calibration
+from helpers import examples
 from trace_networks import network_localizer, textured, tiny_meter
 
 PLAIN = BankOptions(size=6, stride=2, n_filters=5)
@@ -221,7 +222,7 @@ def localizer(request):
     return LOCALIZERS[request.param]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     height=st.integers(1, 40),
     width=st.integers(1, 40),

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from sklearn.metrics import f1_score, matthews_corrcoef, roc_auc_score
@@ -24,6 +24,7 @@ from cpcapp.splicing.evaluation.protocols import (
 from cpcapp.splicing.evaluation.truth import boundary_band
 from cpcapp.splicing.photos.samples import Problem, Sample, SampleSet
 from cpcapp.splicing.traces.edges import detect_edges
+from helpers import examples
 
 
 def marking(truth, marked):
@@ -58,7 +59,7 @@ any_values = st.floats(-1e6, 1e6, width=32, allow_subnormal=False)
 
 class TestAgainstScikitLearn:
     @given(maps_and_masks() | maps_and_masks(any_values, most=5))
-    @settings(max_examples=60)
+    @examples(30)
     def test_best_threshold(self, pair):
         found, mask = pair
         for protocol in ("edge-r2", "surface"):
@@ -70,7 +71,7 @@ class TestAgainstScikitLearn:
             assert score.mcc == pytest.approx(max(mcc for _, mcc in possible), abs=1e-12)
 
     @given(maps_and_masks(any_values))
-    @settings(max_examples=50)
+    @examples(50)
     def test_the_thresholds_give_the_scores(self, pair):
         found, mask = pair
         score = score_map(found, mask, ["surface"])["surface"]
@@ -84,7 +85,7 @@ class TestAgainstScikitLearn:
             assert marking(mask, marked)[metric] == pytest.approx(expected, abs=1e-12)
 
     @given(maps_and_masks(), st.sampled_from([0.0, 0.1, 0.3, 0.5, 1.0, 2.0]))
-    @settings(max_examples=50)
+    @examples(50)
     def test_fixed_threshold(self, pair, threshold):
         found, mask = pair
         scores = score_map(found, mask, ["edge-fixed", "surface-fixed"], threshold=threshold)
@@ -97,7 +98,7 @@ class TestAgainstScikitLearn:
         assert surface.f1_threshold == 0.5
 
     @given(maps_and_masks(few_levels, least=2))
-    @settings(max_examples=50)
+    @examples(50)
     def test_area_under_the_curve(self, pair):
         found, mask = pair
         mask[0, 0], mask[-1, -1] = True, False

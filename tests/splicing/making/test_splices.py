@@ -14,7 +14,7 @@ from operator import attrgetter
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from scipy import ndimage
@@ -24,6 +24,7 @@ from cpcapp.splicing.making.shapes import SHAPES, random_shape
 from cpcapp.splicing.making.splices import SpliceMaker, SpliceOptions, make_splice, split_readable
 from cpcapp.splicing.photos.jpeg import recompress
 from cpcapp.splicing.photos.sources import SourcePhoto, photos_from
+from helpers import examples
 
 
 def options(**changes):
@@ -100,7 +101,7 @@ def test_scaled_and_turned_pixels_come_from_where_the_recipe_says(seed):
     np.testing.assert_array_equal(splice.image[~splice.mask], host[~splice.mask])
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(
     host=st.tuples(st.integers(32, 150), st.integers(32, 150)),
     donor=st.tuples(st.integers(32, 150), st.integers(32, 150)),

@@ -10,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cpcapp.splicing.traces import learned as learned_module
 from cpcapp.splicing.traces.learned import STAGES, LearnedTraces, TraceMeter, _pool, _tiles
+from helpers import examples
 from trace_networks import textured, tiny_meter, tiny_network
 
 MAPS = ("seam", "region", "pasted", "vectors")
@@ -82,7 +83,7 @@ def test_a_known_table_and_the_whole_photo_count():
     pixel_tile=st.integers(1, 60),
     block_tile=st.integers(1, 60),
 )
-@settings(max_examples=30)
+@examples(30)
 def test_tiles_of_any_size_give_the_same(height, width, pixel_tile, block_tile):
     image, meter = textured(height, width), tiny_meter()
     whole = meter.measure(image)
