@@ -447,10 +447,21 @@ def test_bad_arguments(samples, options, message):
 # -- going on after a stop -----------------------------------------------------------------
 
 
+MIXED = (*SAMPLES[:2], Sample("fire", False, broken, broken), *SAMPLES[2:11])
+
+
+@pytest.fixture(scope="module")
+def never_stopped(tmp_path_factory):
+    """The file of a training that nothing has stopped."""
+    with pytest.MonkeyPatch.context() as patch:
+        use_small_groups(patch)
+        found = train_localizer(list(MIXED), TWO, seed=3)
+    return content(found, tmp_path_factory.mktemp("never") / "model")
+
+
 @pytest.mark.parametrize("stops", [(3,), (5,), (11,), (5, 10)])
-def test_a_training_that_was_stopped_goes_on(samples, tmp_path, often, stops):
-    mixed = [*samples[:2], Sample("fire", False, broken, broken), *samples[2:11]]
-    expected = content(train_localizer(mixed, TWO, seed=3), tmp_path / "expected")
+def test_a_training_that_was_stopped_goes_on(never_stopped, tmp_path, often, stops):
+    mixed = list(MIXED)
     folder = tmp_path / "checkpoint"
     for n in stops:
         with pytest.raises(Stop):
@@ -462,7 +473,7 @@ def test_a_training_that_was_stopped_goes_on(samples, tmp_path, often, stops):
     options = {"seed": 3, "checkpoint": folder, "save_to": tmp_path / "model"}
     found = train_localizer(mixed, TWO, **options, progress=shares.append, jobs=3)
     assert shares[0] == (n // 4 * 4 + 1) / len(mixed)  # what was done is not done again
-    assert content(found, tmp_path / "found") == expected
+    assert content(found, tmp_path / "found") == never_stopped
     assert not folder.exists()
 
 
@@ -611,6 +622,7 @@ def test_a_calibration_that_was_stopped_goes_on(
 ):
     """After the last photo of the training as well, and whatever is done is not done again."""
     folder = tmp_path / "checkpoint"
+    monkeypatch.setattr(train, "_PHOTOS_TO_HASH", 2)
 
     def stop(share):
         if share >= n / len(known):
@@ -624,13 +636,8 @@ def test_a_calibration_that_was_stopped_goes_on(
     assert done == {0: 0, 12: 10, 44: 40}[n]  # of the last part it was not kept yet
     assert json.loads((folder / "state.json").read_text())["next_photo"] == len(samples)
 
-    monkeypatch.setattr(train, "_PHOTOS_TO_HASH", 2)
+    again = Path(shutil.copytree(folder, tmp_path / "again"))
     monkeypatch.setattr(train, "_PHOTOS_FOR_THRESHOLD", 3)
-    again = tmp_path / "again"
-    with pytest.raises(Stop):
-        train_localizer(
-            samples, TWO, calibrate_on=known, checkpoint=again, calibration_progress=stop
-        )
     (counted, reads), (counted_known, reads_known) = map(count_reads, (samples, known))
     shares = []
     train_localizer(
@@ -647,6 +654,7 @@ def test_a_calibration_that_was_stopped_goes_on(
 
     monkeypatch.undo()
     monkeypatch.setattr(train, "_PHOTOS_PER_UPDATE", 4)
+    monkeypatch.setattr(train, "_PHOTOS_TO_HASH", 2)
     options = {"checkpoint": folder, "save_to": tmp_path / "model"}
     found = train_localizer(samples, TWO, calibrate_on=known, **options)
     assert content(found, tmp_path / "found") == whole
