@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from cpcapp._text import number
 from cpcapp.splicing.localizer import Localization, SpliceLocalizer
-from cpcapp.splicing.photos.containers import UnreadableError, inspect_container
+from cpcapp.splicing.photos.containers import inspect_container
+from cpcapp.splicing.photos.contents import UnreadableError
 from cpcapp.splicing.photos.file_facts import FileFacts, read_file_facts
 from cpcapp.splicing.photos.images import ImageError, ReadImage, read_image
 from cpcapp.splicing.pictures.overlays import (

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from cpcapp.splicing.photos.containers import CUT_OFF, DAMAGED, inspect_container
+from cpcapp.splicing.photos.containers import inspect_container
+from cpcapp.splicing.photos.contents import CUT_OFF, DAMAGED
 from cpcapp.splicing.photos.images import (
     MAX_PIXELS,
     ImageError,

@@ -7,24 +7,21 @@ and EXIF are left out, and the directory of a TIFF is checked first.
 from __future__ import annotations
 
 import io
-import math
 import re
 import struct
 import zlib
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFile
+from PIL import ImageFile
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
-from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
+from cpcapp.splicing.photos.contents import CUT_OFF, DAMAGED, Contents, UnreadableError
 from cpcapp.splicing.photos.heif import (
     INSTALL,
     HeifError,
@@ -34,6 +31,7 @@ from cpcapp.splicing.photos.heif import (
     read_container,
 )
 from cpcapp.splicing.photos.library_output import jpeg_warning
+from cpcapp.splicing.photos.tiff import inspect_tiff, read_tags
 
 # More than any real file has. They limit the work that a hostile file can cause.
 _MAX_SEGMENTS = 1_000_000
@@ -42,68 +40,6 @@ _MAX_SCANS = 100
 # megapixels: if there are more scans, so many pixels in all.
 _USUAL_SCANS = 12
 _MAX_SCANNED = 600_000_000
-_MAX_TAGS = 4096
-_MAX_VALUES = 1 << 18
-_MAX_TILE = 1 << 24
-# Tiles reach beyond the picture: unpacked they may have so many pixels, or twice those of it.
-_MAX_TILED = 1 << 27
-# Of JPEGs in a TIFF, each of which begins with the tables that all share: one table of each kind
-# and number has 3 kB.
-_MAX_JPEGS = 1 << 15
-_MAX_JPEG_TABLES = 1 << 14
-
-Tags = dict[int, tuple[int, ...]]
-
-
-class UnreadableError(ValueError):
-    """A file can't be read. The message says why and what to do, but not which file."""
-
-
-CUT_OFF = "is cut off; use a complete copy"
-DAMAGED = "is damaged; use an undamaged copy"
-
-
-@dataclass(frozen=True)
-class Contents:
-    """What a file contains, by its headers.
-
-    Attributes
-    ----------
-    format : str
-    size : tuple of int
-        Width and height, as stored.
-    open : callable
-        Returns the image for Pillow to decode; raises for formats that have ``decode``.
-    notes : tuple of str
-    orientation : int
-        As EXIF counts it, 1 for upright.
-    deep : bool
-        Whether colours have 16 bits, of which Pillow gives the upper 8.
-    wide : bool
-        Whether the pixels have more than 8 bits.
-    inverted : bool
-        Whether 0 is white.
-    memory : int
-        Bytes that decoding takes, beside those of the pixels: the file and buffers.
-    decode : callable, optional
-        Returns the pixels, upright, (height, width, channels), of a format that Pillow does not
-        decode in this process.
-    find_defect : callable
-        Returns, once the image is decoded, what is wrong with its data: `CUT_OFF`, a note, or
-        nothing.
-    """
-
-    format: str
-    size: tuple[int, int]
-    open: Callable[[], ImageFile.ImageFile]
-    notes: tuple[str, ...] = ()
-    orientation: int = 1
-    deep: bool = False
-    wide: bool = False
-    inverted: bool = False
-    memory: int = 0
-    decode: Callable[[], NDArray[Any]] | None = None
-    find_defect: Callable[[], str] = lambda: ""
 
 
 def inspect_container(data: bytes) -> Contents:
@@ -111,6 +47,8 @@ def inspect_container(data: bytes) -> Contents:
 
     Examples
     --------
+    >>> import io
+    >>> from PIL import Image
     >>> file = io.BytesIO()
     >>> Image.new("RGB", (3, 2)).save(file, "BMP")
     >>> inspect_container(file.getvalue()).size
@@ -119,7 +57,7 @@ def inspect_container(data: bytes) -> Contents:
     for magic, reader in (
         (rb"\xff\xd8\xff", _jpeg),
         (rb"\x89PNG\r\n\x1a\n", _png),
-        (rb"II\*\0|MM\0\*", _tiff),
+        (rb"II\*\0|MM\0\*", inspect_tiff),
         (rb"RIFF....WEBP", _webp),
         (rb"BM", _bmp),
     ):
@@ -299,7 +237,6 @@ def _unpacks_to(parts: Iterable[memoryview], needed: int) -> bool:
 
 
 # A marker that is followed by a segment. Fill bytes, stuffed zeros and the like are skipped.
-_SCAN, _END = b"\xff\xda", b"\xff\xd9"
 _JPEG_MARKER = re.compile(rb"\xff([\x02-\xcf\xd9-\xfe])")
 
 
@@ -404,195 +341,9 @@ def _orientation(exif: bytes) -> tuple[int, list[str]]:
     if not exif:
         return 1, []
     try:
-        tags = _tiff_tags(exif.removeprefix(b"Exif\0\0"), {274})
+        tags = read_tags(exif.removeprefix(b"Exif\0\0"), {274})
     except (UnreadableError, struct.error):
         return 1, ["broken EXIF ignored"]
     orientation = tags.get(274, (1,))[0]
     # Some cameras write 0 if they don't know the orientation.
     return orientation, [] if orientation <= 8 else ["broken EXIF ignored"]
-
-
-# Needed to decode the pixels: 256 width, 257 height, 258 bits, 259 compression, 262 kind of colour,
-# 266 order of bits, 273, 278, 279 strips, 277 samples, 284 planes, 317 predictor, 320 palette,
-# 322 to 325 tiles, 338 extra samples, 339 format of samples, 347 JPEG tables, 530 subsampling.
-# Read here only: 254 kind of page, 274 orientation.
-_TIFF_SINGLE = {254, 256, 257, 259, 262, 266, 274, 277, 278, 284, 317, 322, 323}
-_TIFF_TAGS = {258, 273, 279, 320, 324, 325, 338, 339, 347, 530} | _TIFF_SINGLE - {254, 274}
-_TIFF_TYPES = {1: "B", 3: "H", 4: "I", 7: "B"}
-
-
-def _tiff_order(data: bytes) -> str:
-    if data[:4] not in (b"II*\0", b"MM\0*"):
-        raise UnreadableError("is not a TIFF; use an undamaged copy")
-    return "<" if data[:2] == b"II" else ">"
-
-
-def _tiff_tags(data: bytes, wanted: Container[int], *, strict: bool = False) -> Tags:
-    """Return the values of the wanted tags in the first directory.
-
-    With ``strict``, no tag may be there twice, whether wanted or not.
-    """
-    order = _tiff_order(data)
-    (at,) = struct.unpack_from(order + "I", data, 4)
-    (n_entries,) = struct.unpack_from(order + "H", data, at)
-    if n_entries > _MAX_TAGS:
-        raise UnreadableError(f"has {n_entries} TIFF tags, more than {_MAX_TAGS}; save it anew")
-    tags: Tags = {}
-    seen: set[int] = set()
-    for entry in range(at + 2, at + 2 + 12 * n_entries, 12):
-        tag, kind, count = struct.unpack_from(order + "HHI", data, entry)
-        if tag in seen and (strict or tag in wanted):
-            raise UnreadableError(f"has the TIFF tag {tag} twice; use an undamaged copy")
-        seen.add(tag)
-        if tag not in wanted:
-            continue
-        most = 1 if tag in _TIFF_SINGLE else _MAX_JPEG_TABLES if tag == 347 else _MAX_VALUES
-        if kind not in _TIFF_TYPES or not 1 <= count <= most:
-            raise UnreadableError(f"has a senseless TIFF tag {tag}; use an undamaged copy")
-        numbers = f"{order}{count}{_TIFF_TYPES[kind]}"
-        where = entry + 8
-        if struct.calcsize(numbers) > 4:
-            (where,) = struct.unpack_from(order + "I", data, where)
-        tags[tag] = struct.unpack_from(numbers, data, where)
-    return tags
-
-
-def _tiff_pages(data: bytes) -> int:
-    order = _tiff_order(data)
-    seen: set[int] = set()
-    (at,) = struct.unpack_from(order + "I", data, 4)
-    with suppress(struct.error):  # only the first page is needed
-        while at and at not in seen and len(seen) < _MAX_SEGMENTS:
-            (n_entries,) = struct.unpack_from(order + "H", data, at)
-            seen.add(at)
-            (at,) = struct.unpack_from(order + "I", data, at + 2 + 12 * n_entries)
-    return len(seen)
-
-
-def _plain_tiff(data: bytes, changed: Tags) -> bytes:
-    """Return a TIFF of one page with only the tags that its pixels need."""
-    order = _tiff_order(data)
-    (at,) = struct.unpack_from(order + "I", data, 4)
-    (n_entries,) = struct.unpack_from(order + "H", data, at)
-    old = [data[i : i + 12] for i in range(at + 2, at + 2 + 12 * n_entries, 12)]
-    entries = {struct.unpack_from(order + "H", entry)[0]: entry for entry in old}
-    for tag, numbers in changed.items():
-        value = struct.pack(f"{order}{len(numbers)}H", *numbers).ljust(4, b"\0")
-        entries[tag] = struct.pack(order + "HHI", tag, 3, len(numbers)) + value
-    kept = [entries[tag] for tag in sorted(_TIFF_TAGS & entries.keys())]
-    directory = struct.pack(order + "H", len(kept)) + b"".join(kept) + bytes(4)
-    view = memoryview(data)
-    return b"".join([view[:at], directory, view[at + len(directory) :]])
-
-
-def _check_tiff_blocks(data: bytes, tags: Tags) -> None:
-    """Raise unless all strips or tiles are there: Pillow leaves missing ones black."""
-    width, height = tags[256][0], tags[257][0]
-    samples, bits = tags.get(277, (1,))[0], tags.get(258, (1,))[0]
-    tiled = 324 in tags
-    offsets, sizes = tags.get(324 if tiled else 273, ()), tags.get(325 if tiled else 279, ())
-    across = tags.get(322, (0,))[0] if tiled else width
-    down = tags.get(323 if tiled else 278, (0 if tiled else height,))[0]
-    down = down if tiled else min(down, height)
-    if min(across, down) < 1 or (tiled and across * down > _MAX_TILE):
-        raise UnreadableError(DAMAGED)
-    planes = samples if tags.get(284) == (2,) else 1
-    n_blocks = math.ceil(width / across) * math.ceil(height / down) * planes
-    if tiled and n_blocks * across * down > max(_MAX_TILED, 2 * planes * width * height):
-        raise UnreadableError("has tiles that are far larger than the picture; save it anew")
-    if tags.get(259) == (7,) and n_blocks > _MAX_JPEGS:
-        raise UnreadableError(f"has {n_blocks} JPEGs in it, more than {_MAX_JPEGS}; save it anew")
-    if len(offsets) == n_blocks and tags.get(259, (1,)) == (1,):
-        # Some writers give wrong byte counts; without compression they follow from the size.
-        rows = [down] * n_blocks
-        if not tiled:
-            rows = [min(down, height - top) for top in range(0, height, down)] * planes
-        sizes = tuple(math.ceil(across * samples // planes * bits / 8) * n for n in rows)
-    if not len(offsets) == len(sizes) == n_blocks:
-        raise UnreadableError("has strips or tiles that do not fit its size; use an undamaged copy")
-    ends = [offset + size for offset, size in zip(offsets, sizes, strict=True)]
-    if max(ends) > len(data):
-        raise UnreadableError(CUT_OFF)
-    # The missing part of a JPEG in a TIFF is filled with grey too.
-    if tags.get(259) == (7,) and any(_END not in data[end - 4 : end] for end in ends):
-        raise UnreadableError(CUT_OFF)
-
-
-def _check_tiff(tags: Tags) -> None:
-    """Raise if Pillow does not read this type of pixels, or reads it wrongly."""
-
-    def first(tag: int, default: int) -> int:
-        return tags.get(tag, (default,))[0]
-
-    bits, samples, compression = first(258, 1), first(277, 1), first(259, 1)
-    problem = ""
-    if first(254, 0) & 1:
-        problem = "begins with a preview, like the raw file of a camera"
-    elif compression not in (1, 5, 7, 8, 32773, 32946):
-        problem = f"has TIFF compression {compression}"
-    elif (first(339, 1), bits) not in {(1, 1), (1, 2), (1, 4), (1, 8), (1, 16), (3, 32)}:
-        problem = f"has TIFF samples of {bits} bits in format {first(339, 1)}"
-    elif samples > 6 or first(284, 1) not in ((1, 2) if samples == 1 or bits <= 8 else (1,)):
-        problem = f"has {samples} TIFF channels of {bits} bits in layout {first(284, 1)}"
-    elif first(262, 0) == 6 and compression == 1 and tags.get(530) != (1, 1):
-        problem = "has packed colour differences"
-    if problem:
-        raise UnreadableError(f"{problem}, which is not read; save it as PNG")
-
-
-def _tiff_jpegs(file: bytes, tags: Tags) -> Iterator[bytes]:
-    """Yield the JPEGs in a TIFF, with the tables that they share."""
-    tables = bytes(tags.get(347, ()))
-    tables = tables[2:-2] if tables.startswith(b"\xff\xd8") else b""
-    for offset, size in zip(
-        tags.get(324, tags.get(273, ())), tags.get(325, tags.get(279, ())), strict=False
-    ):
-        yield b"\xff\xd8" + tables + file[offset + 2 : offset + size]
-
-
-def _tiff(data: bytes) -> Contents:
-    tags = _tiff_tags(data, _TIFF_TAGS | {254, 274}, strict=True)
-    _check_tiff(tags)
-    bits, colours = tags.get(258, (1,))[0], tags[262][0]
-    changed: Tags = {}
-    notes = []
-    if (pages := _tiff_pages(data)) > 1:
-        notes.append(f"first of {pages} pages")
-    if 338 in tags:
-        alpha = {1, 2} & set(tags[338])
-        notes.append("transparency ignored" if alpha else "extra channels ignored")
-        changed |= {338: (0,) * len(tags[338])} if len(tags[338]) < 3 else {}
-    if (bits, colours) == (16, 5):
-        notes.append("16 bits reduced to 8")
-    # Pillow does not invert all types of grey.
-    if colours == 0:
-        changed[262] = (1,)
-
-    file = _plain_tiff(data, changed)
-    del data  # so that the file is in memory once
-
-    def find_defect() -> str:
-        if tags.get(259) != (7,):
-            return ""
-        return CUT_OFF if jpeg_warning(_tiff_jpegs(file, tags)).says_cut_off else ""
-
-    def open_file() -> TiffImageFile:
-        _check_tiff_blocks(file, tags)
-        image = TiffImageFile(io.BytesIO(file))
-        # If Pillow allocates it, it may warn about a size that is allowed here.
-        image.im = Image.new(image.mode, image.size).im
-        return image
-
-    width, height = tags[256][0], tags[257][0]
-    # Of a compressed file, a strip is unpacked as a whole.
-    rows = min(tags.get(278, (height,))[0], height) if tags.get(259, (1,)) != (1,) else 0
-    buffer = rows * width * tags.get(277, (1,))[0] * bits // 8
-    return Contents(
-        *("TIFF", (width, height), open_file, tuple(notes)),
-        memory=len(file) + (0 if 324 in tags else buffer),
-        find_defect=find_defect,
-        orientation=tags.get(274, (1,))[0],
-        deep=bits == 16 and colours == 2,
-        wide=bits > 8,
-        inverted=colours == 0,
-    )

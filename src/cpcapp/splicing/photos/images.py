@@ -21,13 +21,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFile
 
 from cpcapp._messages import MessageError
-from cpcapp.splicing.photos.containers import (
-    CUT_OFF,
-    DAMAGED,
-    Contents,
-    UnreadableError,
-    inspect_container,
-)
+from cpcapp.splicing.photos.containers import inspect_container
+from cpcapp.splicing.photos.contents import CUT_OFF, DAMAGED, Contents, UnreadableError
 from cpcapp.splicing.photos.file_search import SUFFIXES as SUFFIXES
 from cpcapp.splicing.photos.file_search import image_files as image_files
 from cpcapp.splicing.photos.jpeg import file_quality
