@@ -419,18 +419,28 @@ def test_large_numbers_fit_beside_the_axis(open_page, files, tmp_path):
         """() => {
             const draw = CanvasRenderingContext2D.prototype.fillText;
             window.ends = [];
+            window.named = {};
             CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
-                const width = this.measureText(text).width;
-                window.ends.push(x - (this.textAlign === "right" ? width : width / 2));
+                const size = this.measureText(text);
+                const turned = this.getTransform();
+                if (text.startsWith("component")) {
+                    // Where the letters of a turned name end, beside the numbers.
+                    const right = turned.e + size.actualBoundingBoxDescent;
+                    window.named[text] = turned.b ? right : null;
+                } else {
+                    const share = this.textAlign === "right" ? 1 : 0.5;
+                    window.ends.push(x - share * size.width);
+                }
                 draw.call(this, text, x, y);
             };
         }"""
     )
     send(page, (tmp_path / "target.csv", tmp_path / "background.csv"))
     wait_for_plots(page)
-    ends = page.evaluate("() => window.ends")
+    ends, named = page.evaluate("() => [window.ends, window.named]")
     assert ends
-    assert min(ends) >= 0
+    assert named["component 1"] is None  # level
+    assert 0 < named["component 2"] <= min(ends)
 
 
 @pytest.mark.parametrize("example", ["synthetic", "mice"])

@@ -118,7 +118,9 @@ function findRange(sets) {
   return range;
 }
 
-const MARGIN = { left: 34, right: 8, top: 8, bottom: 22 };
+const TITLE = 14; // pixels for the name of an axis
+const MARGIN = { left: 34 + TITLE, right: 8, top: 8, bottom: 22 + TITLE };
+const AXES = ["component 1", "component 2"];
 const FONT_SIZE = 10.5; // pixels
 const NEAR = 12; // pixels from which a point is hovered
 const MOVE_SECONDS = 0.22;
@@ -279,7 +281,7 @@ export class Scatter extends EventTarget {
     const widths = chooseTicks(this.range[2], this.range[3], 5).map(
       (tick) => this.markContext.measureText(formatTick(tick)).width,
     );
-    return Math.ceil(Math.max(MARGIN.left, ...widths.map((width) => width + 9)));
+    return Math.ceil(Math.max(MARGIN.left, ...widths.map((width) => width + 9 + TITLE)));
   }
 
   #splatGround(points) {
@@ -334,6 +336,7 @@ export class Scatter extends EventTarget {
     for (const tick of chooseTicks(low, high, 5)) {
       context.fillText(formatTick(tick), (this.left - 5) * r, tick * this.scaleY + this.shiftY);
     }
+    this.#nameAxes(context, bottom);
     if (this.hovered >= 0 && this.places && 2 * this.hovered < this.places.length) {
       const [x, y] = this.place(this.hovered);
       context.lineWidth = 2 * r;
@@ -353,6 +356,20 @@ export class Scatter extends EventTarget {
       context.lineWidth = 1.5 * r;
       context.strokeRect(...sides);
     }
+  }
+
+  #nameAxes(context, bottom) {
+    const { ratio: r } = this;
+    const { width, height } = this.marks;
+    context.textAlign = "center";
+    context.textBaseline = "bottom";
+    context.fillText(AXES[0], (this.left * r + width - MARGIN.right * r) / 2, height - 3 * r);
+    context.save();
+    context.translate(3 * r, (MARGIN.top * r + bottom) / 2);
+    context.rotate(-Math.PI / 2);
+    context.textBaseline = "top";
+    context.fillText(AXES[1], 0, 0);
+    context.restore();
   }
 
   #line(context, x0, y0, x1, y1) {
