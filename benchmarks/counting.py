@@ -34,7 +34,7 @@ from cpcapp import (
     count_components,
     permutation_test,
 )
-from cpcapp.views import ViewsDisagreeWarning
+from cpcapp.contrast.views import ViewsDisagreeWarning
 
 FloatArray = NDArray[np.float64]
 

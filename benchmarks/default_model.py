@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from cpcapp import __version__
-from cpcapp._parallel import map_threads
+from cpcapp._io.threads import map_threads
 from cpcapp.splicing import PRESETS, SpliceLocalizer, load_model, save_model
 from cpcapp.splicing.datasets.sources import open_sources
 from cpcapp.splicing.making.calibration_photos import calibration_photos

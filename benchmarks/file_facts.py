@@ -28,7 +28,7 @@ from PIL import Image
 
 from _drawings import PICTURES, draw_web_pages, find_chromium
 from _machine import describe_machine
-from cpcapp._files import atomic_write
+from cpcapp._io.files import atomic_write
 from cpcapp.splicing.photos.content_kind import judge_content
 from cpcapp.splicing.photos.exif import read_exif
 from cpcapp.splicing.photos.file_facts import read_file_facts

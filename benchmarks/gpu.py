@@ -140,7 +140,7 @@ def moments_rates(run: Run) -> dict[str, Any]:
 
     That is what the plain product takes. Half of it would do: the result is symmetric.
     """
-    from cpcapp.backends.torch import DeviceMoments, panel_width
+    from cpcapp.moments.torch import DeviceMoments, panel_width
 
     found = []
     for width, rows in ((784, 2_000_000), (3072, 500_000), (12288, 100_000)):
@@ -181,7 +181,7 @@ def moments_rates(run: Run) -> dict[str, Any]:
 
 def moments_errors(run: Run) -> dict[str, Any]:
     """How far moments are from those in float64, with means of ten deviations."""
-    from cpcapp.backends.torch import DeviceMoments
+    from cpcapp.moments.torch import DeviceMoments
 
     n, width = run.size(400_000, 9000), run.size(784, 100)
     generator = torch.Generator(run.device).manual_seed(0)
@@ -211,8 +211,8 @@ def moments_errors(run: Run) -> dict[str, Any]:
 
 def numpy_agreement(run: Run) -> dict[str, Any]:
     """Moments and contrast on the card against plain NumPy."""
-    from cpcapp.backends.torch import DeviceMoments
-    from cpcapp.contrast import solve_contrast
+    from cpcapp.contrast.solve import solve_contrast
+    from cpcapp.moments.torch import DeviceMoments
 
     rng = np.random.default_rng(0)
     width, n, k = 300, 20_000, 10
@@ -238,8 +238,8 @@ def numpy_agreement(run: Run) -> dict[str, Any]:
 
 def solving(run: Run) -> dict[str, Any]:
     """Cholesky, reduction and eigenpairs on the card, float64."""
-    from cpcapp.backends.torch import DeviceMoments
-    from cpcapp.contrast import solve_contrast
+    from cpcapp.contrast.solve import solve_contrast
+    from cpcapp.moments.torch import DeviceMoments
 
     found = []
     for width in (768, 3072, 12288):
@@ -279,8 +279,8 @@ def photos_in_memory(n: int, side: int, device: torch.device) -> tuple[torch.Ten
 
 def patches_to_filters(run: Run) -> dict[str, Any]:
     """A million patches of 64 x 64 x 3 from photos in memory to filters."""
-    from cpcapp.backends.torch import DeviceMoments
-    from cpcapp.contrast import solve_contrast
+    from cpcapp.contrast.solve import solve_contrast
+    from cpcapp.moments.torch import DeviceMoments
     from cpcapp.splicing.training.device_patches import add_patches
 
     size, n = run.size(64, 8), run.size(1_000_000, 4000)
@@ -565,7 +565,7 @@ def localizing(run: Run) -> dict[str, Any]:
 
 def many_photos(run: Run) -> dict[str, Any]:
     """Columbia-sized photos a second, by threads and by processes on one card."""
-    from cpcapp._parallel import map_threads
+    from cpcapp._io.threads import map_threads
     from cpcapp.splicing import load_model
     from cpcapp.splicing.devices.localizer import to_device
 

@@ -22,7 +22,7 @@ import cv2
 import numpy as np
 
 from _machine import describe_machine
-from cpcapp._parallel import map_threads
+from cpcapp._io.threads import map_threads
 from cpcapp.splicing import SpliceLocalizer, load_model
 from cpcapp.splicing.datasets import open_photos
 from cpcapp.splicing.datasets.bsds import bsds_sources

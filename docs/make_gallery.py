@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cpcapp import __version__
-from cpcapp._files import atomic_write
+from cpcapp._io.files import atomic_write
 from cpcapp.cli._progress import ProgressLine
 from cpcapp.experiments import NAMES, Missing, Result, Settings, run_experiments
 from cpcapp.experiments._markdown import markdown_section, plain

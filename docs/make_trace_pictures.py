@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from cpcapp._files import atomic_write
+from cpcapp._io.files import atomic_write
 from cpcapp.splicing import read_image
 from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.photos.coefficients import read_coefficients, spread_blocks

@@ -17,7 +17,7 @@ from pathlib import Path
 import cv2
 from PIL import Image, ImageDraw, ImageFont
 
-from cpcapp._files import atomic_write
+from cpcapp._io.files import atomic_write
 from cpcapp.splicing import Localization, SpliceLocalizer, load_model
 from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.photos.samples import Sample

@@ -19,7 +19,7 @@ import numpy as np
 from make_trace_pictures import Bytes, compress, encode, encode_png, make_splice
 from PIL import Image, ImageDraw, ImageFont
 
-from cpcapp._files import atomic_write
+from cpcapp._io.files import atomic_write
 from cpcapp.splicing import read_image
 from cpcapp.splicing.pictures.views import draw_views
 

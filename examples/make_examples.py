@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from skimage import data
 
-from cpcapp._files import atomic_write
+from cpcapp._io.files import atomic_write
 from cpcapp.splicing.making.splices import SpliceOptions, make_splice
 from cpcapp.splicing.photos.jpeg import encode_jpeg
 

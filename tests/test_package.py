@@ -128,13 +128,7 @@ def test_unknown_names_are_an_attribute_error():
 # Rooms may import those before them. The private modules beside them (`_files`, `_parallel`, ...)
 # are for everybody and import nothing but each other.
 ROOMS = [
-    *("moments", "missing", "covariates", "shrinkage", "loading", "dense_algebra", "steering"),
-    *("sides", "primal", "dual", "matrix_free", "backends"),
-    *("contrast", "views", "whitening", "shuffling", "counting"),
-    *("refitting", "calibration", "resampling", "detection"),
-    "backgrounds",
-    *("sparse_filters", "correction"),
-    "estimators",
+    *("moments", "contrast", "inference", "estimators"),
     *("plotting", "tables", "anndata", "reports", "splicing", "datasets", "experiments", "web"),
     "cli",
 ]

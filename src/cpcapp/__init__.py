@@ -10,16 +10,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cpcapp.backgrounds import (
+    from cpcapp.contrast.loading import Loading
+    from cpcapp.contrast.solve import Contrast, solve_contrast
+    from cpcapp.contrast.sparse_filters import SparseFilters, find_sparse_filters
+    from cpcapp.contrast.views import Views, ViewsDisagreeWarning
+    from cpcapp.estimators import CPCA, CPCAPlusPlus
+    from cpcapp.estimators.cpca_plus_plus import NoComponentsWarning
+    from cpcapp.inference.backgrounds import (
         MixedBackground,
         RankedBackground,
         combine_backgrounds,
         suitable_background,
     )
-    from cpcapp.contrast import Contrast, solve_contrast
-    from cpcapp.counting import PermutationTest, permutation_test
-    from cpcapp.covariates import partial_out
-    from cpcapp.detection import (
+    from cpcapp.inference.bootstrap import ComponentStability, bootstrap
+    from cpcapp.inference.glrt import (
         count_components,
         glrt_detects,
         log_glrt,
@@ -28,14 +32,10 @@ if TYPE_CHECKING:
         power_p_value,
         wachter_edge,
     )
-    from cpcapp.estimators import CPCA, CPCAPlusPlus
-    from cpcapp.estimators.cpca_plus_plus import NoComponentsWarning
-    from cpcapp.loading import Loading
-    from cpcapp.missing import pairwise_moments
-    from cpcapp.moments import Moments
-    from cpcapp.resampling import ComponentStability, bootstrap
-    from cpcapp.sparse_filters import SparseFilters, find_sparse_filters
-    from cpcapp.views import Views, ViewsDisagreeWarning
+    from cpcapp.inference.permutation import PermutationTest, permutation_test
+    from cpcapp.moments.covariates import partial_out
+    from cpcapp.moments.missing import pairwise_moments
+    from cpcapp.moments.moments import Moments
 
 __version__ = "0.1.0"
 
@@ -73,17 +73,17 @@ __all__ = [
 # Found on first use: scikit-learn and scipy.stats take two seconds to import, and whoever looks at
 # a photo needs neither.
 _ROOMS = {
-    "cpcapp.backgrounds": (
+    "cpcapp.inference.backgrounds": (
         "MixedBackground",
         "RankedBackground",
         "combine_backgrounds",
         "suitable_background",
     ),
-    "cpcapp.contrast": ("Contrast", "solve_contrast"),
-    "cpcapp.covariates": ("partial_out",),
-    "cpcapp.counting": ("PermutationTest", "permutation_test"),
-    "cpcapp.resampling": ("ComponentStability", "bootstrap"),
-    "cpcapp.detection": (
+    "cpcapp.contrast.solve": ("Contrast", "solve_contrast"),
+    "cpcapp.moments.covariates": ("partial_out",),
+    "cpcapp.inference.permutation": ("PermutationTest", "permutation_test"),
+    "cpcapp.inference.bootstrap": ("ComponentStability", "bootstrap"),
+    "cpcapp.inference.glrt": (
         "count_components",
         "glrt_detects",
         "log_glrt",
@@ -94,11 +94,11 @@ _ROOMS = {
     ),
     "cpcapp.estimators": ("CPCA", "CPCAPlusPlus"),
     "cpcapp.estimators.cpca_plus_plus": ("NoComponentsWarning",),
-    "cpcapp.loading": ("Loading",),
-    "cpcapp.missing": ("pairwise_moments",),
-    "cpcapp.moments": ("Moments",),
-    "cpcapp.sparse_filters": ("SparseFilters", "find_sparse_filters"),
-    "cpcapp.views": ("Views", "ViewsDisagreeWarning"),
+    "cpcapp.contrast.loading": ("Loading",),
+    "cpcapp.moments.missing": ("pairwise_moments",),
+    "cpcapp.moments.moments": ("Moments",),
+    "cpcapp.contrast.sparse_filters": ("SparseFilters", "find_sparse_filters"),
+    "cpcapp.contrast.views": ("Views", "ViewsDisagreeWarning"),
 }
 
 

@@ -13,11 +13,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from cpcapp._genes import Mask, check_mask, count_cells_above, select_genes
-from cpcapp._row_sample import RowSample
-from cpcapp._rows import refuse_damaged
-from cpcapp.counting import PermutationTest, count_loaded, permutation_test
 from cpcapp.estimators import CPCA, CPCAPlusPlus, NoComponentsWarning
-from cpcapp.moments import Moments
+from cpcapp.inference.permutation import PermutationTest, count_loaded, permutation_test
+from cpcapp.moments.moments import Moments
+from cpcapp.moments.row_sample import RowSample
+from cpcapp.moments.rows import refuse_damaged
 
 __all__ = ["contrast"]
 

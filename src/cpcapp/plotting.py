@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from cpcapp.contrast import eigenvalues_above, solve_contrast
-from cpcapp.detection import noise_threshold
-from cpcapp.moments import Moments
+from cpcapp.contrast.solve import eigenvalues_above, solve_contrast
+from cpcapp.inference.glrt import noise_threshold
+from cpcapp.moments.moments import Moments
 
 __all__ = ["contrast_figure", "loadings", "plot", "scatter", "scatter_grid", "scree", "spectrum"]
 

@@ -222,7 +222,7 @@ def test_photos_of_a_bucket(scheduler, photos, tmp_path, capsys):
 
 
 def test_mistakes_take_one_line(photos, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("cpcapp.backends.dask._PATIENCE", 1.0)
+    monkeypatch.setattr("cpcapp.moments.dask._PATIENCE", 1.0)
     nowhere = ["--scheduler", "tcp://127.0.0.1:1"]
     for command in (
         ["localize", photos, "-o", tmp_path / "out", *nowhere],

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from cpcapp import CPCA
-from cpcapp.contrast import subspace_overlap
+from cpcapp.contrast.solve import subspace_overlap
 from cpcapp.datasets import mice_protein, mnist_over_grass
 from cpcapp.experiments import (
     NAMES,
@@ -30,7 +30,7 @@ from cpcapp.experiments.paper import (
     SPEED_UP_OVER_TSNE,
     TABLES,
 )
-from cpcapp.moments import Moments
+from cpcapp.moments.moments import Moments
 
 QUICK = Settings(quick=True)
 

@@ -35,7 +35,8 @@ import numpy as np
 from PIL import Image
 
 import cpcapp
-from cpcapp import _files, _leftovers
+from cpcapp._io import files as _files
+from cpcapp._io import leftovers as _leftovers
 from cpcapp.cli import main
 from cpcapp.splicing import localize_files  # noqa: F401
 from cpcapp.splicing.evaluation import run as _evaluation  # noqa: F401

@@ -16,7 +16,7 @@ def open_cluster(address: str | None) -> Iterator[Any]:
         yield None
         return
     require("distributed", "dask")
-    from cpcapp.backends.dask import connect
+    from cpcapp.moments.dask import connect
 
     with connect(address) as client:
         yield client

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cpcapp._text import printable
+from cpcapp._io.text import printable
 from cpcapp.cli._errors import UserError, spell_as_option
 
 if TYPE_CHECKING:
-    from cpcapp._messages import Message
+    from cpcapp._io.messages import Message
 
 MISSING_RULES = ("error", "zero", "mean", "drop")
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cpcapp._text import printable
+from cpcapp._io.text import printable
 from cpcapp.cli._errors import user_errors
 from cpcapp.cli._progress import ProgressLine
 from cpcapp.cli._tables import add_cleaning_options, print_notes, split_names

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cpcapp._files import FolderInUseError
-from cpcapp._text import printable
+from cpcapp._io.files import FolderInUseError
+from cpcapp._io.text import printable
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._stages import Stages
 from cpcapp.cli.localize import MODEL_HELP, open_model

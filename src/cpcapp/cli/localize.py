@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cpcapp._text import printable
+from cpcapp._io.text import printable
 from cpcapp.cli._cluster import open_cluster
 from cpcapp.cli._errors import UserError, require, spell_as_option, user_errors
 from cpcapp.cli._progress import ProgressLine

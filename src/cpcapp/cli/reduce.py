@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from cpcapp._text import printable
+from cpcapp._io.text import printable
 from cpcapp.cli import _tables as shared
 from cpcapp.cli._errors import UserError, user_errors
 from cpcapp.cli._progress import ProgressLine

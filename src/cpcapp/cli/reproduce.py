@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cpcapp._text import printable
+from cpcapp._io.text import printable
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._progress import ProgressLine
 from cpcapp.experiments import NAMES

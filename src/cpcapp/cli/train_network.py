@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cpcapp._text import printable
+from cpcapp._io.text import printable
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._stages import Stages
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.moments import FloatArray
+from cpcapp.moments.moments import FloatArray
 
 
 @dataclass(frozen=True)

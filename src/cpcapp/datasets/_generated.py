@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cpcapp.datasets._contrast_data import ContrastData
-from cpcapp.moments import FloatArray, Moments
+from cpcapp.moments.moments import FloatArray, Moments
 
 
 def synthetic(

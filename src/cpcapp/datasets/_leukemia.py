@@ -14,7 +14,7 @@ from cpcapp.datasets._fetch import PathLike, fetch, find
 from cpcapp.datasets._registry import tenx_sample
 from cpcapp.datasets._standardize import standardize_columns
 from cpcapp.datasets.tenx import CellCounts, read_10x
-from cpcapp.moments import FloatArray
+from cpcapp.moments.moments import FloatArray
 
 _SUFFIXES = (".h5", ".h5ad", ".tar.gz", ".tgz", ".tar")
 

@@ -18,7 +18,7 @@ from cpcapp.datasets._errors import DataNotFoundError
 from cpcapp.datasets._fetch import PathLike, fetch, find
 from cpcapp.datasets._registry import MHEALTH
 from cpcapp.datasets._standardize import standardize_columns
-from cpcapp.moments import FloatArray
+from cpcapp.moments.moments import FloatArray
 
 ACTIVITIES = {
     0: "nothing",

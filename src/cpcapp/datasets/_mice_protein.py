@@ -15,7 +15,7 @@ from cpcapp.datasets._contrast_data import ContrastData
 from cpcapp.datasets._fetch import PathLike, fetch, find
 from cpcapp.datasets._registry import MICE
 from cpcapp.datasets._standardize import standardize_columns
-from cpcapp.moments import FloatArray
+from cpcapp.moments.moments import FloatArray
 
 Missing = Literal["zero", "mean", "drop-rows", "drop-features", "keep"]
 

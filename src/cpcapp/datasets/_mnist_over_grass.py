@@ -13,7 +13,7 @@ from cpcapp.datasets._contrast_data import ContrastData
 from cpcapp.datasets._errors import DataNotFoundError
 from cpcapp.datasets._fetch import PathLike, fetch, find, home_folders, import_extra
 from cpcapp.datasets._registry import MNIST
-from cpcapp.moments import FloatArray
+from cpcapp.moments.moments import FloatArray
 
 SIDE = 28
 _SUFFIXES = {".jpg", ".jpeg", ".png"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpcapp.moments import FloatArray
+from cpcapp.moments.moments import FloatArray
 
 
 def standardize_columns(rows: FloatArray) -> FloatArray:

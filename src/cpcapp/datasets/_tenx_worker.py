@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from cpcapp._worker import Arrays, open_streams, receive, send
+from cpcapp._io.worker import Arrays, open_streams, receive, send
 from cpcapp.datasets import tenx
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpcapp.contrast import difference_covariances
-from cpcapp.loading import contrast_bound
-from cpcapp.moments import FloatArray, Moments
+from cpcapp.contrast.loading import contrast_bound
+from cpcapp.contrast.solve import difference_covariances
+from cpcapp.moments.moments import FloatArray, Moments
 
 # Of log2 α: within half a percent.
 _STEPS = 8
@@ -17,7 +17,7 @@ def bound_alpha(target: Moments) -> float:
     """Return the α at which what is found has a contrast of at least 6, and more than by chance.
 
     ``(R_f - αR_b) v = λv`` with a positive λ means that the target has more than α times the power
-    of the background along v. See :func:`cpcapp.loading.contrast_bound`.
+    of the background along v. See :func:`cpcapp.contrast.loading.contrast_bound`.
 
     Examples
     --------

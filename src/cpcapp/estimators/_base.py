@@ -21,21 +21,21 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from cpcapp._rows import (
+from cpcapp.contrast.correction import REMOVALS, remove_main_subspace
+from cpcapp.contrast.top_features import rank_features
+from cpcapp.estimators._callers import refuse_misrouted_background
+from cpcapp.estimators._extras import Extras, SideReader, is_several, mix
+from cpcapp.estimators._streams import apply_to_source, read_source
+from cpcapp.moments.covariates import CovariateCoder, CovariateEffect
+from cpcapp.moments.moments import FeatureRangeError, FloatArray, Moments, NonFiniteError
+from cpcapp.moments.rows import (
     MaskedValuesError,
     TextColumnsError,
     refuse_damaged,
     refuse_masked,
     refuse_text,
 )
-from cpcapp._sources import KINDS, as_host_array, kind_of
-from cpcapp._top_features import rank_features
-from cpcapp.correction import REMOVALS, remove_main_subspace
-from cpcapp.covariates import CovariateCoder, CovariateEffect
-from cpcapp.estimators._callers import refuse_misrouted_background
-from cpcapp.estimators._extras import Extras, SideReader, is_several, mix
-from cpcapp.estimators._streams import apply_to_source, read_source
-from cpcapp.moments import FeatureRangeError, FloatArray, Moments, NonFiniteError
+from cpcapp.moments.sources import KINDS, as_host_array, kind_of
 
 _BLOCK = 4096  # rows of a memory map read at once
 _PROJECTED = 256  # rows centred at once

@@ -16,7 +16,7 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
-from cpcapp.moments import Moments
+from cpcapp.moments.moments import Moments
 
 
 def refuse_misrouted_background(estimator: Any, n_rows: int, background: Any) -> None:

@@ -11,13 +11,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from cpcapp._rows import NonFiniteError
-from cpcapp._sources import kind_of
-from cpcapp._weights import check_weights, drop_zero_weights
-from cpcapp.backgrounds import combine_backgrounds
-from cpcapp.covariates import CovariateCoder, CovariateEffect, regress_out
-from cpcapp.missing import MISSING, Blocks, moments_of_blocks
-from cpcapp.moments import FloatArray, Moments
+from cpcapp.inference.backgrounds import combine_backgrounds
+from cpcapp.moments.covariates import CovariateCoder, CovariateEffect, regress_out
+from cpcapp.moments.missing import MISSING, Blocks, moments_of_blocks
+from cpcapp.moments.moments import FloatArray, Moments
+from cpcapp.moments.rows import NonFiniteError
+from cpcapp.moments.sources import kind_of
+from cpcapp.moments.weights import check_weights, drop_zero_weights
 
 _BLOCK = 4096  # rows of a memory map read at once
 

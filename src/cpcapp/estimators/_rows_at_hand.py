@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.calibration import Calibration, cross_fit, is_cheap
-from cpcapp.contrast import Contrast, solve_contrast
-from cpcapp.counting import (
+from cpcapp.contrast.solve import Contrast, solve_contrast
+from cpcapp.inference.permutation import (
     PermutationTest,
     RowSubset,
     as_matrix,
@@ -19,7 +18,8 @@ from cpcapp.counting import (
     kept_rows,
     permutation_test,
 )
-from cpcapp.moments import Moments
+from cpcapp.inference.power import Calibration, cross_fit, is_cheap
+from cpcapp.moments.moments import Moments
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from cpcapp._dask_blocks import map_blocks
-from cpcapp._rows import NonFiniteError, TextColumnsError
-from cpcapp._sources import KINDS, column_names, kind_of, row_chunks
-from cpcapp.moments import Moments
+from cpcapp.moments.dask_blocks import map_blocks
+from cpcapp.moments.moments import Moments
+from cpcapp.moments.rows import NonFiniteError, TextColumnsError
+from cpcapp.moments.sources import KINDS, column_names, kind_of, row_chunks
 
 
 def moments_of_source(data: Any, sample_weight: Any = None) -> Moments:
@@ -21,7 +21,7 @@ def moments_of_source(data: Any, sample_weight: Any = None) -> Moments:
 
     Parameters
     ----------
-    data : any of `cpcapp._sources.KINDS`
+    data : any of `cpcapp.moments.sources.KINDS`
     sample_weight : as in `cpcapp.Moments.of`
 
     Examples
@@ -31,7 +31,7 @@ def moments_of_source(data: Any, sample_weight: Any = None) -> Moments:
     """
     if kind_of(data) == "torch":
         # By name, as it imports torch.
-        backend = import_module("cpcapp.backends.torch")
+        backend = import_module("cpcapp.moments.torch")
         found: Moments = backend.moments_of_tensor(data, weights=sample_weight)
         return found
     return Moments.of(data, sample_weight=sample_weight)
@@ -52,7 +52,7 @@ def read_source(
     ----------
     estimator : ContrastiveTransformer
         With ``reset`` it learns number and names of the features; otherwise they must be the same.
-    data : any of `cpcapp._sources.KINDS`
+    data : any of `cpcapp.moments.sources.KINDS`
     name : {"X", "background"}
     reset : bool
     sample_weight : as in `cpcapp.Moments.of`
@@ -109,7 +109,7 @@ def apply_to_source(estimator: Any, method: str, data: Any, n_columns: int | Non
         As it is now: a later fit does not change what is computed later.
     method : str
         Which takes rows and returns as many.
-    data : any of `cpcapp._sources.KINDS`
+    data : any of `cpcapp.moments.sources.KINDS`
     n_columns : int or None
         Of the result; None for one number a row.
 

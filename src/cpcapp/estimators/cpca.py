@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import SpectralClustering
 
-from cpcapp.contrast import check_n_components, solve_difference
+from cpcapp.contrast.solve import check_n_components, solve_difference
 from cpcapp.estimators._alpha import bound_alpha, unique_alpha
 from cpcapp.estimators._base import ContrastiveTransformer, check_moments
 from cpcapp.estimators._extras import Extras
-from cpcapp.moments import FloatArray, Moments
+from cpcapp.moments.moments import FloatArray, Moments
 
 _CHOICES = ("auto", "uca", "clustering")
 
@@ -33,8 +33,10 @@ class CPCA(ContrastiveTransformer):
         Which α to use.
 
         - ``"auto"``: 6, or more where noise alone gives more
-          (:func:`cpcapp.loading.contrast_bound`). Components with a positive eigenvalue have more
-          than 6 times the power of the background. Of the three it is the best by far on labelled
+          (:func:`cpcapp.contrast.loading.contrast_bound`). Components with a positive eigenvalue
+          have
+          more than 6 times the power of the background. Of the three it is the best by far on
+          labelled
           data.
         - ``"uca"``: the α of unique component analysis, with which the first component has no more
           background power than the median principal component of the background.

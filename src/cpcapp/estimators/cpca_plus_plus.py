@@ -10,17 +10,14 @@ from typing import Any, Self
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from cpcapp._sources import as_host_array, kind_of
-from cpcapp.calibration import Calibration, expected_power
-from cpcapp.contrast import (
+from cpcapp.contrast.solve import (
     Contrast,
     InsufficientRankError,
     SingularBackgroundError,
     check_n_components,
     solve_contrast,
 )
-from cpcapp.counting import PermutationTest
-from cpcapp.detection import count_components, power_p_value, warn_of_heavy_tails
+from cpcapp.contrast.views import Views, ViewsDisagreeWarning, may_disagree, views_of
 from cpcapp.estimators._base import ContrastiveTransformer, check_moments
 from cpcapp.estimators._extras import Extras, is_several, mix
 from cpcapp.estimators._rows_at_hand import (
@@ -30,8 +27,11 @@ from cpcapp.estimators._rows_at_hand import (
     wants_calibration,
 )
 from cpcapp.estimators._streams import apply_to_source, read_source
-from cpcapp.moments import FloatArray, Moments
-from cpcapp.views import Views, ViewsDisagreeWarning, may_disagree, views_of
+from cpcapp.inference.glrt import count_components, power_p_value, warn_of_heavy_tails
+from cpcapp.inference.permutation import PermutationTest
+from cpcapp.inference.power import Calibration, expected_power
+from cpcapp.moments.moments import FloatArray, Moments
+from cpcapp.moments.sources import as_host_array, kind_of
 
 _COUNTING = ("auto", "permutation")
 # Not of each estimator, which could not be pickled then.
@@ -103,7 +103,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         ``"likelihood"`` and ``"oas"``).
     views_ : Views
         The loud and the rare solution of ``loading="auto"``, from one fit; see
-        :class:`cpcapp.views.Views`. With other loadings both are the same.
+        :class:`cpcapp.contrast.views.Views`. With other loadings both are the same.
     n_components_ : int
     permutation_test_ : PermutationTest or None
         How the components were counted; None if no rows were shuffled.

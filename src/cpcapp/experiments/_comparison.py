@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from cpcapp.contrast import subspace_overlap
+from cpcapp.contrast.solve import subspace_overlap
 from cpcapp.datasets import ContrastData
 from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.experiments._results import Progress, Settings
 from cpcapp.experiments.measures import ROUNDING, Measures, measure
-from cpcapp.moments import FloatArray, Moments
+from cpcapp.moments.moments import FloatArray, Moments
 
 _QUICK_TSNE_ROWS = 300
 # Of the 40 α that CPCA sweeps by default; 2.7, the paper's for its synthetic data, is one of them.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from cpcapp.datasets import ContrastData, mice_like, synthetic
 from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.experiments.measures import cluster_agreement
-from cpcapp.moments import FloatArray
+from cpcapp.moments.moments import FloatArray
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from cpcapp.experiments._comparison import cpca_with_sweep
 from cpcapp.experiments._data_sets import describe_data, load_data
 from cpcapp.experiments._results import Cell, PaperSays, Picture, Progress, Result, Settings, Table
 from cpcapp.experiments.figures import curves_figure, image_grid, png_of
-from cpcapp.moments import FloatArray
+from cpcapp.moments.moments import FloatArray
 
 TITLE = "Denoising: a digit without its grass"
 PAPER_K = 3

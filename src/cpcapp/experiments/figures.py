@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from cpcapp.experiments._comparison import Comparison, View
-from cpcapp.moments import FloatArray
+from cpcapp.moments.moments import FloatArray
 from cpcapp.plotting import MARKERS, PALETTE, scatter
 
 DRAWN = 1000  # points in a panel: more hide each other

@@ -13,7 +13,7 @@ import numpy as np
 from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.experiments._benchmarked import GCPCA, GCPCA_MEASURED
 from cpcapp.experiments._results import Cell, Picture, Progress, Result, Settings, Table
-from cpcapp.moments import FloatArray
+from cpcapp.moments.moments import FloatArray
 
 TITLE = "gcPCA's own example: a quiet plane"
 SIZES = (300, 1000, 10_000)

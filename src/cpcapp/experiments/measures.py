@@ -16,7 +16,7 @@ from sklearn.metrics import adjusted_rand_score, silhouette_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
-from cpcapp.moments import FloatArray
+from cpcapp.moments.moments import FloatArray
 
 _FOLDS = 5
 _NEIGHBOURS = 5

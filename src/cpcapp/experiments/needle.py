@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.contrast import solve_contrast, solve_difference
+from cpcapp.contrast.solve import solve_contrast, solve_difference
 from cpcapp.datasets import needle as needle_moments
 from cpcapp.experiments._results import Cell, PaperSays, Progress, Result, Settings, Table
-from cpcapp.moments import FloatArray, Moments
+from cpcapp.moments.moments import FloatArray, Moments
 
 TITLE = "A needle in a haystack (Example 1)"
 GAMMA, BETA, EPSILON, RHO = 100.0, 50.0, 1.0, 1e-3

@@ -26,7 +26,7 @@ from cpcapp.experiments.paper import (
     TABLES,
     TableRow,
 )
-from cpcapp.moments import FloatArray
+from cpcapp.moments.moments import FloatArray
 
 TITLE = "Time: one solution against a sweep"
 _PAUSE = 0.05  # for the threads of the last call to go to sleep

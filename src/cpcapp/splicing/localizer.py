@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._parallel import give_back_memory, shared_cores, spare_threads
+from cpcapp._io.threads import give_back_memory, shared_cores, spare_threads
 from cpcapp.splicing.boundary import BoundaryMap, FilterBank, combine_banks
 from cpcapp.splicing.photos.images import ReadImage, read_image
 from cpcapp.splicing.photos.jpeg import luminance

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from cpcapp._tensor_files import (
+from cpcapp._io.tensor_file import (
     parse_tensors,
     read_format,
     read_tensor_file,
     read_tensors,
     write_tensors,
 )
-from cpcapp._text import printable
+from cpcapp._io.text import printable
 from cpcapp.splicing.boundary import FilterBank
 from cpcapp.splicing.localizer import SavesItself, SpliceLocalizer
 from cpcapp.splicing.presets import Preset

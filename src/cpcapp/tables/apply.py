@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from cpcapp._leftovers import remove_leftovers
+from cpcapp._io.leftovers import remove_leftovers
 from cpcapp.tables.cleaning import Cleaner, RowCounts, describe_skipped
 from cpcapp.tables.columns import as_names, choose_columns
 from cpcapp.tables.messages import Message, TableError, count_of, quote_names

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cpcapp import __version__
-from cpcapp._files import make_folder
+from cpcapp._io.files import make_folder
 from cpcapp.tables.cleaning import MISSING_RULES
 from cpcapp.tables.columns import Columns, Selection, as_names, choose_columns, match_columns
 from cpcapp.tables.drawn_points import SEED, DrawnPoints

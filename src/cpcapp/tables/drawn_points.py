@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._files import atomic_write
+from cpcapp._io.files import atomic_write
 from cpcapp.tables.cleaning import describe_incomplete, describe_skipped
 from cpcapp.tables.columns import Columns
 from cpcapp.tables.method_planes import N_COMPONENTS, MethodPlanes

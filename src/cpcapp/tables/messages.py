@@ -1,4 +1,4 @@
-"""Errors and notes about tables; `cpcapp._messages` says how they are spelled."""
+"""Errors and notes about tables; `cpcapp._io.messages` says how they are spelled."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from cpcapp._messages import Message as Message
-from cpcapp._messages import MessageError
+from cpcapp._io.messages import Message as Message
+from cpcapp._io.messages import MessageError
 
 
 class TableError(MessageError):

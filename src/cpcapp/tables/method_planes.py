@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._top_features import rank_features
-from cpcapp.contrast import InsufficientRankError
+from cpcapp.contrast.solve import InsufficientRankError
+from cpcapp.contrast.top_features import rank_features
 from cpcapp.estimators import CPCA, CPCAPlusPlus
-from cpcapp.moments import Moments
+from cpcapp.moments.moments import Moments
 from cpcapp.tables.messages import TableError
 from cpcapp.tables.model import FloatArray, TableModel
 from cpcapp.tables.reduce import fit_model

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from cpcapp._tensor_files import read_tensors, write_tensors
+from cpcapp._io.tensor_file import read_tensors, write_tensors
 from cpcapp.tables.cleaning import MISSING_RULES
 from cpcapp.tables.messages import TableError, require_package
 
@@ -164,7 +164,7 @@ class TableModel:
             n = len(self.calibration)
             return np.asarray((n - n_below + 1.0) / (n + 1.0))
         # Here, because it takes scipy.stats, which is slow to import.
-        from cpcapp.detection import power_p_value
+        from cpcapp.inference.glrt import power_p_value
 
         return power_p_value(power, self.output_covariance)
 

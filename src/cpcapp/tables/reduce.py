@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from cpcapp import __version__
-from cpcapp._top_features import rank_features
-from cpcapp.calibration import cross_fit
-from cpcapp.contrast import solve_contrast
+from cpcapp.contrast.solve import solve_contrast
+from cpcapp.contrast.top_features import rank_features
 from cpcapp.estimators import CPCA, CPCAPlusPlus
-from cpcapp.moments import Moments
+from cpcapp.inference.power import cross_fit
+from cpcapp.moments.moments import Moments
 from cpcapp.tables.cleaning import MISSING_RULES
 from cpcapp.tables.columns import Columns, as_names, choose_columns, choose_sets, match_columns
 from cpcapp.tables.messages import TableError, check_choice

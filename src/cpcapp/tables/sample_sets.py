@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from cpcapp._row_sample import RowSample
-from cpcapp.moments import Moments
+from cpcapp.moments.moments import Moments
+from cpcapp.moments.row_sample import RowSample
 from cpcapp.tables.cleaning import Cleaner, RowCounts
 from cpcapp.tables.columns import Selection
 from cpcapp.tables.label_columns import LabelColumnFinder

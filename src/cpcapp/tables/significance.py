@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cpcapp.counting import PermutationTest, count_loaded
-from cpcapp.counting import permutation_test as permute
-from cpcapp.detection import count_components
+from cpcapp.inference.glrt import count_components
+from cpcapp.inference.permutation import PermutationTest, count_loaded
+from cpcapp.inference.permutation import permutation_test as permute
 from cpcapp.tables.messages import Message, TableError
 from cpcapp.tables.sample_sets import SampleSet
 

@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from cpcapp._files import HAS_LOCKS, lock
+from cpcapp._io.files import HAS_LOCKS, lock
 
 _PREFIX = "cpcapp-serve-"
 # Without locks only its age tells a leftover from the folder of a server that runs.

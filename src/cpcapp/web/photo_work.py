@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._text import number
+from cpcapp._io.text import number
 from cpcapp.splicing.localizer import Localization, SpliceLocalizer
 from cpcapp.splicing.photos.containers import inspect_container
 from cpcapp.splicing.photos.contents import UnreadableError

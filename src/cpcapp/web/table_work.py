@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cpcapp._messages import MessageError
+from cpcapp._io.messages import MessageError
 from cpcapp.datasets import ContrastData, mice_like, synthetic
 from cpcapp.tables import TableError, compare_methods, describe_tables, open_table
 from cpcapp.tables.reading import Table

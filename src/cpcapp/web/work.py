@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from cpcapp._worker import limit_memory, open_streams
+from cpcapp._io.worker import limit_memory, open_streams
 
 #: Called with the share done, from 0 to 1, and what is being done, in a few words.
 Report = Callable[[float, str], None]
@@ -151,7 +151,7 @@ class _Reporter:
 
 
 def _answer(message: dict[str, Any], report: Report) -> dict[str, Any]:
-    from cpcapp._parallel import give_back_memory
+    from cpcapp._io.threads import give_back_memory
 
     try:
         folder = Path(message["folder"])

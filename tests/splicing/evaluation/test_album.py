@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cpcapp._files import FolderInUseError
+from cpcapp._io.files import FolderInUseError
 from cpcapp.splicing.evaluation.album import open_album
 from cpcapp.splicing.evaluation.report import METHOD
 

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import pytest
 
-from cpcapp._files import FolderInUseError
+from cpcapp._io.files import FolderInUseError
 from cpcapp.splicing.datasets import open_photos
 from cpcapp.splicing.making.cuts import SpliceOptions
 from cpcapp.splicing.making.folder import make_splices

@@ -15,7 +15,7 @@ from scipy.ndimage import binary_fill_holes
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
-from cpcapp._tensor_files import read_format  # noqa: E402
+from cpcapp._io.tensor_file import read_format  # noqa: E402
 from cpcapp.cli import main  # noqa: E402
 from cpcapp.splicing import ModelError, load_model, save_model  # noqa: E402
 from cpcapp.splicing.networks.mfcn import MFCN, MFCNOptions  # noqa: E402

@@ -13,7 +13,7 @@ from cpcapp.splicing.training import train
 from devices import on_each_device, torch
 from trace_networks import textured
 
-from cpcapp.backends.torch import DeviceMoments  # isort: skip
+from cpcapp.moments.torch import DeviceMoments  # isort: skip
 from cpcapp.splicing.training import device_patches  # isort: skip
 
 SMALL = Preset(

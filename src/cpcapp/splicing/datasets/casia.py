@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from cpcapp._parallel import map_threads
+from cpcapp._io.threads import map_threads
 from cpcapp.splicing.datasets.casia_masks import MadeMask, rate_mask, read_masks, write_masks
 from cpcapp.splicing.datasets.casia_names import Forgery, check_kinds, scan
 from cpcapp.splicing.datasets.collector import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cpcapp.backends.torch import check_device
+from cpcapp.moments.torch import check_device
 from cpcapp.splicing.devices.filters import DeviceFilterBank
 from cpcapp.splicing.devices.network import DeviceTraceMeter
 from cpcapp.splicing.localizer import SpliceLocalizer

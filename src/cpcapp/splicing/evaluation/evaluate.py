@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._parallel import map_threads
+from cpcapp._io.threads import map_threads
 from cpcapp.splicing.datasets.collector import read_photos
 from cpcapp.splicing.evaluation.controls import FileControl
 from cpcapp.splicing.evaluation.protocols import (

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from cpcapp import __version__
-from cpcapp._text import spreadsheet_text
+from cpcapp._io.text import spreadsheet_text
 from cpcapp.splicing.evaluation.evaluate import Evaluation
 from cpcapp.splicing.evaluation.verdict_scores import VerdictScores
 from cpcapp.splicing.photos.samples import Problem

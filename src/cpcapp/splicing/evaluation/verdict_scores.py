@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._parallel import map_threads
+from cpcapp._io.threads import map_threads
 from cpcapp.splicing.evaluation.evaluate import Maps, Method, ask
 from cpcapp.splicing.photos.samples import Problem, Sample
 from cpcapp.splicing.verdicts.wording import ALARM_LEVEL, WEAK_LEVEL

@@ -15,8 +15,8 @@ from typing import Any, Final, Literal
 import cv2
 
 from cpcapp import __version__
-from cpcapp._files import FolderInUseError, atomic_write, make_folder
-from cpcapp._parallel import map_threads
+from cpcapp._io.files import FolderInUseError, atomic_write, make_folder
+from cpcapp._io.threads import map_threads
 from cpcapp.splicing.datasets.sources import open_sources
 from cpcapp.splicing.making.cuts import SpliceOptions
 from cpcapp.splicing.making.splices import SpliceMaker, split_readable

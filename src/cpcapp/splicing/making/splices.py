@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cpcapp._parallel import map_threads
+from cpcapp._io.threads import map_threads
 from cpcapp.splicing.making.cameras import Camera
 from cpcapp.splicing.making.cuts import (
     MIN_SOURCE_SIDE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from cpcapp._files import atomic_write
+from cpcapp._io.files import atomic_write
 
 # All else of an entry of a curve is a score.
 _LOSS = "loss_"

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from cpcapp import __version__
-from cpcapp._tensor_files import Tensors, parse_tensors, read_tensor_file, write_tensors
+from cpcapp._io.tensor_file import Tensors, parse_tensors, read_tensor_file, write_tensors
 from cpcapp.splicing.localizer import Localization, SpliceLocalizer
 from cpcapp.splicing.networks.mfcn import MFCN, MFCNOptions, measure_coarse
 from cpcapp.splicing.networks.mfcn_maps import THRESHOLD, enlarge

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from cpcapp._parallel import map_threads
+from cpcapp._io.threads import map_threads
 from cpcapp.splicing.making.splices import split_readable
 from cpcapp.splicing.networks.loop import Photos
 from cpcapp.splicing.photos.pixels import as_bytes

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cpcapp._text import natural_order, printable
+from cpcapp._io.text import natural_order, printable
 from cpcapp.splicing.photos.heif import INSTALL, can_read
 
 SUFFIXES = (".bmp", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")

@@ -2,7 +2,7 @@
 
 Both are boxes in boxes (ISO/IEC 14496-12 and 23008-12). Pictures, thumbnails, EXIF data and others
 are items; properties such as size and rotation belong to them. Pixels are decoded in another
-process, see `cpcapp._heif_worker`.
+process, see `cpcapp._io.heif_worker`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._worker import Worker
+from cpcapp._io.worker import Worker
 
 # More than any real file has. They limit the work that a hostile file can cause.
 _MAX_BOXES = 20_000
@@ -287,7 +287,7 @@ def _ask(
     with _lock:
         # A process that was forked has none of its own.
         if _worker is None or _worker[0] != os.getpid():
-            _worker = os.getpid(), Worker("cpcapp._heif_worker")
+            _worker = os.getpid(), Worker("cpcapp._io.heif_worker")
         worker = _worker[1]
         if not worker.is_ready:
             _worker = None

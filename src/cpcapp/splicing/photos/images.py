@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFile
 
-from cpcapp._messages import MessageError
+from cpcapp._io.messages import MessageError
 from cpcapp.splicing.photos.containers import inspect_container
 from cpcapp.splicing.photos.contents import CUT_OFF, DAMAGED, Contents, UnreadableError
 from cpcapp.splicing.photos.file_search import SUFFIXES as SUFFIXES

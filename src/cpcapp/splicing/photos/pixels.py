@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 #: A map, (height, width), or a photo, (height, width, 3).
 FloatMap = NDArray[np.float32]
-# Not imported from `cpcapp.moments`: that imports SciPy, which takes long to load.
+# Not imported from `cpcapp.moments.moments`: that imports SciPy, which takes long to load.
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 #: A photo as it is read, (height, width, 3).

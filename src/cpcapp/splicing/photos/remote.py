@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import PurePosixPath
 from typing import Any
 
-from cpcapp._text import natural_order
+from cpcapp._io.text import natural_order
 from cpcapp.splicing.photos.file_search import read_suffixes
 from cpcapp.splicing.photos.images import MAX_BYTES, MAX_PIXELS, ImageError, ReadImage, read_image
 from cpcapp.splicing.photos.pixels import Pixels

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._files import make_folder
+from cpcapp._io.files import make_folder
 from cpcapp.reports import data_uri, render
 from cpcapp.reports.pictures import encode_png
 from cpcapp.splicing.photos.pixels import as_unit_float

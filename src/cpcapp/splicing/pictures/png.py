@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._files import atomic_write
+from cpcapp._io.files import atomic_write
 
 
 def write_png(path: str | os.PathLike[str], picture: NDArray[np.uint8]) -> None:

@@ -79,8 +79,8 @@ class SideContrast:
             None if there is no photo with two sides.
         """
         # Here: a photo is localized without SciPy, which takes long to import.
-        from cpcapp.contrast import InsufficientRankError, solve_contrast
-        from cpcapp.moments import Moments
+        from cpcapp.contrast.solve import InsufficientRankError, solve_contrast
+        from cpcapp.moments.moments import Moments
 
         if not photos:
             return None

@@ -15,10 +15,10 @@ from typing import Any
 
 import cv2
 
-from cpcapp._leftovers import remove_leftovers
-from cpcapp._messages import Message
-from cpcapp._parallel import map_threads
-from cpcapp._text import natural_order, printable
+from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.messages import Message
+from cpcapp._io.text import natural_order, printable
+from cpcapp._io.threads import map_threads
 from cpcapp.reports.pdf import require_reportlab
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.photos.file_search import (

@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from cpcapp._messages import MessageError
-from cpcapp._text import printable
+from cpcapp._io.messages import MessageError
+from cpcapp._io.text import printable
 from cpcapp.splicing.results.files import INDEX_NAME, SUMMARY_NAME, ResultFiles
 from cpcapp.splicing.results.index_page import is_index
 from cpcapp.splicing.results.summary import is_summary

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from cpcapp._files import atomic_write
-from cpcapp._text import natural_order
+from cpcapp._io.files import atomic_write
+from cpcapp._io.text import natural_order
 from cpcapp.reports import render
 from cpcapp.splicing.results.files import INDEX_NAME, SUMMARY_NAME, ResultFiles
 from cpcapp.splicing.verdicts.wording import format_p

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cpcapp._messages import Message
+from cpcapp._io.messages import Message
 from cpcapp.splicing.results.entries import MASK_NAMES, REPORT_NAMES
 from cpcapp.splicing.results.files import ResultFiles
 from cpcapp.splicing.verdicts.wording import format_verdict

@@ -17,11 +17,11 @@ from typing import Any
 
 import cv2
 
-from cpcapp._files import atomic_write
-from cpcapp._leftovers import remove_leftovers
-from cpcapp._parallel import shared_cores
-from cpcapp._text import printable
-from cpcapp.backends.dask import map_in_order
+from cpcapp._io.files import atomic_write
+from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.text import printable
+from cpcapp._io.threads import shared_cores
+from cpcapp.moments.dask import map_in_order
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.photos.file_search import find_images
 from cpcapp.splicing.photos.images import MAX_PIXELS, check_max_pixels, file_bytes, read_image

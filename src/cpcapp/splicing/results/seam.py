@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._text import number
+from cpcapp._io.text import number
 
 
 def find_strongest_seam(boundary: NDArray[np.float32], threshold: float) -> dict[str, Any] | None:

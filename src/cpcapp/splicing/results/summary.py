@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from cpcapp._files import atomic_write
-from cpcapp._text import natural_order, spreadsheet_text
+from cpcapp._io.files import atomic_write
+from cpcapp._io.text import natural_order, spreadsheet_text
 from cpcapp.splicing.results.entries import read_entry
 from cpcapp.splicing.results.files import SUMMARY_NAME
 from cpcapp.splicing.results.photo_result import PhotoResult

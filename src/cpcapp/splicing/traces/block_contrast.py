@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.contrast import solve_contrast
+from cpcapp.contrast.solve import solve_contrast
 from cpcapp.splicing.photos.jpeg import BLOCK, block_cosines, luminance
 from cpcapp.splicing.photos.pixels import FloatArray, FloatMap, Pixels, as_bytes
 from cpcapp.splicing.traces.error_level import error_levels

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cpcapp._worker import Worker, limit_memory, open_streams, receive, send
+from cpcapp._io.worker import Worker, limit_memory, open_streams, receive, send
 
 # No network of this package comes near.
 _MAX_BYTES = 128 << 20

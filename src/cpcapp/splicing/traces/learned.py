@@ -22,7 +22,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._parallel import map_threads
+from cpcapp._io.threads import map_threads
 from cpcapp.splicing.photos.jpeg import BLOCK
 from cpcapp.splicing.photos.pixels import FloatMap, as_bytes
 

@@ -17,7 +17,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._parallel import map_threads, spare_threads
+from cpcapp._io.threads import map_threads, spare_threads
 from cpcapp.splicing.photos.pixels import FloatMap
 
 

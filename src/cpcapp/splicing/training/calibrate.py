@@ -17,8 +17,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._parallel import map_threads
-from cpcapp.backends.dask import map_in_order
+from cpcapp._io.threads import map_threads
+from cpcapp.moments.dask import map_in_order
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.photos.pixels import FloatArray, as_unit_float
 from cpcapp.splicing.photos.samples import Sample

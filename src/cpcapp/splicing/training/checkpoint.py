@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._files import atomic_write
-from cpcapp._leftovers import remove_leftovers
-from cpcapp.moments import Moments
+from cpcapp._io.files import atomic_write
+from cpcapp._io.leftovers import remove_leftovers
+from cpcapp.moments.moments import Moments
 from cpcapp.splicing.photos.samples import Problem
 from cpcapp.splicing.presets import Preset
 

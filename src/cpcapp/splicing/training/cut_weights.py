@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._parallel import map_threads
+from cpcapp._io.threads import map_threads
 from cpcapp.splicing.photos.pixels import BoolArray, FloatArray
 from cpcapp.splicing.photos.samples import choose_evenly
 from cpcapp.splicing.regions.evidence import SeamEvidence

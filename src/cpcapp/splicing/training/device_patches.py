@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cpcapp.backends.torch import DeviceMoments
+from cpcapp.moments.torch import DeviceMoments
 
 # Patches that are cut at a time: a few matrix products.
 _PATCHES = 4096

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp import __version__
-from cpcapp._leftovers import remove_leftovers
-from cpcapp._parallel import map_threads
-from cpcapp.backends.dask import map_in_order, sum_in_order
-from cpcapp.contrast import Contrast, InsufficientRankError, solve_contrast, subspace_overlap
+from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.threads import map_threads
+from cpcapp.contrast.solve import Contrast, InsufficientRankError, solve_contrast, subspace_overlap
+from cpcapp.moments.dask import map_in_order, sum_in_order
 from cpcapp.splicing.boundary import BankOptions, FilterBank
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.model_file import load_model, save_model
@@ -190,7 +190,7 @@ def train_localizer(
 
 
 def _move_state(state: TrainingState, device: str) -> TrainingState:
-    from cpcapp.backends.torch import DeviceMoments
+    from cpcapp.moments.torch import DeviceMoments
 
     move = partial(DeviceMoments.of, device=device, double=True)
     moved = [(move(target), move(background)) for target, background in state.moments]

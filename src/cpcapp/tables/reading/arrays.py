@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from cpcapp._npy_files import check_npy, read_npz
-from cpcapp._text import natural_order
+from cpcapp._io.npy_files import check_npy, read_npz
+from cpcapp._io.text import natural_order
 from cpcapp.tables.messages import TableError, quote_names
 from cpcapp.tables.reading.table import (
     CHUNK_VALUES,

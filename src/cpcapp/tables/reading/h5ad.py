@@ -1,4 +1,4 @@
-"""AnnData files, read by a process of its own; see `cpcapp._h5ad_worker`."""
+"""AnnData files, read by a process of its own; see `cpcapp._io.h5ad_worker`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from cpcapp._hdf5_files import reading_seconds
-from cpcapp._worker import Worker
+from cpcapp._io.hdf5_files import reading_seconds
+from cpcapp._io.worker import Worker
 from cpcapp.tables.messages import TableError, quote_names, require_package
 from cpcapp.tables.reading.arrays import ArrayTable
 
@@ -82,7 +82,7 @@ class _Reader:
     def __init__(self, path: Path, name: str) -> None:
         self.name = name
         self.limit = reading_seconds(path)
-        self.worker = Worker("cpcapp._h5ad_worker", forked=True)
+        self.worker = Worker("cpcapp._io.h5ad_worker", forked=True)
         if not self.worker.is_ready:
             raise TableError(f"{name} can't be read: the process for it did not start")
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cpcapp._files import FolderInUseError
-from cpcapp._leftovers import remove_leftovers
-from cpcapp._staging import check_replaceable
+from cpcapp._io.files import FolderInUseError
+from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.staging import check_replaceable
 from cpcapp.tables.messages import TableError, require_package
 from cpcapp.tables.reading.arrays import PARQUET_ENDINGS
 

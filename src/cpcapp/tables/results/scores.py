@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from cpcapp._files import atomic_write
+from cpcapp._io.files import atomic_write
 from cpcapp.tables.messages import TableError
 from cpcapp.tables.model import FloatArray
 from cpcapp.tables.reading.table import Chunk

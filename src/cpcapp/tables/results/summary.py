@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cpcapp import __version__
-from cpcapp.counting import PermutationTest
+from cpcapp.inference.permutation import PermutationTest
 from cpcapp.tables.cleaning import describe_skipped
 from cpcapp.tables.columns import Selection
 from cpcapp.tables.messages import Message, count_of, quote_names

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cpcapp._files import atomic_write
-from cpcapp._staging import stage_results
+from cpcapp._io.files import atomic_write
+from cpcapp._io.staging import stage_results
 from cpcapp.tables.messages import TableError
 from cpcapp.tables.model import FloatArray
 from cpcapp.tables.reading.table import Chunk, ProgressReport, make_text_column, report_nothing

@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._parallel import map_threads, spare_threads
+from cpcapp._io.threads import map_threads, spare_threads
 from cpcapp.splicing.traces.edges.features import EdgeOptions, feature_table, put_maps, triangle
 from cpcapp.splicing.traces.edges.forest import Forest
 

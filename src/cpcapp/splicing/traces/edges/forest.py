@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._files import atomic_write
+from cpcapp._io.files import atomic_write
 from cpcapp.splicing.traces.edges.features import EdgeOptions
 
 # More than any real forest needs. It limits the memory that a hostile file can use.

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._parallel import map_threads
+from cpcapp._io.threads import map_threads
 from cpcapp.splicing.datasets.bsds import BSDSPhoto
 from cpcapp.splicing.traces.edges._grow import gather_bins, gather_values, grow
 from cpcapp.splicing.traces.edges.features import (

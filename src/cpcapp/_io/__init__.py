@@ -1,0 +1,1 @@
+"""Files, child processes, text and threads."""

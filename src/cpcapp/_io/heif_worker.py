@@ -1,0 +1,99 @@
+"""The process that decodes HEIC and AVIF files, so that a damaged one can do no harm to another.
+
+The decoders of video frames are large programs in C and C++, in which faults are found every year.
+So `cpcapp.splicing.photos.heif` sends them the file here, with limits on memory and time.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp._io.worker import limit_memory, open_streams, receive, send
+
+
+def main() -> None:
+    """Send the pixels of each file that comes."""
+    source, target = open_streams()
+    _import_decoders()
+    send(target, {"ready": True})
+    while (received := receive(source)) is not None:
+        request, (file,) = received
+        message: dict[str, Any] = {}
+        arrays: list[NDArray[Any]] = []
+        try:
+            limit_memory(request["memory"])
+            arrays = [_decode(file.tobytes(), request)]
+        except MemoryError:
+            message = {"error": "it needs more memory than its size allows"}
+        except Exception as error:  # decoders raise all kinds of errors on damaged files
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            message = {"error": reason}
+        send(target, message, arrays)
+        del file, arrays
+
+
+def _import_decoders() -> None:
+    """Import what decodes, before the first message: its time does not count as reading."""
+    import PIL.AvifImagePlugin
+    import PIL.Image  # noqa: F401
+
+    try:
+        import pillow_heif
+    except ImportError:  # AVIF needs none
+        return
+    # They would be decoded too; nobody asks for them here.
+    pillow_heif.options.THUMBNAILS = False
+    pillow_heif.options.DEPTH_IMAGES = False
+    pillow_heif.options.AUX_IMAGES = False
+
+
+def _decode(data: bytes, request: dict[str, Any]) -> NDArray[Any]:
+    """Return the pixels of the main picture, upright, (height, width, channels)."""
+    width, height = request["size"]
+    if request["format"] == "HEIC":
+        pixels = _decode_heic(data, width, height)
+    else:
+        pixels = _decode_avif(data, width, height)
+        for kind, value in request["turns"]:
+            # Counterclockwise; and the top for the bottom, or the left for the right side.
+            pixels = np.rot90(pixels, value) if kind == "turn" else np.flip(pixels, value)
+    return pixels if pixels.ndim == 3 else pixels[:, :, None]
+
+
+def _decode_heic(data: bytes, width: int, height: int) -> NDArray[Any]:
+    import pillow_heif
+
+    file = pillow_heif.open_heif(io.BytesIO(data), convert_hdr_to_8bit=False)
+    image = file[file.primary_index]
+    _check_size(image.size, width, height)
+    # libheif turns and crops as the file says.
+    pixels = np.asarray(image)
+    if pixels.dtype == np.uint16:
+        # Shifted to the left by the library: 10 bits of white are 65472.
+        bits = int(image.info["bit_depth"])
+        white = (1 << bits) - 1
+        levels = np.rint(np.arange(white + 1) * (65535.0 / white)).astype(np.uint16)
+        scaled = np.empty_like(pixels)
+        # Row by row, so that there is no third copy of them.
+        for row, out in zip(pixels, scaled, strict=True):
+            np.take(levels, row >> np.uint16(16 - bits), out=out, mode="clip")
+        return scaled
+    return pixels
+
+
+def _decode_avif(data: bytes, width: int, height: int) -> NDArray[Any]:
+    from PIL.AvifImagePlugin import AvifImageFile
+
+    with AvifImageFile(io.BytesIO(data)) as image:
+        _check_size(image.size, width, height)
+        return np.asarray(image)
+
+
+def _check_size(found: tuple[int, int], width: int, height: int) -> None:
+    """Raise for a picture that is larger than its container says; a crop is smaller."""
+    if found[0] * found[1] > width * height:
+        raise ValueError(f"it has {found[0]} × {found[1]} pixels instead of {width} × {height}")

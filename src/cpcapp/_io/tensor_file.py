@@ -1,0 +1,145 @@
+"""Safetensors files with a JSON header of this package: what all its models are kept in."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp import __version__
+from cpcapp._io.files import atomic_write
+
+Tensors = dict[str, NDArray[Any]]
+# Headers that are read ahead. No file of this package comes near.
+_MAX_HEADER = 1 << 20
+
+
+def write_tensors(
+    path: str | os.PathLike[str], tensors: Tensors, header: dict[str, Any], kind: str, version: int
+) -> None:
+    """Write arrays, and everything else as JSON.
+
+    Parameters
+    ----------
+    path : path-like
+    tensors : dict of str to ndarray
+    header : dict
+        What JSON knows.
+    kind : str
+        Written into the header: which files these are.
+    version : int
+        Of the format of this kind.
+    """
+    from safetensors.numpy import save
+
+    whole = {"format": kind, "format_version": version, **header}
+    data = save(
+        {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()},
+        metadata={"cpcapp": json.dumps(whole)},
+    )
+    with atomic_write(path) as file:
+        file.write(data)
+
+
+def read_tensors(
+    path: str | os.PathLike[str], kind: str, version: int, *, max_bytes: int
+) -> tuple[dict[str, Any], Tensors]:
+    """Return header and arrays of a file that `write_tensors` wrote.
+
+    Parameters
+    ----------
+    path : path-like
+    kind, version
+        As they were written.
+    max_bytes : int
+        Larger files are not read: a hostile one can't fill the memory.
+
+    Raises
+    ------
+    ValueError
+        With the reason, in one line, why it is no such file.
+    """
+    return parse_tensors(read_tensor_file(path, max_bytes=max_bytes), kind, version)
+
+
+def read_tensor_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
+    """Return the content of a file; see `read_tensors`."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no model file {path}")
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size <= max_bytes:
+            data = file.read(max_bytes + 1)  # it may grow meanwhile
+            if len(data) <= max_bytes:
+                return data
+    raise ValueError(f"it is larger than {max_bytes >> 20} MB")
+
+
+def read_format(path: str | os.PathLike[str]) -> str | None:
+    """Return the kind that a file says it is, reading no more than its header.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    str or None
+        None if it is no file of this package, or has a header of more than a megabyte.
+    """
+    with Path(path).open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        text = file.read(length) if length <= _MAX_HEADER else b""
+    try:
+        kind = json.loads(json.loads(text)["__metadata__"]["cpcapp"])["format"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return kind if isinstance(kind, str) else None
+
+
+def parse_tensors(data: bytes, kind: str, version: int) -> tuple[dict[str, Any], Tensors]:
+    """Return header and arrays of the content of a file; see `read_tensors`."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    header = _header(data, kind, version)
+    try:
+        return header, load(data)
+    except SafetensorError as error:
+        raise ValueError(" ".join(str(error).split())) from error
+
+
+def _header(data: bytes, kind: str, version: int) -> dict[str, Any]:
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > len(data) - 8:
+        raise ValueError("it is cut off, or no safetensors file")
+    try:
+        outer = json.loads(data[8 : 8 + length])
+        header = json.loads(outer["__metadata__"]["cpcapp"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError("it has no header of this package") from error
+    if not isinstance(header, dict) or not isinstance(header.get("format"), str):
+        raise ValueError("it has no header of this package")
+    if header["format"] != kind:
+        raise ValueError(
+            f"it is another kind of file of this package: {header['format']!r}, not {kind!r}"
+            if header["format"].startswith("cpcapp-")
+            else "it has no header of this package"
+        )
+    found = header.get("format_version")
+    if found != version:
+        newer = isinstance(found, int) and found > version
+        raise ValueError(
+            f"its format is version {found!r}, this is cpcapp {__version__}, which reads version "
+            f"{version}; "
+            + (
+                "install a newer cpcapp"
+                if newer
+                else "make it again from its data, or use the cpcapp that wrote it"
+            )
+        )
+    return header

@@ -1,1 +1,0 @@
-"""Other producers of moments, one module each."""

@@ -1,0 +1,1 @@
+"""How many components there are, and how sure that is."""

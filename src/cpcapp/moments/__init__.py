@@ -1,0 +1,1 @@
+"""What is added up: sample count, mean and scatter, from rows of any kind."""

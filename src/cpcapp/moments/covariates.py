@@ -1,0 +1,239 @@
+"""Covariates and batches, taken out of moments before anything is contrasted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import eigh
+
+from cpcapp.moments.moments import FloatArray, Moments
+from cpcapp.moments.rows import refuse_masked
+
+__all__ = ["CovariateCoder", "CovariateEffect", "partial_out", "regress_out"]
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class CovariateEffect:
+    """What a least-squares fit on covariates says of each feature.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (n_covariates, n_features)
+        Of all least-squares solutions the shortest, if covariates are collinear.
+    mean : ndarray of shape (n_covariates,)
+        Mean of the covariates.
+    """
+
+    coef: FloatArray
+    mean: FloatArray
+
+    def predict(self, covariates: FloatArray) -> FloatArray:
+        """Return how far covariates move each feature from its mean, (n, n_features)."""
+        return np.asarray((covariates - self.mean) @ self.coef)
+
+
+def partial_out(moments: Moments, columns: ArrayLike) -> Moments:
+    """Return the moments of the other features without what covariates explain of them.
+
+    These are the moments of the residuals of a least-squares fit, with an intercept, of each
+    feature on the covariates, plus the feature's mean.
+
+    Parameters
+    ----------
+    moments : Moments
+        Of features and covariates together.
+    columns : array-like of int, or of bool of shape (n_features,)
+        Which columns are covariates. They may be collinear, as the columns of a one-hot code are.
+
+    Returns
+    -------
+    Moments
+        Of the features that are not covariates, in their order.
+
+    Notes
+    -----
+    The covariance of residuals is the Schur complement ``S_xx - S_xz S_zz⁻¹ S_zx`` of the scatter.
+    So chunks of features and covariates side by side can be added up first. ``n_samples`` stays
+    as it is; the covariance of residuals is divided by it, not by the degrees of freedom. It is
+    exact to the rounding of the whole variance: of a feature of which covariates explain all but
+    1e-6, ten digits are left.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cpcapp import Moments, partial_out
+    >>> rng = np.random.default_rng(0)
+    >>> age = rng.normal(size=(500, 1))
+    >>> X = rng.normal(size=(500, 2)) + age * [3.0, 0.0]
+    >>> both = Moments.of(np.hstack([X, age]))
+    >>> both.variance()[:2].round(1), partial_out(both, [2]).variance().round(1)
+    (array([10.1,  1. ]), array([1., 1.]))
+    """
+    return regress_out(moments, columns)[0]
+
+
+def regress_out(moments: Moments, columns: ArrayLike) -> tuple[Moments, CovariateEffect]:
+    """Return the moments of the residuals, as `partial_out` does, and what was taken out.
+
+    Examples
+    --------
+    >>> rows = np.array([[0.0, 0.0], [2.0, 1.0], [4.0, 2.0], [7.0, 3.0]])
+    >>> residuals, effect = regress_out(Moments.of(rows), [1])
+    >>> effect.coef.round(2), residuals.n_features
+    (array([[2.3]]), 1)
+    """
+    if not isinstance(moments, Moments) or moments.mean is None:
+        raise ValueError(f"moments must be Moments with samples, not {moments!r}")
+    is_covariate = _mask(columns, len(moments.mean))
+    mean = moments.mean[~is_covariate]
+    if moments.is_thin:
+        rows = moments.centred_rows()
+        z, x = rows[:, is_covariate], rows[:, ~is_covariate]
+        roots, basis = _range(z.T @ z)
+        scores = z @ (basis / roots)  # orthonormal columns
+        inner = scores.T @ x
+        left = Moments.from_centred_rows(x - scores @ inner, moments, mean)
+    else:
+        scatter = moments.scatter()
+        roots, basis = _range(scatter[np.ix_(is_covariate, is_covariate)])
+        inner = (basis / roots).T @ scatter[np.ix_(is_covariate, ~is_covariate)]
+        before = scatter[np.ix_(~is_covariate, ~is_covariate)]
+        after = before - inner.T @ inner
+        # What covariates explain to rounding does not vary at all.
+        gone = after.diagonal() <= 1e3 * _EPS * len(roots) * before.diagonal()
+        after[gone], after[:, gone] = 0.0, 0.0
+        left = Moments.from_scatter(after, moments, mean)
+    coef = (basis / roots) @ inner
+    return left, CovariateEffect(coef, moments.mean[is_covariate])
+
+
+def _range(scatter: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the roots of the eigenvalues of a scatter that are not 0, and what spans its range.
+
+    In units in which each covariate has length 1, so that units do not decide about the rank:
+    with ``D`` these units, ``basis = D⁻¹U`` of ``D⁻¹SD⁻¹ = U diag(roots²) Uᵀ``.
+    """
+    diagonal = scatter.diagonal()
+    scale = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    values, vectors = eigh(scatter / np.multiply.outer(scale, scale))
+    kept = values > 10.0 * len(values) * _EPS * max(values[-1], 0.0)
+    return np.sqrt(values[kept]), vectors[:, kept] / scale[:, None]
+
+
+def _mask(columns: ArrayLike, n_features: int) -> NDArray[np.bool_]:
+    chosen = np.atleast_1d(np.asarray(columns))
+    if chosen.dtype == bool:
+        if chosen.shape != (n_features,):
+            raise ValueError(f"columns has shape {chosen.shape}; a mask must be ({n_features},)")
+        mask = chosen
+    else:
+        if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
+            raise ValueError(f"columns={columns!r} must be indices of columns, or a mask")
+        if len(chosen) and not (-n_features <= chosen.min() and chosen.max() < n_features):
+            raise ValueError(f"columns={columns!r} must be between 0 and {n_features - 1}")
+        mask = np.zeros(n_features, dtype=bool)
+        mask[chosen] = True
+    if not mask.any() or mask.all():
+        raise ValueError(
+            f"columns marks {int(mask.sum())} of {n_features} columns as covariates; there must "
+            "be a covariate, and a feature besides"
+        )
+    return mask
+
+
+class CovariateCoder:
+    """Turns covariates into numbers: text and categories become one column for each category.
+
+    Parameters
+    ----------
+    categories : list
+        For each covariate the sorted categories, or None if it is a number.
+
+    Examples
+    --------
+    >>> coder = CovariateCoder.learn(["a", "b", "a"])
+    >>> coder.encode(["b", "b", "a"])
+    array([[0., 1.],
+           [0., 1.],
+           [1., 0.]])
+    """
+
+    def __init__(self, categories: list[NDArray[Any] | None]) -> None:
+        self.categories = categories
+
+    @classmethod
+    def learn(cls, *tables: Any) -> Self:
+        """Return the code of covariates as they are in all of some tables, None left out."""
+        columns = [list(_columns(table)) for table in tables if table is not None]
+        if len({len(table) for table in columns}) != 1:
+            counts = " and ".join(str(len(table)) for table in columns)
+            raise ValueError(f"covariates of target and background have {counts} columns")
+        categories: list[NDArray[Any] | None] = []
+        for together in zip(*columns, strict=True):
+            if any(_is_category(column) for column in together):
+                values = [np.asarray(column).astype(str) for column in together]
+                categories.append(np.unique(np.concatenate(values)))
+            else:
+                categories.append(None)
+        return cls(categories)
+
+    def encode(self, table: Any, n_rows: int | None = None, name: str = "covariates") -> FloatArray:
+        """Return covariates as numbers, (n, n_columns)."""
+        columns = list(_columns(table))
+        if len(columns) != len(self.categories):
+            raise ValueError(f"{name} has {len(columns)} columns, not {len(self.categories)}")
+        coded = []
+        for i, (column, categories) in enumerate(zip(columns, self.categories, strict=True)):
+            values = np.asarray(column)
+            if categories is None:
+                coded.append(np.asarray(values, dtype=np.float64)[:, None])
+                continue
+            text = values.astype(str)
+            unknown = ~np.isin(text, categories)
+            if unknown.any():
+                raise ValueError(
+                    f"{name} has {str(text[unknown][0])!r} in column {i}, which was not there in "
+                    f"fit (but {', '.join(map(repr, categories[:5].tolist()))})"
+                )
+            coded.append((text[:, None] == categories).astype(np.float64))
+        encoded = np.hstack(coded)
+        if n_rows is not None and len(encoded) != n_rows:
+            raise ValueError(f"{name} has {len(encoded)} rows, but there are {n_rows} samples")
+        if np.isinf(encoded).any():
+            raise ValueError(f"{name} has infinite values")
+        return encoded
+
+
+def _columns(table: Any) -> Iterator[Any]:
+    """Yield the columns of a list, an array of one or two dimensions, or a data frame."""
+    names = getattr(table, "columns", None)
+    if names is not None:
+        for i, name in enumerate(names):
+            yield table.iloc[:, i] if hasattr(table, "iloc") else table[name]
+        return
+    if getattr(getattr(table, "dtype", None), "name", "") == "category":
+        yield table
+        return
+    values = np.asarray(refuse_masked(table, "covariates"))
+    if values.ndim not in (1, 2) or values.size == 0:
+        raise ValueError(f"covariates has shape {values.shape}; it must be (n,) or (n, n_columns)")
+    yield from [values] if values.ndim == 1 else values.T
+
+
+def _is_category(column: Any) -> bool:
+    if getattr(getattr(column, "dtype", None), "name", "") == "category":
+        return True
+    values = np.asarray(column)
+    if values.dtype.kind in "biuf":
+        return False
+    try:
+        values.astype(np.float64)
+    except (TypeError, ValueError):
+        return True
+    return values.dtype.kind in "US"

@@ -1,0 +1,165 @@
+"""Moments of data with missing values: each pair of features from the rows that have both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import eigh
+
+from cpcapp.moments.moments import FloatArray, Moments
+from cpcapp.moments.rows import NonFiniteError, as_rows
+from cpcapp.moments.weights import drop_zero_weights
+
+__all__ = ["MISSING", "nearest_positive_semidefinite", "pairwise_moments"]
+
+#: What an estimator may do about NaN.
+MISSING = ("error", "pairwise")
+
+_BLOCK = 4096  # rows looked at together
+
+#: Rows with their weights.
+Blocks = Iterable[tuple[Any, FloatArray | None]]
+
+
+def pairwise_moments(X: Any, sample_weight: Any = None) -> Moments:
+    """Return the moments of data with NaN, each covariance from the rows that have both features.
+
+    Parameters
+    ----------
+    X : array-like or memory map of shape (n_samples, n_features)
+        NaN is missing. Not sparse: there a value that is not stored is 0.
+    sample_weight : array-like of shape (n_samples,), optional
+
+    Returns
+    -------
+    Moments
+        Their mean is that of the values that are there. Without NaN they are those of
+        `Moments.of`.
+
+    Notes
+    -----
+    Covariances of different rows need not fit together: the matrix can have negative eigenvalues.
+    It is replaced by the nearest one without, by `nearest_positive_semidefinite`.
+
+    ``n_samples`` is the harmonic mean, over all pairs of features, of the rows that a pair shares
+    (with weights, of their effective number). The sampling error of a covariance goes with one
+    over that number, so this gives shrinkage the mean error that the matrix has.
+
+    Values are taken to be missing at random. If large values are missing more often, variances
+    come out too small.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cpcapp import pairwise_moments
+    >>> X = np.array([[0.0, 1.0], [2.0, np.nan], [4.0, 5.0], [6.0, 3.0]])
+    >>> m = pairwise_moments(X)
+    >>> m.mean, m.variance().round(3), m.n_samples
+    (array([3., 3.]), array([5.   , 2.667]), 3)
+    """
+    rows = as_rows(X)
+    if sp.issparse(rows):
+        raise ValueError("missing values need a dense array: in a sparse matrix they would be 0")
+    rows, weights = drop_zero_weights(rows, sample_weight)
+
+    def blocks() -> Blocks:
+        for start in range(0, len(rows), _BLOCK):
+            cut = slice(start, start + _BLOCK)
+            yield rows[cut], None if weights is None else weights[cut]
+
+    return moments_of_blocks(blocks)
+
+
+def moments_of_blocks(make_blocks: Callable[[], Blocks]) -> Moments:
+    """Return the pairwise moments of blocks of rows with their weights, which are read twice."""
+    mean, complete = _means(make_blocks())
+    if complete:
+        whole = Moments()
+        for rows, weights in make_blocks():
+            whole.update(rows, weights)
+        return whole
+    m = len(mean)
+    shared, squared, sums, products = (np.zeros((m, m)) for _ in range(4))
+    for rows, weights in make_blocks():
+        known = np.isfinite(rows).astype(np.float64)
+        centred = np.where(known > 0.0, rows - mean, 0.0)
+        weighted = known if weights is None else known * weights[:, None]
+        shared += weighted.T @ known
+        squared += weighted.T @ weighted
+        sums += centred.T @ weighted  # (i, j): Σ x_i over the rows that have j too
+        products += centred.T @ (centred if weights is None else centred * weights[:, None])
+    _require_shared(shared, squared)
+    # Σ(x - x̄)(y - ȳ)/n = Σxy/n - (Σx/n)(Σy/n), all over the rows that the pair shares
+    covariance = products / shared - (sums / shared) * (sums.T / shared)
+    covariance = nearest_positive_semidefinite((covariance + covariance.T) / 2.0)
+    effective = 1.0 / np.mean(squared / shared**2)
+    return Moments.from_covariance(covariance, max(2, round(effective)), mean)
+
+
+def nearest_positive_semidefinite(matrix: FloatArray) -> FloatArray:
+    """Return the nearest symmetric matrix without negative eigenvalues.
+
+    Nearest in the Frobenius norm, in units in which the diagonal is 1, so that the units of
+    features do not matter. A matrix that has none is returned as it is.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n, n)
+        Symmetric, with a diagonal of at least 0.
+
+    Returns
+    -------
+    ndarray of shape (n, n)
+
+    Examples
+    --------
+    >>> nearest_positive_semidefinite(np.array([[1.0, 2.0], [2.0, 1.0]]))
+    array([[1.5, 1.5],
+           [1.5, 1.5]])
+    """
+    diagonal = matrix.diagonal()
+    scale = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    units = np.multiply.outer(scale, scale)
+    values, vectors = eigh(matrix / units)
+    if values[0] >= 0.0:
+        return matrix
+    kept = values > 0.0
+    # Setting negative eigenvalues to 0 is the projection onto the cone.
+    roots = vectors[:, kept] * np.sqrt(values[kept])
+    return np.asarray((roots @ roots.T) * units)
+
+
+def _means(blocks: Blocks) -> tuple[FloatArray, bool]:
+    """Return the mean of what is there of each feature, and whether nothing is missing."""
+    total, weight, complete = np.zeros(0), np.zeros(0), True
+    for rows, weights in blocks:
+        if len(total) == 0:
+            total, weight = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
+        infinite = np.isinf(rows).any(axis=0)
+        if infinite.any():
+            raise NonFiniteError(np.flatnonzero(infinite))
+        known = ~np.isnan(rows)
+        complete = complete and bool(known.all())
+        its = np.ones(len(rows)) if weights is None else weights
+        total += its @ np.where(known, rows, 0.0)
+        weight += its @ known
+    empty = np.flatnonzero(weight == 0.0)
+    if len(empty):
+        raise ValueError(f"feature {empty[0]} has no value in any row; drop it")
+    return total / weight, complete
+
+
+def _require_shared(shared: FloatArray, squared: FloatArray) -> None:
+    # Kish's number of one row is 1, whatever its weight.
+    effective = np.divide(shared**2, squared, out=np.zeros_like(shared), where=squared > 0.0)
+    few = np.argwhere(effective < 1.0 + 1e-9)
+    if len(few):
+        i, j = few[0]
+        raise ValueError(
+            f"features {i} and {j} have fewer than 2 rows in which neither is missing "
+            f"({len(np.unique(np.sort(few, axis=1), axis=0))} such pairs); drop one of them, or "
+            "fill in values (for example with sklearn.impute.SimpleImputer)"
+        )

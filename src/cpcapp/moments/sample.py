@@ -1,0 +1,195 @@
+"""Rows of a set at hand, with their weights, groups and covariates.
+
+Moments say what the contrast is. How sure it is takes rows: to shuffle, to hold out, to draw again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.linalg import block_diag
+
+from cpcapp.moments.moments import FloatArray
+
+# Rows that a sample keeps, as far as there are more: 64 MB of float64, and never below 500 rows.
+MAX_CELLS, LEAST_ROWS = 1 << 23, 500
+_EPS = float(np.finfo(np.float64).eps)
+
+
+def sample_size(n_features: int) -> int:
+    """Return how many rows of so many features a sample keeps at most.
+
+    Examples
+    --------
+    >>> sample_size(784), sample_size(10**6)
+    (10699, 500)
+    """
+    return max(LEAST_ROWS, MAX_CELLS // max(n_features, 1))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows of one set, and what is left of them once their design is taken out.
+
+    Attributes
+    ----------
+    raw : ndarray of shape (n, n_features)
+        As given; missing values are the feature's mean.
+    rows : ndarray of shape (n, n_features)
+        Residuals of the regression on the design, over the root of the share of degrees of freedom
+        that is left, so that their mean square estimates the variance without bias.
+    weights : ndarray of shape (n,)
+        Of mean 1.
+    groups : ndarray of shape (n,)
+        Numbers from 0. Rows of one group are shuffled, held out and drawn together.
+    design : ndarray of shape (n, q)
+        A column of ones for the mean, and covariates.
+    mean : ndarray of shape (n_features,)
+    index : ndarray of shape (n,)
+        Numbers of the rows in what was given.
+    complete : bool
+        Whether no value was missing.
+    """
+
+    raw: FloatArray
+    rows: FloatArray
+    weights: FloatArray
+    groups: NDArray[np.intp]
+    design: FloatArray
+    mean: FloatArray
+    index: NDArray[np.intp]
+    complete: bool = True
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups; that of rows where each is its own."""
+        return int(self.groups.max()) + 1
+
+    def covariance(self) -> FloatArray:
+        """Return the covariance of the rows, (n_features, n_features)."""
+        return np.asarray((self.rows.T * self.weights) @ self.rows / self.weights.sum())
+
+    def variance(self) -> FloatArray:
+        """Return the variance of each feature."""
+        return np.asarray(self.weights @ self.rows**2 / self.weights.sum())
+
+    def take(self, chosen: NDArray[Any]) -> Sample:
+        """Return some of the rows, about a mean and a design of their own.
+
+        Examples
+        --------
+        >>> whole = make_sample(np.array([[0.0], [2.0], [10.0]]))
+        >>> whole.take(np.array([0, 1])).mean
+        array([1.])
+        """
+        part = make_sample(
+            self.raw[chosen],
+            weights=self.weights[chosen],
+            groups=self.groups[chosen],
+            design=self.design[chosen],
+        )
+        return replace(part, index=self.index[chosen], complete=self.complete)
+
+
+def make_sample(
+    X: Any,
+    *,
+    weights: FloatArray | None = None,
+    groups: NDArray[Any] | None = None,
+    design: FloatArray | None = None,
+    index: NDArray[np.intp] | None = None,
+) -> Sample:
+    """Return rows as a sample.
+
+    Parameters
+    ----------
+    X : ndarray or sparse matrix of shape (n, n_features)
+        NaN is a missing value.
+    weights : ndarray of shape (n,), optional
+    groups : ndarray of shape (n,), optional
+        Labels.
+    design : ndarray of shape (n, q), optional
+        With a column of ones. By default only that.
+    index : ndarray of shape (n,), optional
+
+    Examples
+    --------
+    >>> s = make_sample(np.array([[0.0], [2.0], [4.0]]))
+    >>> s.mean, s.covariance()  # over n - 1: the mean costs a degree of freedom
+    (array([2.]), array([[4.]]))
+    """
+    raw = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
+    n = len(raw)
+    weights = np.ones(n) if weights is None else weights * (n / weights.sum())
+    groups = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
+    design = np.ones((n, 1)) if design is None else design
+    index = np.arange(n) if index is None else index
+    missing = np.isnan(raw)
+    complete = not missing.any()
+    seen = np.ones(1)
+    if not complete:
+        raw = np.where(missing, 0.0, raw)
+        seen = weights @ ~missing / weights.sum()  # the share of each feature
+        raw += missing * (weights @ raw / (weights.sum() * np.where(seen > 0.0, seen, 1.0)))
+    mean = weights @ raw / weights.sum()
+    rows, left = residuals(raw, weights, design)
+    if left <= 0.0:
+        raise ValueError(f"{n} rows are too few for {design.shape[1] - 1} columns of covariates")
+    # A missing value is 0 here: the others of its feature are scaled up, to keep the variance.
+    rows = np.where(missing, 0.0, rows) if not complete else rows
+    rows /= np.sqrt(left * np.where(seen > 0.0, seen, 1.0))
+    return Sample(raw, rows, weights, groups, design, mean, index, complete)
+
+
+def residuals(X: FloatArray, weights: FloatArray, design: FloatArray) -> tuple[FloatArray, float]:
+    """Return rows without what the design explains, and the share of degrees of freedom left.
+
+    Examples
+    --------
+    >>> rows, left = residuals(np.array([[1.0], [3.0]]), np.ones(2), np.ones((2, 1)))
+    >>> rows.ravel(), left
+    (array([-1.,  1.]), 0.5)
+    """
+    if design.shape[1] == 1 and (design == design[0]).all():
+        kish = weights.sum() ** 2 / (weights @ weights)
+        return X - weights @ X / weights.sum(), 1.0 - 1.0 / kish
+    root = np.sqrt(weights)[:, None]
+    Q, R = np.linalg.qr(design * root)
+    diagonal = np.abs(np.diag(R))
+    Q = Q[:, diagonal > max(design.shape) * _EPS * diagonal.max()]
+    # A weight of w counts as w rows: Kish's effective number, (Σw)²/Σw².
+    effective = weights.sum() ** 2 / (weights @ weights)
+    return X - Q @ (Q.T @ (X * root)) / root, float(1.0 - Q.shape[1] / effective)
+
+
+def mix_samples(samples: Sequence[Sample], shares: FloatArray) -> Sample:
+    """Return several samples as one, each about its own mean and with its share of the weight.
+
+    Examples
+    --------
+    >>> a, b = (make_sample(np.array([[m], [m + 2.0]])) for m in (0.0, 100.0))
+    >>> mix_samples([a, b], np.array([0.5, 0.5])).covariance()
+    array([[2.]])
+    """
+    n = sum(map(len, samples))
+    starts = np.cumsum([0, *(s.n_groups for s in samples[:-1])])
+    return Sample(
+        raw=np.concatenate([s.raw for s in samples]),
+        rows=np.concatenate([s.rows for s in samples]),
+        weights=np.concatenate(
+            [s.weights * share * n / len(s) for s, share in zip(samples, shares, strict=True)]
+        ),
+        groups=np.concatenate([s.groups + i for s, i in zip(samples, starts, strict=True)]),
+        design=block_diag(*(s.design for s in samples)),
+        mean=np.asarray(sum(share * s.mean for s, share in zip(samples, shares, strict=True))),
+        index=np.concatenate([s.index for s in samples]),
+        complete=all(s.complete for s in samples),
+    )

@@ -1,0 +1,237 @@
+"""Rows that lie elsewhere than in NumPy arrays: which kinds are read, and how in chunks.
+
+A kind is known by the module of its type. So nothing is imported for a kind that nobody uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp.moments.rows import TextColumnsError
+from cpcapp.moments.weights import weighted_chunks
+
+# Values that are read at once: 32 MB of float64. A read goes to the end of a stored chunk, unless
+# that would take sixteen times as much, as chunks of single columns do.
+_VALUES = 1 << 22
+_MOST_VALUES = _VALUES << 4
+
+KINDS = {
+    "dask": "a Dask collection",
+    "h5py": "an h5py dataset",
+    "zarr": "a zarr array",
+    "pyarrow": "Arrow data",
+    "torch": "a torch tensor on a device",
+    "cupy": "a CuPy array",
+    "iterator": "an iterator of chunks",
+}
+
+
+def kind_of(data: Any) -> str | None:
+    """Return which of `KINDS` data is; None for what NumPy and scikit-learn read themselves.
+
+    Examples
+    --------
+    >>> kind_of(np.eye(2)), kind_of(iter([np.eye(2)]))
+    (None, 'iterator')
+    """
+    kind = type(data)
+    if kind is np.ndarray:
+        return None
+    root = kind.__module__.partition(".")[0]
+    if root == "torch":
+        return "torch" if getattr(data, "is_cpu", True) is False else None
+    if root in KINDS:
+        return root
+    return "iterator" if isinstance(data, Iterator) else None
+
+
+def is_whole(data: Any) -> bool:
+    """Return whether data is one array of rows, not an iterable of chunks."""
+    whole = hasattr(data, "shape") or hasattr(data, "__array__") or isinstance(data, (list, tuple))
+    return whole or not isinstance(data, Iterable)
+
+
+def as_host_array(data: Any) -> Any:
+    """Return a torch tensor of the CPU as the NumPy array of the same memory; others as they are.
+
+    Examples
+    --------
+    >>> as_host_array([[1.0]])
+    [[1.0]]
+    """
+    if type(data).__module__.partition(".")[0] == "torch" and getattr(data, "is_cpu", False):
+        return data.detach().numpy()
+    return data
+
+
+def column_names(data: Any) -> list[Any] | None:
+    """Return the names of the columns of Arrow data or of a Dask dataframe; None without names.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> column_names(pa.table({"a": [1.0], "b": [2.0]}))
+    ['a', 'b']
+    """
+    kind = kind_of(data)
+    if kind == "pyarrow":
+        return list(_schema(data).names)
+    if kind == "dask" and hasattr(data, "columns"):
+        return list(data.columns)
+    return None
+
+
+def row_chunks(data: Any) -> Iterator[Any]:
+    """Yield the rows of any source in chunks that NumPy or SciPy holds.
+
+    Parameters
+    ----------
+    data : array-like, sparse matrix, any of `KINDS`, or an iterable of those
+
+    Yields
+    ------
+    ndarray, sparse matrix or array-like of shape (n, n_features)
+        What is in memory already comes as it is, in one piece.
+
+    Examples
+    --------
+    >>> [len(chunk) for chunk in row_chunks(iter([np.eye(2), np.eye(3, 2)]))]
+    [2, 3]
+    """
+    kind = kind_of(data)
+    if kind in ("h5py", "zarr"):
+        yield from _stored_chunks(data, kind)
+    elif kind == "pyarrow":
+        for batch in _batches(data):
+            yield batch_rows(batch)
+    elif kind == "dask":
+        for block in data.to_delayed().ravel():
+            yield block.compute()
+    elif kind in ("torch", "cupy"):
+        for start in range(0, len(data), rows := _rows_at_once(data.shape[1])):
+            part = data[start : start + rows]
+            yield part.detach().cpu().numpy() if kind == "torch" else part.get()
+    elif is_whole(data):
+        yield as_host_array(data)
+    else:
+        for chunk in data:
+            yield from row_chunks(chunk)
+
+
+def weighted_row_chunks(data: Any, sample_weight: Any = None) -> Iterator[tuple[Any, Any]]:
+    """Yield the rows of any source in chunks, each with its weights or None.
+
+    Parameters
+    ----------
+    data : as for `row_chunks`
+    sample_weight : array-like of shape (n_samples,), float, an iterable of those, or None
+        Of all rows; for an iterable of chunks one for each chunk, or a number for all.
+
+    Examples
+    --------
+    >>> pairs = weighted_row_chunks(iter([np.eye(2), np.eye(1, 2)]), [[1, 2], [3]])
+    >>> [weights for chunk, weights in pairs]
+    [[1, 2], [3]]
+    """
+    kind = kind_of(data)
+    if kind in (None, "iterator"):
+        if is_whole(data):
+            yield as_host_array(data), sample_weight
+            return
+        for chunk, weights in weighted_chunks(data, sample_weight):
+            yield from weighted_row_chunks(chunk, weights)
+    elif sample_weight is None or np.ndim(sample_weight) == 0:
+        for rows in row_chunks(data):
+            yield rows, sample_weight
+    else:
+        yield from _cut_weights(row_chunks(data), np.asarray(sample_weight))
+
+
+def _cut_weights(
+    chunks: Iterable[Any], weights: NDArray[Any]
+) -> Iterator[tuple[Any, NDArray[Any]]]:
+    done = 0
+    for chunk in chunks:
+        yield chunk, weights[done : done + chunk.shape[0]]
+        done += chunk.shape[0]
+    if weights.shape != (done,):
+        raise ValueError(
+            f"sample_weight has shape {weights.shape}; it must be ({done},), one a row"
+        )
+
+
+def _rows_at_once(n_features: int) -> int:
+    return max(1, _VALUES // max(n_features, 1))
+
+
+def _stored_chunks(data: Any, kind: str) -> Iterator[NDArray[Any]]:
+    """Yield rows of a dataset on disk; each stored chunk is read and unpacked once."""
+    shape = getattr(data, "shape", None)
+    if shape is None or len(shape) != 2:
+        found = "a group" if shape is None else f"of shape {tuple(shape)}"
+        raise ValueError(
+            f"{KINDS[kind]} is needed with shape (n_samples, n_features), but this one is {found}"
+        )
+    n, m = shape
+    rows, stored = _rows_at_once(m), (getattr(data, "chunks", None) or (1,))[0]
+    aligned = max(rows // stored, 1) * stored
+    if aligned * m <= _MOST_VALUES:
+        rows = aligned
+    for start in range(0, n, rows):
+        yield np.asarray(data[start : start + rows])
+
+
+def _schema(data: Any) -> Any:
+    schema = getattr(data, "schema_arrow", getattr(data, "schema", None))
+    if schema is None:
+        raise ValueError(
+            f"{type(data).__name__} of pyarrow has no columns; give a Table, a RecordBatch, a "
+            "RecordBatchReader, a Dataset or a ParquetFile"
+        )
+    return schema
+
+
+def _batches(data: Any) -> Iterator[Any]:
+    """Yield the record batches of anything that Arrow reads, of a limited size where it can be."""
+    rows = _rows_at_once(len(_schema(data).names))
+    if hasattr(data, "iter_batches"):  # ParquetFile
+        yield from data.iter_batches(rows)
+    elif type(data).__name__ == "Table":
+        yield from data.to_batches(max_chunksize=rows)
+    elif hasattr(data, "scanner"):  # Dataset
+        yield from data.scanner(batch_size=rows).to_batches()
+    elif hasattr(data, "to_batches"):  # Scanner
+        yield from data.to_batches()
+    elif hasattr(data, "num_rows"):  # RecordBatch
+        yield data
+    else:  # RecordBatchReader
+        yield from data
+
+
+def batch_rows(batch: Any) -> NDArray[np.float64]:
+    """Return a record batch as an array; missing values are NaN.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> batch_rows(pa.record_batch({"a": [1, None], "b": [2.5, 3.5]}))
+    array([[1. , 2.5],
+           [nan, 3.5]])
+    """
+    import pyarrow as pa
+
+    types = pa.types
+    numeric = [types.is_integer, types.is_floating, types.is_boolean, types.is_decimal]
+    text = [f.name for f in batch.schema if not any(is_kind(f.type) for is_kind in numeric)]
+    if text:
+        raise TextColumnsError(text, "input")
+    same = {str(field.type) for field in batch.schema} == {"float"}
+    rows = np.empty((batch.num_rows, batch.num_columns), np.float32 if same else np.float64)
+    for number, column in enumerate(batch.columns):
+        values = column if same else column.cast(pa.float64(), safe=False)
+        rows[:, number] = values.to_numpy(zero_copy_only=False)
+    return rows

@@ -1,0 +1,150 @@
+"""Several files that are replaced together."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pytest
+
+from cpcapp._io.files import FolderInUseError, atomic_write
+from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.staging import stage_results
+
+
+def write(folder, **contents):
+    for name, content in contents.items():
+        path = folder / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as file:
+            file.write(content)
+
+
+def content(folder):
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+OLD = {"scores": b"old", "summary": b"old", "cases__1": b"old", "outdated": b"old", "mine": b"kept"}
+NEW = {"scores": b"new", "summary": b"new", "cases__1": b"new", "cases__2": b"new"}
+AFTER = {name.replace("__", "/"): value for name, value in {**NEW, "mine": b"kept"}.items()}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write(tmp_path / "out", **OLD)
+    return tmp_path / "out"
+
+
+def replace(folder):
+    with stage_results(folder) as staged:
+        write(staged.new, **NEW)
+        staged.commit(marker="summary", remove=["outdated", "absent"])
+
+
+def test_all_are_replaced_and_the_rest_stays(folder):
+    replace(folder)
+    assert content(folder) == AFTER
+    assert len(list(folder.iterdir())) == 4
+
+
+def test_nothing_changes_without_a_commit(folder):
+    before = content(folder)
+    with stage_results(folder) as staged:
+        write(staged.new, **NEW)
+    with pytest.raises(KeyboardInterrupt), stage_results(folder) as staged:
+        write(staged.new, **NEW)
+        raise KeyboardInterrupt
+    assert content(folder) == before
+    with stage_results(folder.parent / "never"):
+        pass
+    assert not (folder.parent / "never").exists()
+
+
+@pytest.mark.parametrize("name", ["replace", "fsync"])
+def test_if_any_step_fails_everything_is_as_it_was(folder, monkeypatch, name):
+    before, function, failures = content(folder), getattr(os, name), 0
+    for step in range(100):
+        calls = iter(range(100))
+
+        def fail_once(*arguments, calls=calls, step=step):
+            if next(calls) == step:
+                raise OSError(5, "Input/output error")
+            return function(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, fail_once)
+            try:
+                replace(folder)
+            except OSError:
+                failures += 1
+                assert content(folder) == before
+            else:
+                break
+    assert failures == step > 10
+    assert content(folder) == AFTER
+
+
+def test_a_run_killed_at_any_step_leaves_old_or_new_once_the_next_run_begins(folder, monkeypatch):
+    """The process is gone: nothing can be put back, and only files are left to tell."""
+    before, move, outcomes = content(folder), os.replace, set()
+    for step in range(100):
+        copy, calls = folder.parent / f"copy{step}", iter(range(100))
+        shutil.copytree(folder, copy)
+
+        def die_at(source, target, calls=calls, step=step):
+            if next(calls) >= step:
+                raise SystemExit
+            move(source, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", die_at)
+            patch.setattr(shutil, "rmtree", lambda place: None)
+            try:
+                replace(copy)
+            except SystemExit:
+                pass
+            else:
+                break
+            summary = copy / "summary"
+            complete = summary.exists() and content(copy)
+        remove_leftovers(copy)
+        after = content(copy)
+        assert after in (before, AFTER)
+        if complete:
+            assert {**complete, **after} == complete  # with a summary, nothing was missing
+        outcomes.add(after == AFTER)
+    assert outcomes == {False, True}
+
+
+@pytest.mark.parametrize("name", ["summary", "outdated", "cases__1"])
+def test_what_is_no_file_is_in_the_way(folder, name):
+    path = folder / name.replace("__", "/")
+    path.unlink()
+    (path / "mine").mkdir(parents=True)
+    with pytest.raises(FolderInUseError, match="is in the way: it is not a file; move it away"):
+        replace(folder)
+    assert (path / "mine").is_dir()
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        b"[" * 200_000,
+        b"{}",
+        json.dumps({"new": ["../victim"], "remove": []}).encode(),
+        json.dumps({"new": [], "remove": ["../victim"]}).encode(),
+        json.dumps({"new": 1, "remove": []}).encode(),
+    ],
+    ids=["deep", "empty", "new above", "remove above", "number"],
+)
+def test_a_plan_of_somebody_else_does_nothing(folder, plan):
+    before = content(folder)
+    (folder.parent / "victim").write_bytes(b"kept")
+    place = folder / "results.0123456789abcdef.part"
+    write(place / "new", scores=b"evil")
+    (place / "plan.json").write_bytes(plan)
+    remove_leftovers(folder)
+    assert content(folder) == before
+    assert (folder.parent / "victim").read_bytes() == b"kept"
