@@ -160,7 +160,7 @@ def residuals(X: FloatArray, weights: FloatArray, design: FloatArray) -> tuple[F
     """
     if design.shape[1] == 1 and (design == design[0]).all():
         kish = weights.sum() ** 2 / (weights @ weights)
-        return X - weights @ X / weights.sum(), 1.0 - 1.0 / kish
+        return X - weights @ X / weights.sum(), float(1.0 - 1.0 / kish)
     root = np.sqrt(weights)[:, None]
     Q, R = np.linalg.qr(design * root)
     diagonal = np.abs(np.diag(R))
