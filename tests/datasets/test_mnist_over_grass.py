@@ -8,7 +8,7 @@ from PIL import Image
 
 from cpcapp import CPCAPlusPlus
 from cpcapp.datasets import DataNotFoundError, _mnist_over_grass, mnist_over_grass
-from cpcapp.datasets._registry import RemoteFile
+from cpcapp.datasets._fetch import RemoteFile
 from loopback import serving
 
 

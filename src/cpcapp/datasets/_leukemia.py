@@ -9,10 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from cpcapp.datasets._contrast_data import ContrastData
-from cpcapp.datasets._fetch import PathLike, fetch, find
-from cpcapp.datasets._registry import tenx_sample
-from cpcapp.datasets._standardize import standardize_columns
+from cpcapp.datasets._contrast_data import ContrastData, standardize_columns
+from cpcapp.datasets._fetch import PathLike, fetch, find, tenx_sample
 from cpcapp.datasets.tenx import CellCounts, read_10x
 from cpcapp.moments.moments import FloatArray
 

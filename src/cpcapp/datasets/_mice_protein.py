@@ -11,10 +11,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.datasets._contrast_data import ContrastData
-from cpcapp.datasets._fetch import PathLike, fetch, find
-from cpcapp.datasets._registry import MICE
-from cpcapp.datasets._standardize import standardize_columns
+from cpcapp.datasets._contrast_data import ContrastData, standardize_columns
+from cpcapp.datasets._fetch import MICE, PathLike, fetch, find
 from cpcapp.moments.moments import FloatArray
 
 Missing = Literal["zero", "mean", "drop-rows", "drop-features", "keep"]

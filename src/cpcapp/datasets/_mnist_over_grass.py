@@ -10,9 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.datasets._contrast_data import ContrastData
-from cpcapp.datasets._errors import DataNotFoundError
-from cpcapp.datasets._fetch import PathLike, fetch, find, home_folders, import_extra
-from cpcapp.datasets._registry import MNIST
+from cpcapp.datasets._fetch import (
+    MNIST,
+    DataNotFoundError,
+    PathLike,
+    fetch,
+    find,
+    home_folders,
+    import_extra,
+)
 from cpcapp.moments.moments import FloatArray
 
 SIDE = 28
