@@ -20,13 +20,12 @@ def add_parser(commands: Any) -> None:
         "reproduce",
         help="make the paper's experiments again, as one report",
         description="Run the experiments of the paper's Section III and Appendix B with PCA, cPCA, "
-        "t-SNE and cPCA++, the comparison with MFCN of Section V, and one experiment of the paper "
-        "on gcPCA, and write report.html (one page with "
-        "everything in it), report.md with its pictures in figures/, and report.json with all "
-        "numbers. Data sets are looked for in "
-        "the folder that the environment variable CPCAPP_DATA names, then in the cache, and are "
-        "then fetched from their official sources, unless CPCAPP_OFFLINE=1. Where data can't be "
-        "had, the report says so, the rest is made, and the exit status is 1.",
+        "t-SNE and cPCA++, and one experiment of the paper on gcPCA, and write report.html (one "
+        "page with everything in it), report.md with its pictures in figures/, and report.json "
+        "with all numbers. Data sets are looked for in the folder that the environment variable "
+        "CPCAPP_DATA names, then in the cache, and are then fetched from their official sources, "
+        "unless CPCAPP_OFFLINE=1. Where data can't be had, the report says so, the rest is made, "
+        "and the exit status is 1.",
     )
     parser.add_argument(
         "name",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from cpcapp.datasets import leukemia as load
-from cpcapp.experiments._comparison import compare
-from cpcapp.experiments._contrast_report import (
+from cpcapp.experiments.comparison import (
     LOOK_AT,
     ari_figure,
     ari_sentence,
+    compare,
+    describe_data,
+    load_data,
     pictures,
+    subsample,
     tables,
 )
-from cpcapp.experiments._data_sets import describe_data, load_data, subsample
-from cpcapp.experiments._results import PaperSays, Progress, Result, Settings
+from cpcapp.experiments.results import PaperSays, Progress, Result, Settings
 
 TITLE = "Leukemia: cells before and after a transplant"
 PAPER_ALPHA = 3.5
