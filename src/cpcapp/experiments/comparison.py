@@ -15,7 +15,16 @@ from cpcapp.contrast.solve import solve_difference
 from cpcapp.datasets import ContrastData
 from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.experiments.measures import ROUNDING, Measures, measure
-from cpcapp.experiments.results import Cell, DataProblem, Picture, Progress, Settings, Table
+from cpcapp.experiments.results import (
+    Cell,
+    DataProblem,
+    PaperSays,
+    Picture,
+    Progress,
+    Result,
+    Settings,
+    Table,
+)
 from cpcapp.moments.moments import FloatArray, Moments
 
 # As cPCA's authors sweep it. 2.7, the paper's α for its synthetic data, is one of the quick ones.
@@ -197,6 +206,34 @@ def _tsne(data: ContrastData, settings: Settings) -> View:
     groups = None if data.groups is None else data.groups[rows]
     found = measure(scores, data.labels[rows], groups, seed=settings.seed)
     return View("t-SNE", scores, rows, found)
+
+
+def report(
+    comparison: Comparison,
+    *,
+    name: str,
+    title: str,
+    short: str,
+    shows: str,
+    findings: tuple[str, ...] = (),
+    paper: tuple[PaperSays, ...],
+    paper_alpha: float | None = None,
+) -> Result:
+    """Return the result of an experiment that is one comparison; ``short`` is above pictures."""
+    return Result(
+        name=name,
+        title=title,
+        shows=shows,
+        look_at=LOOK_AT,
+        data=describe_data(comparison.data),
+        findings=(ari_sentence(comparison), *findings),
+        paper=paper,
+        pictures=pictures(name, short, comparison, paper_alpha),
+        tables=tables(comparison),
+        numbers=comparison.numbers(),
+        paper_figure="" if paper_alpha is None else f"best α of cPCA: {paper_alpha:g}",
+        found_figure=ari_figure(comparison),
+    )
 
 
 def pictures(

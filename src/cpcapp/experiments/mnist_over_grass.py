@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from cpcapp.datasets import ContrastData
 from cpcapp.datasets import mnist_over_grass as load
-from cpcapp.experiments.comparison import (
-    LOOK_AT,
-    RULE_NOTE,
-    ari_figure,
-    ari_sentence,
-    compare,
-    describe_data,
-    load_data,
-    pictures,
-    tables,
-)
+from cpcapp.experiments.comparison import RULE_NOTE, compare, load_data, report
 from cpcapp.experiments.results import PaperSays, Picture, Progress, Result, Settings
 
 TITLE = "MNIST over grass: digits that one can hardly see"
@@ -27,16 +19,15 @@ def run(settings: Settings, progress: Progress) -> Result:
     """Compare the methods on digits 0 and 1 that lie under photos of grass."""
     n = _QUICK_ROWS if settings.quick else 5000
     data = load_data(lambda: load(n, n, random_state=settings.seed))
-    comparison = compare(data, settings, progress)
-    return Result(
+    result = report(
+        compare(data, settings, progress),
         name="mnist_over_grass",
         title=TITLE,
+        short="Digits over grass",
         shows="Pictures of the handwritten digits 0 and 1 are added, faintly, to pieces of photos "
         "of grass. The background is grass alone. The question is which method tells the two "
         "digits apart, though grass is most of what a picture shows.",
-        look_at=LOOK_AT,
-        data=describe_data(data),
-        findings=(ari_sentence(comparison), RULE_NOTE),
+        findings=(RULE_NOTE,),
         paper=(
             PaperSays(
                 "PCA and t-SNE “have difficulty clustering the two digits”; cPCA and cPCA++ "
@@ -46,11 +37,8 @@ def run(settings: Settings, progress: Progress) -> Result:
             ),
             PaperSays("N_f = 5000, N_b = 5000, M = 784", "Table I"),
         ),
-        pictures=(_examples(data), *pictures("mnist_over_grass", "Digits over grass", comparison)),
-        tables=tables(comparison),
-        numbers=comparison.numbers(),
-        found_figure=ari_figure(comparison),
     )
+    return replace(result, pictures=(_examples(data), *result.pictures))
 
 
 def _examples(data: ContrastData) -> Picture:
