@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from cpcapp.datasets import ContrastData
 from cpcapp.datasets import mhealth as load
+from cpcapp.datasets._contrast_data import standardize_columns
 from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.experiments.comparison import (
     LOOK_AT,
@@ -29,6 +30,7 @@ from cpcapp.moments.moments import FloatArray
 TITLE = "MHealth: squats and cycling"
 _SEGMENTS = 10
 _METHODS = ("PCA", "cPCA", "cPCA++")
+_SCALED = "PCA, standardized"
 _TOGETHER = "all together"
 
 
@@ -61,6 +63,7 @@ def run(settings: Settings, progress: Progress) -> Result:
         data=f"{describe_data(everybody)} The signals keep their units (m/s², mV, deg/s).",
         findings=(
             _people_sentence(found),
+            _units_sentence(found),
             f"Of {name}. {ari_sentence(comparison)}",
             "Measurements that follow each other are alike, so for the accuracy each activity is "
             f"cut into {_SEGMENTS} stretches of time, and no stretch is both learnt from and "
@@ -95,8 +98,10 @@ def time_segments(labels: NDArray[np.intp], n: int) -> NDArray[np.intp]:
 
 def _scores(data: ContrastData) -> dict[str, FloatArray]:
     X, B = data.target, data.background
+    Z = standardize_columns(X)
     return {
         "PCA": CPCAPlusPlus().fit(X).transform(X),
+        _SCALED: CPCAPlusPlus().fit(Z).transform(Z),
         "cPCA": CPCA().fit(X, background=B).transform(X),
         "cPCA++": CPCAPlusPlus().fit(X, background=B).transform(X),
     }
@@ -125,11 +130,22 @@ def _people_sentence(found: dict[str, dict[str, float]]) -> str:
     )
 
 
+def _units_sentence(found: dict[str, dict[str, float]]) -> str:
+    each = [ari[_SCALED] for name, ari in found.items() if name != _TOGETHER]
+    return (
+        "PCA, and cPCA at every α of the sweep, see what has the largest numbers: the units of the "
+        "sensors decide. With each signal divided by its standard deviation PCA itself has "
+        f"{min(each):z.2f} to {max(each):z.2f}. cPCA++ does not depend on units."
+    )
+
+
 def _people_table(found: dict[str, dict[str, float]]) -> Table:
     rows: list[tuple[Cell, ...]] = [
-        (name, *(f"{ari[method]:z.3f}" for method in _METHODS)) for name, ari in found.items()
+        (name, *(f"{ari[method]:z.3f}" for method in (*_METHODS, _SCALED)))
+        for name, ari in found.items()
     ]
-    return Table("ARI of one subject at a time, with nothing chosen", ("data", *_METHODS), rows)
+    columns = ("data", *_METHODS, _SCALED)
+    return Table("ARI of one subject at a time, with nothing chosen", columns, rows)
 
 
 def _people_picture(

@@ -178,8 +178,9 @@ def _result(measured: list[tuple[Shape, Seconds]], settings: Settings) -> Result
         findings=(
             f"On average over the shapes cPCA++ is {said}.{short}",
             f"Our cPCA computes both covariances once for the whole sweep of {len(ALPHAS)} α and "
-            "only the eigenvectors that are kept, and scikit-learn's t-SNE is not the paper's. So "
-            "our ratios need not be the paper's. The package of cPCA's authors is timed in "
+            "only the eigenvectors that are kept, and nobody's choice among them is timed. "
+            "scikit-learn's t-SNE is not the paper's. So our ratios need not be the paper's. The "
+            "package of cPCA's authors is timed in "
             "benchmarks/results/estimators.md of the project's repository.",
         ),
         paper=(
