@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -39,55 +40,52 @@ def _is_number(kind: Any) -> bool:
     return getattr(kind, "kind", "O") in "biuf"
 
 
-def sum_blocks(data: Any, summarize: Callable[[Any, Any], Any], weights: Any = None) -> Any:
+def sum_blocks(data: Any, summarize: Callable[[int, Any, Any], Any], weights: Any = None) -> Any:
     """Summarize each block of rows where it lies, and add up the summaries by a tree.
 
     Parameters
     ----------
     data : Dask array or dataframe
-    summarize : callable of a block and its weights
-        Returns something that adds up. It is sent to workers.
+    summarize : callable of a block's number, its rows and their weights
+        Returns a list of things that add up. It is sent to workers.
     weights : array-like or Dask array of shape (n_samples,), optional
 
     Returns
     -------
-    object
-        The sum, computed by whichever scheduler Dask is set to; by default threads.
+    list
+        The sums, computed by whichever scheduler Dask is set to; by default threads.
 
     Examples
     --------
     >>> import dask.array as da
-    >>> sum_blocks(da.arange(8, chunks=3).reshape(-1, 1), lambda block, _: int(block.sum()))
-    28
+    >>> rows = da.arange(8, chunks=3).reshape(-1, 1)
+    >>> sum_blocks(rows, lambda number, block, weights: [int(block.sum()), number])
+    [28, 3]
     """
     import dask
     import dask.bag as db
 
     rows = as_dask_array(data)
     blocks = rows.to_delayed().ravel().tolist()
-    beside = _weight_blocks(rows, weights, len(blocks))
+    block_weights = _weight_blocks(rows, weights, len(blocks))
     # Names that depend on the graph only would not do: a summary may be a closure.
     part = dask.delayed(_summary, pure=False)
-    parts = [part(summarize, block, its) for block, its in zip(blocks, beside, strict=True)]
+    parts = [
+        part(summarize, number, block, own)
+        for number, (block, own) in enumerate(zip(blocks, block_weights, strict=True))
+    ]
     total = db.from_delayed(parts).reduction(_add, _add, split_every=_SPLIT_EVERY)
     # A bag on its own would start processes; a delayed value runs in threads, or on a cluster.
     return total.to_delayed().compute()
 
 
-def _summary(summarize: Callable[[Any, Any], Any], block: Any, weights: Any) -> list[Any]:
-    return [summarize(block, weights)]
+def _summary(summarize: Callable[..., Any], number: int, block: Any, weights: Any) -> list[Any]:
+    return [summarize(number, block, weights)]
 
 
 def _add(parts: Iterable[Any]) -> Any:
     """Add up without a change of any part: a worker that is lost may need one of them again."""
-    parts = iter(parts)
-    total = next(parts)
-    for number, part in enumerate(parts):
-        if number:
-            total += part
-        else:
-            total = total + part
-    return total
+    return reduce(lambda total, part: [a + b for a, b in zip(total, part, strict=True)], parts)
 
 
 def _weight_blocks(rows: Any, weights: Any, count: int) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from numbers import Real
 from typing import Any, Self
 
@@ -12,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from cpcapp.moments import file as _moments_files
-from cpcapp.moments.accumulate import Accumulator
+from cpcapp.moments.accumulator import Accumulator
 from cpcapp.moments.blocks import (
     centre_full_columns,
     mean_of,
@@ -22,10 +21,10 @@ from cpcapp.moments.blocks import (
     sum_or_none,
     weight_of,
 )
-from cpcapp.moments.dask_blocks import sum_blocks
 from cpcapp.moments.removal import LeftOver, drop_rows, removal_rounding, require_digits
 from cpcapp.moments.rows import (
     FeatureRangeError,
+    FloatArray,
     NonFiniteError,
     as_rows,
     require_finite,
@@ -35,8 +34,6 @@ from cpcapp.moments.spread import Spread, find_spread
 from cpcapp.moments.weights import LEAST_WEIGHT, drop_zero_weights
 
 __all__ = ["FeatureRangeError", "FloatArray", "Moments", "NonFiniteError", "Spread"]
-
-FloatArray = NDArray[np.float64]
 
 _FORMS = ("auto", "scatter")
 
@@ -119,15 +116,9 @@ class Moments(Accumulator):
         >>> Moments.of(np.arange(10.0).reshape(5, 2) for _ in range(3)).n_samples
         15
         """
-        _refuse_moments(data)
-        if kind_of(data) == "dask":
-            found: Self = sum_blocks(data, partial(_of_block, cls, form), sample_weight)
-            return found
-        self = cls(form=form)
-        for chunk, weights in weighted_row_chunks(data, sample_weight):
-            with quiet():
-                self._absorb(*drop_zero_weights(self._check(chunk), weights))
-        return self
+        from cpcapp.moments.accumulate import add_up  # which reads rows into these moments
+
+        return add_up(data, sample_weight, into=cls(form=form))
 
     @classmethod
     def from_covariance(cls, covariance: ArrayLike, n_samples: int, mean: ArrayLike = 0.0) -> Self:
@@ -668,7 +659,3 @@ class Moments(Accumulator):
 def _refuse_moments(data: Any) -> None:
     if isinstance(data, Moments):
         raise TypeError("data is Moments already; add moments with +")
-
-
-def _of_block(cls: type[Moments], form: str, block: Any, weights: Any) -> Moments:
-    return cls.of(block, sample_weight=weights, form=form)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 
 # Rows that a sample keeps, as far as there are more: 64 MB of float64, and never below 500 rows.
 MAX_CELLS, LEAST_ROWS = 1 << 23, 500
