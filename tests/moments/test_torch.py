@@ -104,7 +104,7 @@ class TestMoments:
         with pytest.raises(ValueError, match="it must be real"):
             moments_of_tensor(torch.ones(3, 2, dtype=torch.complex64, device=device))
         found = DeviceMoments(device).update(torch.ones(4, 2, device=device))
-        with pytest.raises(ValueError, match="chunk has 3 features, but the moments have 2"):
+        with pytest.raises(ValueError, match="add 3 features to moments of 2"):
             found.update(torch.ones(4, 3, device=device))
         with pytest.raises(ValueError, match=r"weights has -1\.0 at row 1"):
             found.update(torch.ones(2, 2, device=device), [1, -1])
@@ -141,7 +141,7 @@ class TestAddingUp:
 
     def test_other_widths_and_other_things(self):
         one = DeviceMoments("cpu").update(torch.ones(4, 2))
-        with pytest.raises(ValueError, match="can't add moments of 2 and of 3 features"):
+        with pytest.raises(ValueError, match="can't add 3 features to moments of 2"):
             one + DeviceMoments("cpu").update(torch.ones(4, 3))
         with pytest.raises(TypeError):
             one + Moments.of(np.ones((4, 2)))

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
-from cpcapp.moments.blocks import quiet
+import numpy as np
+
 from cpcapp.moments.dask_blocks import sum_blocks
 from cpcapp.moments.moments import Moments
 from cpcapp.moments.reservoir import Reservoir
+from cpcapp.moments.rows import as_rows
 from cpcapp.moments.sources import kind_of, weighted_row_chunks
 from cpcapp.moments.weights import check_weights, drop_zero_weights
-
-_M = TypeVar("_M", bound=Moments)
 
 
 def add_up(
@@ -22,8 +22,8 @@ def add_up(
     sample_weight: Any = None,
     *,
     reservoir: Reservoir | None = None,
-    into: _M | None = None,
-) -> _M | Moments:
+    into: Moments | None = None,
+) -> Moments:
     """Return the moments of rows of any kind, and keep a random sample of them on the way.
 
     Parameters
@@ -36,7 +36,7 @@ def add_up(
     reservoir : Reservoir, optional
         Gets the rows; of Dask blocks and of tensors on a device only those that it keeps come here.
     into : Moments, optional
-        Empty ones to add to; by default new ones.
+        Which these rows are added to; by default new ones.
 
     Examples
     --------
@@ -47,46 +47,37 @@ def add_up(
     >>> sample.rows().shape, sample.n_seen
     ((10, 2), 300)
     """
-    moments: Any = Moments() if into is None else into
+    moments = Moments() if into is None else into
     if isinstance(data, Moments):
         raise TypeError("data is Moments already; add moments with +")
     kind = kind_of(data)
     if kind == "dask":
         bound = None if reservoir is None else (reservoir.max_rows, reservoir.seed)
-        total = sum_blocks(data, partial(_summarize, moments, bound), sample_weight)
+        total, *samples = sum_blocks(data, partial(_summarize, bound), sample_weight)
+        moments += total
         if reservoir is not None:
-            reservoir += total[1]
-        return total[0]  # type: ignore[no-any-return]
-    if kind == "torch":
-        torch = import_module("cpcapp.moments.torch")
+            reservoir += samples[0]
+    elif kind == "torch":
+        torch = import_module("cpcapp.moments.torch")  # by name, as it takes long to import
         moments += torch.moments_of_tensor(data, sample_weight)
         if reservoir is not None:
-            reservoir.update(data, _host_weights(sample_weight, len(data)))
-        return moments  # type: ignore[no-any-return]
-    for chunk, chunk_weights in weighted_row_chunks(data, sample_weight):
-        rows = moments._check(chunk)
-        weights = check_weights(chunk_weights, rows.shape[0])
-        with quiet():
+            reservoir.update(data, torch.host_weights(sample_weight, len(data)))
+    else:
+        for chunk, chunk_weights in weighted_row_chunks(data, sample_weight):
+            rows = as_rows(chunk)
+            weights = check_weights(chunk_weights, rows.shape[0])
             moments._absorb(*drop_zero_weights(rows, weights))
-        if reservoir is not None:
-            reservoir.update(rows, weights)
-    return moments  # type: ignore[no-any-return]
-
-
-def _host_weights(sample_weight: Any, n_rows: int) -> Any:
-    if hasattr(sample_weight, "detach"):
-        sample_weight = sample_weight.detach().cpu().numpy()
-    return check_weights(sample_weight, n_rows)
+            if reservoir is not None:
+                reservoir.update(rows, weights)
+    return moments
 
 
 def _summarize(
-    empty: Moments, bound: tuple[int, Any] | None, number: int, block: Any, weights: Any
+    bound: tuple[int, Any] | None, number: int, block: Any, weights: Any
 ) -> Sequence[Any]:
     """Return what a block of Dask adds to moments and reservoir."""
-    sample = None
-    if bound is not None:
-        max_rows, seed = bound
-        seeds = [seed] if isinstance(seed, int) else list(seed)
-        sample = Reservoir(max_rows, [*seeds, number])
-    moments = add_up(block, weights, reservoir=sample, into=empty.copy())
-    return [moments] if sample is None else [moments, sample]
+    if bound is None:
+        return [add_up(block, weights)]
+    max_rows, seed = bound
+    sample = Reservoir(max_rows, [*np.atleast_1d(seed), number])
+    return [add_up(block, weights, reservoir=sample), sample]

@@ -15,14 +15,7 @@ _SPLIT_EVERY = 8
 
 
 def as_dask_array(data: Any) -> Any:
-    """Return a Dask array or dataframe as an array with all features in each block.
-
-    Examples
-    --------
-    >>> import dask.array as da
-    >>> as_dask_array(da.ones((4, 6), chunks=(2, 3))).chunks
-    ((2, 2), (6,))
-    """
+    """Return a Dask array or dataframe as an array with all features in each block."""
     if hasattr(data, "dtypes") and hasattr(data, "to_dask_array"):
         text = [name for name, kind in data.dtypes.items() if not _is_number(kind)]
         if text:
@@ -41,22 +34,11 @@ def _is_number(kind: Any) -> bool:
 
 
 def sum_blocks(data: Any, summarize: Callable[[int, Any, Any], Any], weights: Any = None) -> Any:
-    """Summarize each block of rows where it lies, and add up the summaries by a tree.
+    """Return the sums of what ``summarize`` lists for each block: its number, rows and weights.
 
-    Parameters
-    ----------
-    data : Dask array or dataframe
-    summarize : callable of a block's number, its rows and their weights
-        Returns a list of things that add up. It is sent to workers.
-    weights : array-like or Dask array of shape (n_samples,), optional
+    Blocks are summarized where they lie, and added up by a tree, by whichever scheduler Dask is
+    set to; by default threads.
 
-    Returns
-    -------
-    list
-        The sums, computed by whichever scheduler Dask is set to; by default threads.
-
-    Examples
-    --------
     >>> import dask.array as da
     >>> rows = da.arange(8, chunks=3).reshape(-1, 1)
     >>> sum_blocks(rows, lambda number, block, weights: [int(block.sum()), number])
@@ -99,27 +81,13 @@ def _weight_blocks(rows: Any, weights: Any, count: int) -> list[Any]:
         raise ValueError(
             f"sample_weight has shape {np.shape(weights)}; it must be ({rows.shape[0]},), one a row"
         )
-    beside = da.asarray(weights).rechunk((rows.chunks[0],))
-    return list(beside.to_delayed().ravel())
+    return list(da.asarray(weights).rechunk((rows.chunks[0],)).to_delayed().ravel())
 
 
 def map_blocks(data: Any, work: Callable[[Any], Any], n_columns: int | None) -> Any:
-    """Return the results for all blocks of rows as a Dask array that is not computed yet.
+    """Return the results of ``work`` for all blocks as a Dask array that is not computed yet.
 
-    Parameters
-    ----------
-    data : Dask array or dataframe
-    work : callable of a block
-        Returns an array with as many rows, of the block's dtype or float64.
-    n_columns : int or None
-        Of the result; None for one number a row.
-
-    Examples
-    --------
-    >>> import dask.array as da
-    >>> twice = map_blocks(da.ones((4, 2), chunks=(3, 2)), lambda rows: 2 * rows, 2)
-    >>> twice.chunks, float(twice.sum().compute())
-    (((3, 1), (2,)), 16.0)
+    It has as many rows and ``n_columns`` columns; None stands for one number a row.
     """
     rows = as_dask_array(data)
     single = n_columns is not None and rows.dtype == np.float32

@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import eigh
 
-from cpcapp.moments.moments import FloatArray, Moments
-from cpcapp.moments.rows import NonFiniteError, as_rows
+from cpcapp.moments.moments import Moments
+from cpcapp.moments.rows import FloatArray, NonFiniteError, as_rows
 from cpcapp.moments.weights import drop_zero_weights
 
 __all__ = ["MISSING", "nearest_positive_semidefinite", "pairwise_moments"]

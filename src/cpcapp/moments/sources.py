@@ -6,18 +6,20 @@ A kind is known by the module of its type. So nothing is imported for a kind tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.moments.rows import TextColumnsError
-from cpcapp.moments.weights import weighted_chunks
 
 # Values that are read at once: 32 MB of float64. A read goes to the end of a stored chunk, unless
 # that would take sixteen times as much, as chunks of single columns do.
 _VALUES = 1 << 22
 _MOST_VALUES = _VALUES << 4
+_NOTHING = object()
 
 KINDS = {
     "dask": "a Dask collection",
@@ -125,35 +127,27 @@ def row_chunks(data: Any) -> Iterator[Any]:
 def weighted_row_chunks(data: Any, sample_weight: Any = None) -> Iterator[tuple[Any, Any]]:
     """Yield the rows of any source in chunks, each with its weights or None.
 
-    Parameters
-    ----------
-    data : as for `row_chunks`
-    sample_weight : array-like of shape (n_samples,), float, an iterable of those, or None
-        Of all rows; for an iterable of chunks one for each chunk, or a number for all.
-
-    Examples
-    --------
     >>> pairs = weighted_row_chunks(iter([np.eye(2), np.eye(1, 2)]), [[1, 2], [3]])
     >>> [weights for chunk, weights in pairs]
     [[1, 2], [3]]
     """
-    kind = kind_of(data)
-    if kind in (None, "iterator"):
-        if is_whole(data):
-            yield as_host_array(data), sample_weight
-            return
-        for chunk, weights in weighted_chunks(data, sample_weight):
-            yield from weighted_row_chunks(chunk, weights)
-    elif sample_weight is None or np.ndim(sample_weight) == 0:
+    if sample_weight is None or isinstance(sample_weight, Real):
         for rows in row_chunks(data):
             yield rows, sample_weight
-    else:
+    elif kind_of(data) not in (None, "iterator"):  # read in chunks, but weighted as a whole
         yield from _cut_weights(row_chunks(data), np.asarray(sample_weight))
+    elif is_whole(data):
+        yield as_host_array(data), sample_weight
+    else:
+        for chunk, weights in zip_longest(data, sample_weight, fillvalue=_NOTHING):
+            if chunk is _NOTHING or weights is _NOTHING:
+                raise ValueError(
+                    "sample_weight must give weights for each chunk, as many as chunks"
+                )
+            yield from weighted_row_chunks(chunk, weights)
 
 
-def _cut_weights(
-    chunks: Iterable[Any], weights: NDArray[Any]
-) -> Iterator[tuple[Any, NDArray[Any]]]:
+def _cut_weights(chunks: Iterable[Any], weights: NDArray[Any]) -> Iterator[tuple[Any, Any]]:
     done = 0
     for chunk in chunks:
         yield chunk, weights[done : done + chunk.shape[0]]
