@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cpcapp import Moments, solve_contrast
 from cpcapp.contrast.solve import InsufficientRankError, SingularBackgroundError
+from cpcapp.moments import Reservoir, add_up
 from cpcapp.moments.moments import NonFiniteError
 from devices import on_each_device, torch
 
@@ -236,3 +237,15 @@ def test_without_torch_one_line_names_the_command():
         "ImportError: cpcapp.moments.torch needs torch; install it with: "
         "pip install 'cpcapp[torch]'"
     )
+
+
+@on_each_device
+def test_rows_of_a_tensor_are_sampled_and_come_to_the_host(rng, device):
+    X = rng.normal(size=(3000, 4))
+    X[:, 0] = np.arange(3000)
+    x, weights = torch.from_numpy(X).to(device), np.arange(3000.0) % 2
+    sample = Reservoir(200)
+    assert_same_moments(add_up(x, weights, reservoir=sample), Moments.of(X, sample_weight=weights))
+    assert type(sample.rows()) is np.ndarray
+    np.testing.assert_array_equal(sample.rows(), X[sample.index()])
+    assert (sample.weights() == 1.0).all() and sample.n_seen == 1500

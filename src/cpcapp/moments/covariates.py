@@ -140,18 +140,17 @@ def _range(scatter: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _mask(columns: ArrayLike, n_features: int) -> NDArray[np.bool_]:
+    """Return which columns are meant, by indices or by a mask."""
     chosen = np.atleast_1d(np.asarray(columns))
-    if chosen.dtype == bool:
-        if chosen.shape != (n_features,):
-            raise ValueError(f"columns has shape {chosen.shape}; a mask must be ({n_features},)")
-        mask = chosen
-    else:
-        if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
-            raise ValueError(f"columns={columns!r} must be indices of columns, or a mask")
-        if len(chosen) and not (-n_features <= chosen.min() and chosen.max() < n_features):
-            raise ValueError(f"columns={columns!r} must be between 0 and {n_features - 1}")
-        mask = np.zeros(n_features, dtype=bool)
+    mask = np.zeros(n_features, dtype=bool)
+    if chosen.dtype == bool and chosen.shape != mask.shape:
+        raise ValueError(f"columns has shape {chosen.shape}; a mask must be ({n_features},)")
+    if chosen.dtype.kind not in "iub" or chosen.ndim != 1:
+        raise ValueError(f"columns={columns!r} must be indices of columns, or a mask")
+    try:
         mask[chosen] = True
+    except IndexError:
+        raise ValueError(f"columns={columns!r} must be between 0 and {n_features - 1}") from None
     if not mask.any() or mask.all():
         raise ValueError(
             f"columns marks {int(mask.sum())} of {n_features} columns as covariates; there must "
@@ -163,10 +162,7 @@ def _mask(columns: ArrayLike, n_features: int) -> NDArray[np.bool_]:
 class CovariateCoder:
     """Turns covariates into numbers: text and categories become one column for each category.
 
-    Parameters
-    ----------
-    categories : list
-        For each covariate the sorted categories, or None if it is a number.
+    ``categories`` holds for each covariate the sorted categories, or None if it is a number.
 
     Examples
     --------

@@ -110,34 +110,23 @@ def map_in_order(
 
     shared = _share(client, work)
     total = len(items) if isinstance(items, Sequence) else 0
-    waiting: deque[tuple[Any, Any]] = deque()
-    left, done = iter(items), 0
-    try:
-        while True:
-            for item in left:
-                waiting.append((item, client.submit(_call, shared, item, pure=False)))
-                if len(waiting) > 3 * count_threads(client):
-                    break
-            if not waiting:
-                return
-            item, task = waiting.popleft()
+    waiting: deque[tuple[_Item, Any]] = deque()
+    submitted = ((item, client.submit(_call, shared, item, pure=False)) for item in items)
+    for done, (item, task) in enumerate(_in_order(client, submitted, waiting), 1):
+        try:
+            result = task.result()
+        except distributed.KilledWorker:
+            if on_lost is None:
+                raise
+            # Dask blames all tasks of a worker that dies. So it is done once more, alone.
+            distributed.wait([other for _, other in waiting])
             try:
-                result = task.result()
+                result = client.submit(_call, shared, item, pure=False).result()
             except distributed.KilledWorker:
-                if on_lost is None:
-                    raise
-                # Dask blames all tasks of a worker that dies. So it is done once more, alone.
-                distributed.wait([other for _, other in waiting])
-                try:
-                    result = client.submit(_call, shared, item, pure=False).result()
-                except distributed.KilledWorker:
-                    result = on_lost(item)
-            done += 1
-            if progress is not None and total:
-                progress(done / total)
-            yield result
-    finally:
-        client.cancel([task for _, task in waiting])
+                result = on_lost(item)
+        if progress is not None and total:
+            progress(done / total)
+        yield result
 
 
 def sum_in_order(
@@ -153,19 +142,25 @@ def sum_in_order(
     add up without a change of their parts, as `cpcapp.Moments` do.
     """
     shared = _share(client, work)
-    starts = iter(range(0, len(items), per_sum))
-    waiting: deque[tuple[int, Any]] = deque()
+    parts = [items[start : start + per_sum] for start in range(0, len(items), per_sum)]
+    submitted = ((part, _submit_tree(client, shared, part)) for part in parts)
+    done = 0
+    for part, task in _in_order(client, submitted, deque(), per_sum):
+        done += len(part)
+        yield done, task.result()
+
+
+def _in_order(
+    client: Any, submitted: Iterable[Any], waiting: deque[Any], size: int = 1
+) -> Generator[Any]:
+    """Yield pairs of items and their task in order, with a few tasks a thread under way."""
     try:
-        while True:
-            for start in starts:
-                part = items[start : start + per_sum]
-                waiting.append((start + len(part), _submit_tree(client, shared, part)))
-                if len(waiting) > math.ceil(3 * count_threads(client) / per_sum):
-                    break
-            if not waiting:
-                return
-            done, task = waiting.popleft()
-            yield done, task.result()
+        for pair in submitted:
+            waiting.append(pair)
+            if len(waiting) > math.ceil(3 * count_threads(client) / size):
+                yield waiting.popleft()
+        while waiting:
+            yield waiting.popleft()
     finally:
         client.cancel([task for _, task in waiting])
 

@@ -35,8 +35,6 @@ KINDS = {
 def kind_of(data: Any) -> str | None:
     """Return which of `KINDS` data is; None for what NumPy and scikit-learn read themselves.
 
-    Examples
-    --------
     >>> kind_of(np.eye(2)), kind_of(iter([np.eye(2)]))
     (None, 'iterator')
     """
@@ -58,27 +56,14 @@ def is_whole(data: Any) -> bool:
 
 
 def as_host_array(data: Any) -> Any:
-    """Return a torch tensor of the CPU as the NumPy array of the same memory; others as they are.
-
-    Examples
-    --------
-    >>> as_host_array([[1.0]])
-    [[1.0]]
-    """
+    """Return a torch tensor of the CPU as a NumPy array of the same memory; others as they are."""
     if type(data).__module__.partition(".")[0] == "torch" and getattr(data, "is_cpu", False):
         return data.detach().numpy()
     return data
 
 
 def column_names(data: Any) -> list[Any] | None:
-    """Return the names of the columns of Arrow data or of a Dask dataframe; None without names.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> column_names(pa.table({"a": [1.0], "b": [2.0]}))
-    ['a', 'b']
-    """
+    """Return the names of the columns of Arrow data or of a Dask dataframe; None without names."""
     kind = kind_of(data)
     if kind == "pyarrow":
         return list(_schema(data).names)
@@ -90,17 +75,8 @@ def column_names(data: Any) -> list[Any] | None:
 def row_chunks(data: Any) -> Iterator[Any]:
     """Yield the rows of any source in chunks that NumPy or SciPy holds.
 
-    Parameters
-    ----------
-    data : array-like, sparse matrix, any of `KINDS`, or an iterable of those
+    What is in memory already comes as it is, in one piece.
 
-    Yields
-    ------
-    ndarray, sparse matrix or array-like of shape (n, n_features)
-        What is in memory already comes as it is, in one piece.
-
-    Examples
-    --------
     >>> [len(chunk) for chunk in row_chunks(iter([np.eye(2), np.eye(3, 2)]))]
     [2, 3]
     """
@@ -109,7 +85,7 @@ def row_chunks(data: Any) -> Iterator[Any]:
         yield from _stored_chunks(data, kind)
     elif kind == "pyarrow":
         for batch in _batches(data):
-            yield batch_rows(batch)
+            yield _batch_rows(batch)
     elif kind == "dask":
         for block in data.to_delayed().ravel():
             yield block.compute()
@@ -206,16 +182,8 @@ def _batches(data: Any) -> Iterator[Any]:
         yield from data
 
 
-def batch_rows(batch: Any) -> NDArray[np.float64]:
-    """Return a record batch as an array; missing values are NaN.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> batch_rows(pa.record_batch({"a": [1, None], "b": [2.5, 3.5]}))
-    array([[1. , 2.5],
-           [nan, 3.5]])
-    """
+def _batch_rows(batch: Any) -> NDArray[np.float64]:
+    """Return a record batch as an array; missing values are NaN."""
     import pyarrow as pa
 
     types = pa.types
