@@ -105,9 +105,9 @@ class Side:
 
     def _of_all_columns(self, missing: str) -> Moments:
         if missing == "pairwise" and not sp.issparse(self.rows):
-            blocks, weights = zip(*self._blocks(), strict=True)
-            given = None if self.weights is None else np.concatenate(weights)
-            return pairwise_moments(np.concatenate(blocks), given)
+            parts: list[Any] = list(self._blocks())
+            given = None if self.weights is None else np.concatenate([w for _, w in parts])
+            return pairwise_moments(np.concatenate([rows for rows, _ in parts]), given)
         moments = Moments()
         for rows, weights in self._blocks():
             moments.update(rows, weights)
