@@ -16,7 +16,7 @@ from cpcapp._genes import Mask, check_mask, count_cells_above, select_genes
 from cpcapp.estimators import CPCA, CPCAPlusPlus, NoComponentsWarning
 from cpcapp.inference.permutation import PermutationTest, count_loaded, permutation_test
 from cpcapp.moments.moments import Moments
-from cpcapp.moments.row_sample import RowSample
+from cpcapp.moments.reservoir import Reservoir
 from cpcapp.moments.rows import refuse_damaged
 
 __all__ = ["contrast"]
@@ -329,7 +329,7 @@ class _Side:
 
     def sampled_cells(self) -> Any:
         """Return the values of all cells, or of a random sample of many."""
-        sample = RowSample(self.rows.n_genes)
+        sample = Reservoir(5000)
         for block in self.blocks():
             sample.update(block)
         return sample.rows()

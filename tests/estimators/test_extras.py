@@ -194,11 +194,15 @@ class TestCovariates:
         est = CPCAPlusPlus().fit(
             kind(X), background=kind(B), covariates=tables[0], background_covariates=tables[1]
         )
-        cleaned = []
+        cleaned, unbiased = [], []
         for rows, age, site in ((X, ages, sites), (B, other, places)):
             Z = np.column_stack([age, np.eye(3)[_codes(site)]])
-            cleaned.append(rows - LinearRegression().fit(Z, rows).predict(Z) + rows.mean(axis=0))
-        expected = CPCAPlusPlus().fit(cleaned[0], background=cleaned[1])
+            residuals = rows - LinearRegression().fit(Z, rows).predict(Z)
+            cleaned.append(residuals + rows.mean(axis=0))
+            # Beside the mean, an age and all but one of the sites cost a degree of freedom each.
+            left = 1.0 - len(np.unique(site)) / len(rows)
+            unbiased.append(residuals / np.sqrt(left) + rows.mean(axis=0))
+        expected = CPCAPlusPlus().fit(unbiased[0], background=unbiased[1])
         same(est, expected, 1e-6)
         np.testing.assert_allclose(est.remove_covariates(kind(X), tables[0]), cleaned[0], atol=1e-8)
         np.testing.assert_allclose(

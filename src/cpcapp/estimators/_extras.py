@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cpcapp.inference.backgrounds import combine_backgrounds
 from cpcapp.moments.covariates import CovariateCoder, CovariateEffect, regress_out
-from cpcapp.moments.missing import MISSING, Blocks, moments_of_blocks
+from cpcapp.moments.missing import MISSING, pairwise_moments
 from cpcapp.moments.moments import FloatArray, Moments
 from cpcapp.moments.rows import NonFiniteError
 from cpcapp.moments.sources import kind_of
@@ -105,13 +105,15 @@ class Side:
 
     def _of_all_columns(self, missing: str) -> Moments:
         if missing == "pairwise" and not sp.issparse(self.rows):
-            return moments_of_blocks(self._blocks)
+            parts: list[Any] = list(self._blocks())
+            given = None if self.weights is None else np.concatenate([w for _, w in parts])
+            return pairwise_moments(np.concatenate([rows for rows, _ in parts]), given)
         moments = Moments()
         for rows, weights in self._blocks():
             moments.update(rows, weights)
         return moments
 
-    def _blocks(self) -> Blocks:
+    def _blocks(self) -> Iterator[tuple[Any, FloatArray | None]]:
         """Yield rows, with their covariates beside them, and their weights."""
         for start in range(0, self.rows.shape[0], _BLOCK):
             cut = np.arange(start, min(start + _BLOCK, self.rows.shape[0]))
