@@ -58,7 +58,9 @@ class CentredRows:
         """Return ``Aᵀ y``."""
         y = outputs if self.root is None else self.root * outputs
         product = np.asarray(self.rows.T @ y)
-        return product if self.offset is None else product - np.multiply.outer(self.offset, y.sum(0))
+        return (
+            product if self.offset is None else product - np.multiply.outer(self.offset, y.sum(0))
+        )
 
     def covariance_times(self, vectors: FloatArray) -> FloatArray:
         """Return ``S v``."""

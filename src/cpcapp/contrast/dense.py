@@ -13,6 +13,7 @@ import numpy as np
 from scipy.linalg import blas, eigvalsh, lapack
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
+from cpcapp.contrast.loading import LEAST_RIDGE
 from cpcapp.moments.moments import FloatArray, Moments
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -33,18 +34,22 @@ class SingularError(ArithmeticError):
 
 
 class Lapack:
-    """By LAPACK, in place as far as that goes.
+    """By LAPACK, or by Lanczos with a certificate that nothing larger was missed.
 
     Parameters
     ----------
     iterative : bool
-        Whether eigenpairs are found by Lanczos, with a certificate that nothing larger was missed.
+        Whether eigenpairs are found by Lanczos.
+    fall_back : bool
+        Whether LAPACK takes over, from then on, where Lanczos does not converge.
     """
 
-    def __init__(self, iterative: bool = False) -> None:
-        self.iterative = iterative
+    def __init__(self, iterative: bool = False, fall_back: bool = False) -> None:
+        self.iterative, self._fall_back = iterative, fall_back
 
-    def covariance(self, moments: Moments, scale: FloatArray, overwrite: bool = False) -> FloatArray:
+    def covariance(
+        self, moments: Moments, scale: FloatArray, overwrite: bool = False
+    ) -> FloatArray:
         """Return the covariance of features that were multiplied with ``scale``."""
         if overwrite:
             covariance = moments._take_covariance()
@@ -68,32 +73,60 @@ class Lapack:
         """Return ``A v``."""
         return np.asarray(blas.dsymm(1.0, a, vectors, lower=1))
 
-    def top_difference(
-        self,
-        f: FloatArray,
-        b: FloatArray | None,
-        alpha: float,
-        k: int,
-        start: FloatArray | None = None,
-    ) -> Pairs:
+    def top_difference(self, f: FloatArray, b: FloatArray | None, alpha: float, k: int) -> Pairs:
         """Return the ``k`` largest eigenpairs of ``F - αB``, descending."""
-        difference = f.copy(order="F") if b is None else np.asfortranarray(f - alpha * b)
-        if not self.iterative or k >= len(f) - 1:
-            return largest_eigenpairs(difference, k)
-        values, vectors = _lanczos(
-            lambda v: blas.dsymv(1.0, difference, v, lower=1), len(f), k, start
-        )
-        _certify(difference, values, vectors)
-        return values, vectors
+        difference = f.copy(order="F") if b is None else _combined(f, b, -alpha)
 
-    def largest_difference(
-        self, f: FloatArray, b: FloatArray, alpha: float, start: FloatArray | None
-    ) -> Pairs:
-        """Return the largest eigenpair of ``F - αB``, without a certificate."""
-        difference = np.asfortranarray(f - alpha * b)
-        if not self.iterative or len(f) < 3:
-            return largest_eigenpairs(difference, 1)
-        return _lanczos(lambda v: blas.dsymv(1.0, difference, v, lower=1), len(f), 1, start, 1e-8)
+        def iterate() -> Pairs:
+            values, vectors = _lanczos(lambda v: blas.dsymv(1.0, difference, v, lower=1), len(f), k)
+            size = float(np.abs(values).max())
+            certificate = -difference
+            certificate[np.diag_indices(len(f))] += values[-1] + _CERTIFIED * size
+            if not _is_definite(certificate, values - values[-1] + size, vectors):
+                raise NotConvergedError
+            return values, vectors
+
+        return self._by_lanczos(k, len(f), iterate) or largest_eigenpairs(difference, k)
+
+    def least_ridge(
+        self, f: FloatArray, b: FloatArray, bound: float, enough: float | None
+    ) -> float:
+        """Return the least ridge, or 0, with which no eigenvalue exceeds the bound.
+
+        ``enough`` is one that is known to be large enough.
+        """
+        n = len(f)
+
+        def factor(ridge: float) -> FloatArray | None:
+            shifted = _loaded(b, bound, bound * ridge)
+            shifted -= f
+            lower, failed = lapack.dpotrf(shifted, lower=1, clean=0, overwrite_a=1)
+            return None if failed else lower
+
+        # No λ is above c where c(B + rI) - F is positive definite.
+        if factor(LEAST_RIDGE) is not None:
+            return 0.0
+
+        # Else rc is the largest eigenvalue of F - cB.
+        def iterate() -> Pairs:
+            lower = None if enough is None else factor(enough)
+            if enough is None or lower is None:
+                difference = _combined(f, b, -bound)
+                return _lanczos(
+                    lambda v: blas.dsymv(1.0, difference, v, lower=1), n, 1, tolerance=1e-7
+                )
+            # Of the inverse around a shift above all eigenvalues Lanczos sees the largest at once.
+            values, vectors = _lanczos(
+                lambda v: blas.dtrsv(lower, blas.dtrsv(lower, v, lower=1), lower=1, trans=1),
+                n,
+                1,
+                tolerance=1e-7,
+            )
+            return bound * enough - 1.0 / values, vectors
+
+        found = self._by_lanczos(1, n, iterate)
+        values, _ = found or largest_eigenpairs(_combined(f, b, -bound), 1)
+        return max(float(values[0]) / bound, 0.0)
 
     def top_loaded(
         self,
@@ -103,8 +136,11 @@ class Lapack:
         ridge: float,
         k: int,
         start: FloatArray | None = None,
+        tolerance: float = 0.0,
     ) -> Pairs:
-        """Return the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v`` with ``vᵀ(wB + rI)v = 1``.
+        """Return the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v``, descending.
+
+        `certify` has to be asked whether one was missed.
 
         Raises
         ------
@@ -114,31 +150,58 @@ class Lapack:
         lower = cholesky(_loaded(b, weight, ridge))
         if lower is None:
             raise SingularError
-        # C = L⁻¹ F L⁻ᵀ with LLᵀ = wB + rI: F v = λ LLᵀ v becomes C u = λ u with v = L⁻ᵀ u.
-        if not self.iterative or k >= len(f) - 1:
-            c, _ = lapack.dsygst(f, lower, lower=1)
-            values, u = largest_eigenpairs(c, k)
-            return values, lapack.dtrtrs(lower, u, lower=1, trans=1)[0]
 
+        # C = L⁻¹ F L⁻ᵀ with LLᵀ = wB + rI: F v = λ LLᵀ v becomes C u = λ u with v = L⁻ᵀ u.
         def times(u: FloatArray) -> FloatArray:
             v = blas.dtrsv(lower, u, lower=1, trans=1)
             return np.asarray(blas.dtrsv(lower, blas.dsymv(1.0, f, v, lower=1), lower=1))
 
-        if start is not None:
-            start = blas.dtrmm(1.0, lower, start, lower=1, trans_a=1)
-        values, u = _lanczos(times, len(f), k, start)
-        vectors = lapack.dtrtrs(lower, u, lower=1, trans=1)[0]
-        del lower
+        def iterate() -> Pairs:
+            first = None
+            if start is not None:
+                first = blas.dtrmm(1.0, lower, start, lower=1, trans_a=1)
+            return _lanczos(times, len(f), k, first, tolerance)
+
+        found = self._by_lanczos(k, len(f), iterate)
+        if found is None:
+            found = largest_eigenpairs(lapack.dsygst(f, lower, lower=1)[0], k)
+        values, u = found
+        return values, lapack.dtrtrs(lower, u, lower=1, trans=1)[0]
+
+    def certify(
+        self,
+        f: FloatArray,
+        b: FloatArray,
+        weight: float,
+        ridge: float,
+        values: FloatArray,
+        vectors: FloatArray,
+    ) -> bool:
+        """Return whether `top_loaded` missed no eigenvalue above its last one."""
+        # θ(wB + rI) - F with θ just above the last value, and what was found taken out.
         atoms = weight * self.times(b, vectors) + ridge * vectors
         limit = values[-1] + _CERTIFIED * values[0]
         certificate = _loaded(b, weight * limit, ridge * limit)
         certificate -= f
-        _require_definite(certificate, values - values[-1] + values[0], atoms)
-        return values, vectors
+        return _is_definite(certificate, values - values[-1] + values[0], atoms)
+
+    def _by_lanczos(self, k: int, n: int, iterate: Callable[[], Pairs]) -> Pairs | None:
+        """Return what an iteration finds, or None if LAPACK has to find it."""
+        if not self.iterative or k >= n - 1:
+            return None
+        try:
+            return iterate()
+        except NotConvergedError:
+            if not self._fall_back:
+                raise
+            self.iterative = False
+            return None
 
 
 class Device:
     """The same on a device, by torch."""
+
+    iterative = False
 
     def __init__(self, device: Any) -> None:
         from cpcapp.moments import torch as backend
@@ -165,16 +228,15 @@ class Device:
         """Return ``A v``."""
         return _down(a @ self._up(vectors))
 
-    def top_difference(
-        self, f: Any, b: Any | None, alpha: float, k: int, start: FloatArray | None = None
-    ) -> Pairs:
+    def top_difference(self, f: Any, b: Any | None, alpha: float, k: int) -> Pairs:
         """Return the ``k`` largest eigenpairs of ``F - αB``, descending."""
         values, vectors = self._torch.linalg.eigh(f if b is None else f - alpha * b)
         return _down(values[-k:].flip(0)), _down(vectors[:, -k:].flip(1))
 
-    def largest_difference(self, f: Any, b: Any, alpha: float, start: FloatArray | None) -> Pairs:
-        """Return the largest eigenpair of ``F - αB``."""
-        return self.top_difference(f, b, alpha, 1, None)
+    def least_ridge(self, f: Any, b: Any, bound: float, enough: float | None) -> float:
+        """Return the least ridge, or 0, with which no eigenvalue exceeds the bound."""
+        largest = float(self._torch.linalg.eigvalsh(f - bound * b)[-1])
+        return max(largest / bound, 0.0)
 
     def top_loaded(
         self,
@@ -184,8 +246,9 @@ class Device:
         ridge: float,
         k: int,
         start: FloatArray | None = None,
+        tolerance: float = 0.0,
     ) -> Pairs:
-        """Return the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v`` with ``vᵀ(wB + rI)v = 1``."""
+        """Return the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v``, descending."""
         linalg = self._torch.linalg
         loaded = weight * b
         loaded.diagonal().add_(ridge)
@@ -206,8 +269,16 @@ def _down(values: Any) -> FloatArray:
     return np.asarray(values.cpu().numpy())
 
 
+def _combined(a: FloatArray, b: FloatArray, factor: float) -> FloatArray:
+    """Return ``A + factor · B`` as a new matrix."""
+    combined = b * factor
+    combined += a
+    return combined
+
+
 def _loaded(b: FloatArray, weight: float, ridge: float) -> FloatArray:
-    loaded = np.asfortranarray(weight * b)
+    """Return ``wB + rI`` as a new matrix."""
+    loaded = weight * b
     np.einsum("ii->i", loaded)[:] += ridge
     return loaded
 
@@ -280,7 +351,7 @@ def _lanczos(
     times: Callable[[FloatArray], FloatArray],
     n: int,
     k: int,
-    start: FloatArray | None,
+    start: FloatArray | None = None,
     tolerance: float = 0.0,
 ) -> Pairs:
     """Return the ``k`` largest eigenpairs of an operator, descending."""
@@ -301,19 +372,10 @@ def _lanczos(
     return values[order], np.asfortranarray(vectors[:, order])
 
 
-def _certify(matrix: FloatArray, values: FloatArray, vectors: FloatArray) -> None:
-    """Raise `NotConvergedError` if an eigenvalue was missed. Uses up the matrix."""
-    size = float(np.abs(values).max())
-    certificate = np.negative(matrix, out=matrix)
-    certificate[np.diag_indices_from(matrix)] += values[-1] + _CERTIFIED * size
-    _require_definite(certificate, values - values[-1] + size, vectors)
-
-
-def _require_definite(certificate: FloatArray, weights: FloatArray, vectors: FloatArray) -> None:
-    """Raise `NotConvergedError` unless ``C + Σ g_i w_i w_iᵀ`` is positive definite. Uses up C."""
+def _is_definite(certificate: FloatArray, weights: FloatArray, vectors: FloatArray) -> bool:
+    """Return whether ``C + Σ g_i w_i w_iᵀ`` is positive definite. Uses up C."""
     # Lanczos can miss a copy of a repeated eigenvalue. With C = θB - A, θ just above the last value
     # found, and what was found taken out, C has a negative eigenvalue if one above θ was missed.
     for weight, vector in zip(weights, vectors.T, strict=True):
         blas.dsyr(weight, vector, lower=1, a=certificate, overwrite_a=1)
-    if lapack.dpotrf(certificate, lower=1, clean=0, overwrite_a=1)[1]:
-        raise NotConvergedError
+    return not lapack.dpotrf(certificate, lower=1, clean=0, overwrite_a=1)[1]

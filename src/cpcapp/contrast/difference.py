@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from cpcapp.contrast.basis import CentredRows, SampleBasis
 from cpcapp.contrast.dense import Lapack
 from cpcapp.contrast.loading import mean_variance
+from cpcapp.contrast.solution import InsufficientRankError
 from cpcapp.contrast.solve import (
     Coordinates,
     Side,
@@ -21,7 +22,6 @@ from cpcapp.contrast.solve import (
     kept_rows,
     signs_of,
 )
-from cpcapp.contrast.solution import InsufficientRankError
 from cpcapp.moments.moments import FloatArray, Moments
 
 __all__ = ["BoundedDifference", "solve_bounded_difference", "solve_difference"]
@@ -161,10 +161,10 @@ def _coordinates(sides: list[Side], units: FloatArray) -> Coordinates:
     width, n_rows = sides[0].width, sum(side.n_samples for side in sides)
     if all(side.moments.is_thin for side in sides) and n_rows < width:
         basis = SampleBasis([CentredRows(side.moments, side.scale(units)) for side in sides])
-        return Coordinates(units, *basis.covariances, basis.lift)
-    return Coordinates(
-        units, *(Lapack().covariance(side.moments, side.scale(units)) for side in sides)
-    )
+        first, second = basis.covariances
+        return Coordinates(units, first, second, basis.lift)
+    first, second = (Lapack().covariance(side.moments, side.scale(units)) for side in sides)
+    return Coordinates(units, first, second)
 
 
 def _check_k(k: int, target: Moments, at: Coordinates) -> int:

@@ -140,7 +140,9 @@ def excess_kurtosis(outputs: FloatArray, weights: FloatArray | None = None) -> F
     >>> excess_kurtosis(np.array([[1.0], [-1.0], [1.0], [-1.0]]))
     array([-2.])
     """
-    shares = np.full(len(outputs), 1.0 / len(outputs)) if weights is None else weights / weights.sum()
+    shares = (
+        np.full(len(outputs), 1.0 / len(outputs)) if weights is None else weights / weights.sum()
+    )
     squares = (outputs - shares @ outputs) ** 2
     second = shares @ squares
     with np.errstate(divide="ignore", invalid="ignore"):

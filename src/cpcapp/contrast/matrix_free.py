@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy.sparse.linalg import lobpcg
@@ -16,7 +17,7 @@ from cpcapp.moments.moments import FloatArray
 # the relative gap to the next one: 1e-7 at a gap of a thousandth.
 _TOLERANCE = 1e-5
 _MOST_STEPS = 400
-# Vectors more than were asked for: an eigenvalue that is as large as the last one is seen beside it.
+# Vectors more than were asked for, so that one as large as the last is not missed.
 _GUARDS = 3
 
 Operator = Callable[[FloatArray], FloatArray]
@@ -24,6 +25,8 @@ Operator = Callable[[FloatArray], FloatArray]
 
 class MatrixFree:
     """What `cpcapp.contrast.dense.Lapack` does for matrices, for `CentredRows` of both sets."""
+
+    iterative = True
 
     def trace_of_square(self, a: CentredRows) -> float:
         """Return ``tr A²``."""
@@ -36,27 +39,24 @@ class MatrixFree:
         """Return ``A v``."""
         return a.covariance_times(vectors)
 
-    def top_difference(
-        self,
-        f: CentredRows,
-        b: CentredRows | None,
-        alpha: float,
-        k: int,
-        start: FloatArray | None = None,
-    ) -> Pairs:
+    def top_difference(self, f: CentredRows, b: CentredRows | None, alpha: float, k: int) -> Pairs:
         """Return the ``k`` largest eigenpairs of ``F - αB``, descending."""
 
         def times(v: FloatArray) -> FloatArray:
             product = f.covariance_times(v)
             return product if b is None else product - alpha * b.covariance_times(v)
 
-        return _largest(times, None, f.shape[1], k, start)
+        return _largest(times, None, f.shape[1], k, None)
 
-    def largest_difference(
-        self, f: CentredRows, b: CentredRows, alpha: float, start: FloatArray | None
-    ) -> Pairs:
-        """Return the largest eigenpair of ``F - αB``."""
-        return self.top_difference(f, b, alpha, 1, start)
+    def least_ridge(
+        self, f: CentredRows, b: CentredRows, bound: float, enough: float | None
+    ) -> float:
+        """Return the least ridge, or 0, with which no eigenvalue exceeds the bound."""
+        return max(float(self.top_difference(f, b, bound, 1)[0][0]) / bound, 0.0)
+
+    def certify(self, *_: Any) -> bool:
+        """Return True: more vectors were looked at than were asked for."""
+        return True
 
     def top_loaded(
         self,
@@ -66,8 +66,9 @@ class MatrixFree:
         ridge: float,
         k: int,
         start: FloatArray | None = None,
+        tolerance: float = 0.0,
     ) -> Pairs:
-        """Return the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v`` with ``vᵀ(wB + rI)v = 1``."""
+        """Return the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v``, descending."""
 
         def loaded(v: FloatArray) -> FloatArray:
             return weight * b.covariance_times(v) + ridge * v
@@ -75,18 +76,14 @@ class MatrixFree:
         return _largest(f.covariance_times, loaded, f.shape[1], k, start)
 
 
-def _largest(
-    a: Operator, b: Operator | None, n: int, k: int, start: FloatArray | None
-) -> Pairs:
+def _largest(a: Operator, b: Operator | None, n: int, k: int, start: FloatArray | None) -> Pairs:
     """Return the ``k`` largest eigenpairs of ``A v = λ B v``, by LOBPCG."""
     block = np.random.default_rng(0).standard_normal((n, min(k + _GUARDS, n)))
     if start is not None:
         block[:, : start.shape[1]] = start[:, : block.shape[1]]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the residuals are looked at below
-        values, vectors = lobpcg(
-            a, block, B=b, tol=1e-8, maxiter=_MOST_STEPS, largest=True
-        )
+        values, vectors = lobpcg(a, block, B=b, tol=1e-8, maxiter=_MOST_STEPS, largest=True)
     order = np.argsort(values)[::-1][:k]
     values, vectors = values[order], vectors[:, order]
     images = vectors if b is None else b(vectors)

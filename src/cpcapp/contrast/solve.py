@@ -17,7 +17,14 @@ from numpy.typing import ArrayLike
 from scipy.linalg import eigvalsh, lapack
 
 from cpcapp.contrast.basis import CentredRows, SampleBasis, sparse_rows
-from cpcapp.contrast.dense import Device, Lapack, NotConvergedError, SingularError, cholesky, rank_of
+from cpcapp.contrast.dense import (
+    Device,
+    Lapack,
+    NotConvergedError,
+    SingularError,
+    cholesky,
+    rank_of,
+)
 from cpcapp.contrast.loading import (
     LEAST_RIDGE,
     Loading,
@@ -176,16 +183,24 @@ def solve_contrast(
         return _finish(task, found, scaling, "dense")
     chosen = _choose_solver(task, solver)
     try:
-        found = _attempt(task, chosen, overwrite, fall_back=solver == "auto")
+        if chosen == "matrix-free":
+            return _finish(task, _solve_rows(task), scaling, chosen)
+        if chosen == "dual":
+            return _finish(task, _solve_span(task), scaling, chosen)
+        at = _matrices(task, Lapack(), overwrite)
+        if chosen == "iterative":
+            lanczos = Lapack(iterative=True, fall_back=solver == "auto")
+            found = _solve(task, at, lanczos)
+            return _finish(task, found, scaling, "iterative" if lanczos.iterative else "dense")
     except NotConvergedError:
         if solver != "auto":
             raise ValueError(
                 f"solver={solver!r} did not converge (the eigenvalues lie too close together, or "
-                f"loading={loading} is too small); use solver='dense'"
+                "the loading is too small); use solver='dense'"
             ) from None
-        chosen = "dense"
-        found = _attempt(task, chosen, overwrite, fall_back=True)
-    return _finish(task, found, scaling, chosen)
+        if chosen == "matrix-free":
+            at = _matrices(task, Lapack(), overwrite)
+    return _finish(task, _solve(task, at, Lapack()), scaling, "dense")
 
 
 def subspace_overlap(target: Moments, background: Moments, k: int) -> float:
@@ -324,8 +339,8 @@ def check_n_components(k: Any, target: Moments, *, name: str) -> int:
     """Return ``k`` as an int that this target can give, or raise ``ValueError``."""
     if isinstance(k, bool) or not isinstance(k, Integral):
         raise TypeError(f"{name}={k!r} must be a whole number")
-    width = target.n_features
-    if not 1 <= k <= (width or 0):
+    k, width = int(k), target.n_features or 0
+    if not 1 <= k <= width:
         raise ValueError(
             f"{name}={k} must be between 1 and {width} (features of the target, n_features={width})"
         )
@@ -334,7 +349,7 @@ def check_n_components(k: Any, target: Moments, *, name: str) -> int:
             f"{name}={k} must be at most {target.n_samples - 1} (the target has "
             f"n_samples={target.n_samples}, and centring takes one)"
         )
-    return int(k)
+    return k
 
 
 def _as_moments(data: Any, name: str) -> Moments:
@@ -417,7 +432,7 @@ def _choose_solver(task: _Task, solver: str) -> str:
             "solver='dual' needs fewer samples than features on both sides; use solver='auto'"
         )
     sparse = all(side.is_thin and sparse_rows(side) is not None for side in sides)
-    regular = task.background is None or not _may_be_singular(task.loading)
+    regular = task.background is None or not (_is_none(task.loading) or task.loading == 0.0)
     if solver == "matrix-free" and not (sparse and regular):
         raise ValueError(
             "solver='matrix-free' needs sparse rows on both sides, of which Moments still keeps "
@@ -434,32 +449,24 @@ def _choose_solver(task: _Task, solver: str) -> str:
     return "iterative" if large else "dense"
 
 
-def _may_be_singular(loading: str | float | Loading) -> bool:
+def _is_none(loading: str | float | Loading) -> bool:
+    """Return whether nothing is added to the background."""
     if isinstance(loading, Loading):
         return not loading.diagonal.any()
-    return loading in ("none", 0.0)
+    return isinstance(loading, str) and loading == "none"
 
 
-def _attempt(task: _Task, chosen: str, overwrite: bool, fall_back: bool) -> _Found:
-    """Solve a problem on the CPU."""
-    if chosen == "matrix-free":
-        scaled = [CentredRows(side.moments, side.scale(task.units)) for side in task.sides]
-        return _solve(task, Coordinates(task.units, scaled[0], scaled[-1]), MatrixFree())
-    if chosen == "dual":
-        scaled = [CentredRows(side.moments, side.scale(task.units)) for side in task.sides]
-        basis = SampleBasis(scaled)
-        coordinates = Coordinates(
-            task.units, basis.covariances[0], basis.covariances[-1], basis.lift
-        )
-        return _solve(task, coordinates, Lapack())
-    coordinates = _matrices(task, Lapack(), overwrite)
-    if chosen == "iterative":
-        try:
-            return _solve(task, coordinates, Lapack(iterative=True))
-        except NotConvergedError:
-            if not fall_back:
-                raise
-    return _solve(task, coordinates, Lapack())
+def _solve_rows(task: _Task) -> _Found:
+    """Solve by products with sparse rows."""
+    scaled = [CentredRows(side.moments, side.scale(task.units)) for side in task.sides]
+    return _solve(task, Coordinates(task.units, scaled[0], scaled[-1]), MatrixFree())
+
+
+def _solve_span(task: _Task) -> _Found:
+    """Solve in coordinates of the span of all rows."""
+    basis = SampleBasis([CentredRows(side.moments, side.scale(task.units)) for side in task.sides])
+    first, last = basis.covariances[0], basis.covariances[-1]
+    return _solve(task, Coordinates(task.units, first, last, basis.lift), Lapack())
 
 
 def _matrices(task: _Task, algebra: Lapack | Device, overwrite: bool) -> Coordinates:
@@ -485,13 +492,17 @@ def _solve(task: _Task, at: Coordinates, algebra: Any) -> _Found:
             weight, ridge = _plain_loading(task, background, at, algebra)
             values, vectors = algebra.top_loaded(at.target, at.background, weight, ridge, k)
     except SingularError:
-        if _may_be_singular(task.loading):
+        if _is_none(task.loading):
             rank = algebra.rank(at.background)
             raise SingularBackgroundError(rank, background.width, background.n_samples) from None
         raise ValueError(
             f"loading={task.loading} is too small to make the background covariance positive "
             "definite; raise it or use loading='auto'"
         ) from None
+    if algebra.iterative and not algebra.certify(
+        at.target, at.background, weight, ridge, values, vectors
+    ):
+        raise NotConvergedError
     values, vectors = values[:k], vectors[:, :k]
     filters = at.filters(vectors)
     _check_rank(task, at, algebra, values, filters)
@@ -527,30 +538,21 @@ def _bounded(
     """Return the bound that is kept, its ridge, and the eigenpairs."""
     found: list[tuple[float, float, FloatArray, FloatArray]] = []
     bounds = bounds_to_try(task.target, task.rows)
+    # The first two are looked at for classes, however many are asked for.
+    k = min(max(task.k, 2), at.size)
+    enough = start = None
     for bound in bounds:
-        start = found[-1][-1] if found else None
-        found.append(_least_loading(task, at, algebra, bound, start))
+        # R_f v = c (R_b + ρ) v is (R_f - cR_b) v = cρ v.
+        enough = algebra.least_ridge(at.target, at.background, bound, enough)
+        ridge = max(enough, LEAST_RIDGE)
+        values, start = algebra.top_loaded(at.target, at.background, 1.0, ridge, k, start, 1e-10)
+        if algebra.iterative and values[0] > bound * (1.0 + 1e-6):
+            raise NotConvergedError  # an eigenvalue of the difference was missed
+        found.append((bound, ridge, values, start))
     if len(found) == 1:
         return found[0]
     filters = [at.filters(vectors[:, :2]) for *_, vectors in found]
     return found[choose_bound(bounds, filters, task.rows, task.row_weights)]
-
-
-def _least_loading(
-    task: _Task, at: Coordinates, algebra: Any, bound: float, start: FloatArray | None
-) -> tuple[float, float, FloatArray, FloatArray]:
-    """Solve with the least ridge for which no eigenvalue exceeds the bound."""
-    # R_f v = c (R_b + ρ) v is (R_f - cR_b) v = cρ v.
-    theta, first = algebra.largest_difference(at.target, at.background, bound, start)
-    ridge = max(float(theta[0]) / bound, LEAST_RIDGE)
-    # The first two are looked at for classes, however many are asked for.
-    k = min(max(task.k, 2), at.size)
-    values, vectors = algebra.top_loaded(
-        at.target, at.background, 1.0, ridge, k, first if start is None else start
-    )
-    if values[0] > bound * (1.0 + 1e-6):
-        raise NotConvergedError
-    return bound, ridge, values, vectors
 
 
 # -- rows that show which bound to keep ----------------------------------------------------
@@ -562,9 +564,7 @@ def bounds_to_try(target: Side, rows: Any) -> list[float]:
     return bounds if rows is not None else [bounds[usual_bound(bounds)]]
 
 
-def choose_bound(
-    bounds: list[float], filters: list[FloatArray], rows: Any, weights: Any
-) -> int:
+def choose_bound(bounds: list[float], filters: list[FloatArray], rows: Any, weights: Any) -> int:
     """Return which bound's first filters show classes best in the rows."""
     rows, weights = _some_rows(rows, weights)
     outputs = np.asarray(rows @ np.hstack(filters))  # one pass for all
