@@ -1,4 +1,4 @@
-"""Rows less their mean as something to multiply with, and fewer rows than features as coordinates."""
+"""Rows less their mean, to multiply with, and coordinates where rows are fewer than features."""
 
 from __future__ import annotations
 
