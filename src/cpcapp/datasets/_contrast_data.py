@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from cpcapp.datasets._contrast_data import ContrastData, standardize_columns
 from cpcapp.datasets._fetch import PathLike, fetch, find, tenx_sample
 from cpcapp.datasets.tenx import CellCounts, read_10x
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 
 _SUFFIXES = (".h5", ".h5ad", ".tar.gz", ".tgz", ".tar")
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cpcapp.datasets._contrast_data import ContrastData, standardize_columns
 from cpcapp.datasets._fetch import MHEALTH, DataNotFoundError, PathLike, fetch, find
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 
 ACTIVITIES = {
     0: "nothing",

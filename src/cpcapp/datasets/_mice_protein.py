@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cpcapp.datasets._contrast_data import ContrastData, standardize_columns
 from cpcapp.datasets._fetch import MICE, PathLike, fetch, find
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 
 Missing = Literal["zero", "mean", "drop-rows", "drop-features", "keep"]
 

@@ -19,7 +19,7 @@ from cpcapp.datasets._fetch import (
     home_folders,
     import_extra,
 )
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 
 SIDE = 28
 _SUFFIXES = {".jpg", ".jpeg", ".png"}

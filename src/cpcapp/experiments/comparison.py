@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from cpcapp.contrast.solve import solve_difference
+from cpcapp.contrast.difference import solve_difference
 from cpcapp.datasets import ContrastData
 from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.experiments.measures import ROUNDING, Measures, measure
@@ -25,7 +25,8 @@ from cpcapp.experiments.results import (
     Settings,
     Table,
 )
-from cpcapp.moments.moments import FloatArray, Moments
+from cpcapp.moments import Moments
+from cpcapp.moments.rows import FloatArray
 
 # As cPCA's authors sweep it. 2.7, the paper's α for its synthetic data, is one of the quick ones.
 ALPHAS = np.concatenate([[0.0], np.logspace(-1, 3, 40)])

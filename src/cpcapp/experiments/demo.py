@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cpcapp.datasets import ContrastData, mice_like, synthetic
 from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.experiments.measures import cluster_agreement
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 
 
 @dataclass(frozen=True)

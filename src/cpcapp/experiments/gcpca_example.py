@@ -12,7 +12,7 @@ import numpy as np
 
 from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.experiments.results import Cell, Picture, Progress, Result, Settings, Table
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 
 TITLE = "gcPCA's own example: a quiet plane"
 SIZES = (300, 1000, 10_000)

@@ -15,7 +15,7 @@ from sklearn.metrics import adjusted_rand_score, silhouette_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
 
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 
 ROUNDING = 1e-9
 

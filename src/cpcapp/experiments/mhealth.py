@@ -25,7 +25,7 @@ from cpcapp.experiments.comparison import (
 )
 from cpcapp.experiments.measures import cluster_agreement
 from cpcapp.experiments.results import Cell, PaperSays, Picture, Progress, Result, Settings, Table
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 
 TITLE = "MHealth: squats and cycling"
 _SEGMENTS = 10

@@ -11,7 +11,8 @@ from cpcapp.contrast.difference import solve_difference
 from cpcapp.contrast.solve import solve_contrast
 from cpcapp.datasets import needle as needle_moments
 from cpcapp.experiments.results import Cell, PaperSays, Progress, Result, Settings, Table
-from cpcapp.moments.moments import FloatArray, Moments
+from cpcapp.moments import Moments
+from cpcapp.moments.rows import FloatArray
 
 TITLE = "A needle in a haystack (Example 1)"
 GAMMA, BETA, EPSILON, RHO = 100.0, 50.0, 1.0, 1e-3

@@ -14,7 +14,7 @@ from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from cpcapp import datasets
-from cpcapp.contrast.solve import solve_difference
+from cpcapp.contrast.difference import solve_difference
 from cpcapp.datasets import ContrastData
 from cpcapp.estimators import CPCAPlusPlus
 from cpcapp.experiments.comparison import ALPHAS, load_data
@@ -33,7 +33,8 @@ from cpcapp.experiments.results import (
     Settings,
     Table,
 )
-from cpcapp.moments.moments import FloatArray, Moments
+from cpcapp.moments import Moments
+from cpcapp.moments.rows import FloatArray
 
 TITLE = "Time: one solution against a sweep"
 _PAUSE = 0.05  # for the threads of the last call to go to sleep
