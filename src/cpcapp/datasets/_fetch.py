@@ -6,7 +6,6 @@ import os
 import sys
 import tarfile
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -87,10 +86,10 @@ def _user_cache() -> str:
     return str(pooch.os_cache("cpcapp"))
 
 
-def find(look: Callable[[Path], Path | None], data_home: PathLike | None = None) -> Path | None:
-    """Return what ``look`` finds in the first folder where it finds something."""
-    found = (look(folder) for folder in home_folders(data_home))
-    return next((path for path in found if path is not None), None)
+def find(data_home: PathLike | None, *patterns: str) -> list[Path]:
+    """Return what fits one of the patterns, in the order of the folders, then of the patterns."""
+    homes = home_folders(data_home)
+    return [path for home in homes for pattern in patterns for path in sorted(home.glob(pattern))]
 
 
 def fetch(file: RemoteFile, data_home: PathLike | None = None) -> Path:

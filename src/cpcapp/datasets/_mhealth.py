@@ -42,7 +42,6 @@ SIGNALS = [
     ),
 ]
 _LOG = re.compile(r"mHealth_subject(\d+)\.log")
-_WINDOWS = Path("mhealth_windows", "mhealth_windows.npz")
 _SOURCE = "Banos et al. 2014: MHEALTH"
 
 Recording = tuple[FloatArray, NDArray[np.intp]]  # signals, and the activity of each row
@@ -156,18 +155,11 @@ def _join(numbers: Iterable[int]) -> str:
 
 
 def _place(data_home: PathLike | None) -> Path:
-    def find_logs(home: Path) -> Path | None:
-        folder = home / "mhealth"
-        if any(_LOG.fullmatch(path.name) for path in folder.rglob("*.log")):
-            return folder
-        archives = (folder / "mhealth+dataset.zip", home / MHEALTH.name)
-        return next((path for path in archives if path.is_file()), None)
-
-    def find_windows(home: Path) -> Path | None:
-        return home / _WINDOWS if (home / _WINDOWS).is_file() else None
-
-    logs = find(find_logs, data_home)
-    return logs or find(find_windows, data_home) or fetch(MHEALTH, data_home)
+    if logs := find(data_home, "mhealth/**/mHealth_subject*.log"):
+        return logs[0].parent
+    found = find(data_home, "mhealth/mhealth+dataset.zip", MHEALTH.name)
+    found = found or find(data_home, "mhealth_windows/mhealth_windows.npz")
+    return found[0] if found else fetch(MHEALTH, data_home)
 
 
 def _choose_subjects(

@@ -89,7 +89,8 @@ def mice_protein(
     """
     if missing not in get_args(Missing):
         raise ValueError(f"missing={missing!r} must be one of {', '.join(get_args(Missing))}")
-    path = _table_file(data_home)
+    table = find(data_home, "mice_protein/Data_Cortex_Nuclear.csv")
+    path = table[0] if table else fetch(MICE, data_home)
     with path.open(encoding="utf-8-sig", newline="") as file:
         names, values, facts = _parse_table(_rows(file), path)
     saline = facts["Treatment"] == "Saline"
@@ -121,14 +122,6 @@ def mice_protein(
         groups=_mouse_numbers(facts["MouseID"][target]),
         source="Higuera, Gardiner, Cios 2015: mice protein expression",
     )
-
-
-def _table_file(data_home: PathLike | None) -> Path:
-    def look(home: Path) -> Path | None:
-        table = home / "mice_protein" / "Data_Cortex_Nuclear.csv"
-        return table if table.is_file() else None
-
-    return find(look, data_home) or fetch(MICE, data_home)
 
 
 def _rows(lines: Iterable[str]) -> Iterator[list[str]]:
