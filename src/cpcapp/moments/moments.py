@@ -36,8 +36,8 @@ from cpcapp.moments.weights import LEAST_WEIGHT
 __all__ = ["FeatureRangeError", "FloatArray", "Moments", "NonFiniteError", "Spread"]
 
 _FORMS = ("auto", "scatter")
-# Tall enough for a product to run at full speed; no more rows are ever copied, but for 1 MB.
-_DENSE_BLOCK, _DENSE_VALUES = 1024, 1 << 17
+# Tall enough for a product to run at full speed; no more rows are ever copied.
+_DENSE_BLOCK = 1024
 # The cancellation left in a sparse block is at most its row count times the rounding unit.
 _SPARSE_BLOCK = 65_536
 # Sparse rows of at least this many features are kept beyond as many samples, up to this many stored
@@ -205,7 +205,8 @@ class Moments(Additive):
     @property
     def mean(self) -> FloatArray | None:
         """Mean of each feature, (n_features,); None before the first chunk."""
-        return self._mean  # type: ignore[no-any-return]
+        mean: FloatArray | None = self._mean
+        return mean
 
     @property
     def is_thin(self) -> bool:
@@ -259,9 +260,7 @@ class Moments(Additive):
             self._fold()
             if self._scatter is None:
                 self._scatter = np.zeros((m, m), order="F")
-            step = max(_DENSE_BLOCK, _DENSE_VALUES // m)
-            if sp.issparse(rows):
-                step = _SPARSE_BLOCK
+            step = _SPARSE_BLOCK if sp.issparse(rows) else _DENSE_BLOCK
             for start in range(0, n, step):
                 part = slice(start, start + step)
                 self._add_block(rows[part], None if weights is None else weights[part])
@@ -331,8 +330,8 @@ class Moments(Additive):
         self._require_width(other.n_features)
         self._rounding = self._rounding + other._rounding
         if other.is_thin:
-            for rows, weights in list(other._kept()):
-                self._absorb(rows, weights)
+            for block, weights in list(other._kept()):
+                self._absorb(block, weights)
             return self
         self._fold()
         if self._scatter is None:
@@ -626,12 +625,15 @@ class Moments(Additive):
 
     def _lower(self) -> FloatArray:
         """Return the scatter, valid in its lower triangle; not a copy unless thin."""
+        scatter: FloatArray
         if self._scatter is not None:
-            return self._scatter  # type: ignore[no-any-return]
+            scatter = self._scatter
+            return scatter
         whole = Moments(form="scatter")
         for rows, weights in self._kept():
             whole._absorb(rows, weights)
-        return whole._scatter  # type: ignore[no-any-return]
+        scatter = whole._scatter
+        return scatter
 
     def _take_covariance(self) -> FloatArray:
         """Hand over the covariance (lower triangle) without a copy; the moments are empty then.

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from cpcapp.moments.rows import FloatArray
+from cpcapp.moments.sample import sample_size
 
 # Rows beyond the bound that are held before the largest keys are dropped, as a share of it: to drop
 # copies all that stay.
@@ -24,7 +25,8 @@ class Reservoir:
 
     Parameters
     ----------
-    max_rows : int
+    max_rows : int, optional
+        By default what `sample_size` gives for the features of the first rows.
     seed : int or sequence of int, default=0
         The same rows in every run.
 
@@ -45,10 +47,8 @@ class Reservoir:
     True
     """
 
-    def __init__(self, max_rows: int, seed: int | Sequence[int] = 0) -> None:
-        if max_rows < 1:
-            raise ValueError(f"max_rows={max_rows} must be at least 1")
-        self.max_rows = max_rows
+    def __init__(self, max_rows: int | None = None, seed: int | Sequence[int] = 0) -> None:
+        self.max_rows = max_rows or 0
         self.seed = seed
         self.n_seen = 0
         self._n_given = 0  # with rows of weight 0, which have numbers too
@@ -68,6 +68,7 @@ class Reservoir:
     def update(self, rows: Any, weights: FloatArray | None = None) -> None:
         """Add the rows of a chunk: an array, a CSR matrix, or a torch tensor on any device."""
         n = rows.shape[0]
+        self.max_rows = self.max_rows or sample_size(rows.shape[1])
         keys = self._rng.random(n)
         if weights is not None:
             self._is_weighted = True
@@ -91,6 +92,7 @@ class Reservoir:
 
     def __iadd__(self, later: Reservoir) -> Reservoir:
         """Add the rows of another reservoir, which come after these."""
+        self.max_rows = self.max_rows or later.max_rows
         self._blocks += later._blocks
         self._keys = np.append(self._keys, later._keys)
         self._index = np.append(self._index, self._n_given + later._index)
