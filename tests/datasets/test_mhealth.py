@@ -5,9 +5,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from cpcapp.datasets import DataNotFoundError, _mhealth, mhealth
-from cpcapp.datasets._fetch import RemoteFile
-from loopback import serving
+from cpcapp.datasets import DataNotFoundError, mhealth
 
 
 def log(rng, activities):
@@ -67,13 +65,6 @@ def test_signals_in_the_documented_order(recorded):
     assert names[22] == "right_lower_arm_magnetometer_z"
 
 
-def test_each_set_is_standardized_by_itself(recorded):
-    data = mhealth(recorded[0])
-    for rows in (data.target, data.background):
-        np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-12)
-        np.testing.assert_allclose(rows.std(axis=0), 1)
-
-
 def test_all_subjects_and_other_activities(recorded):
     folder, signals = recorded
     data = mhealth(folder, activities=(12,), background=0, subjects=None, standardize=False)
@@ -103,23 +94,6 @@ def test_found_in_a_data_folder(recorded, archive, tmp_path, name):
     recorded[0].rename(tmp_path / "unpacked" / "mhealth")
     for home in ("zipped", "unpacked"):
         np.testing.assert_array_equal(mhealth(data_home=tmp_path / home).target, expected)
-
-
-def test_fetched(archive, tmp_path, monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    expected = mhealth(archive).target
-    content = archive.read_bytes()
-    with serving(content) as server:
-        import hashlib
-
-        file = RemoteFile(
-            "mhealth/MHEALTHDATASET.zip",
-            server.address,
-            f"sha256:{hashlib.sha256(content).hexdigest()}",
-        )
-        monkeypatch.setattr(_mhealth, "MHEALTH", file)
-        data = mhealth(data_home=tmp_path / "new")
-    np.testing.assert_array_equal(data.target, expected)
 
 
 @pytest.mark.parametrize(
