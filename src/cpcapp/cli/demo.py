@@ -134,14 +134,14 @@ def _contrast(folder: Path, seed: int) -> None:
         views = compare_methods(data)
         for view in views:
             print(
-                f"  {view.method:7} adjusted Rand index {view.ari:5.2f}   "
+                f"  {view.method:7} adjusted Rand index {view.ari:z5.2f}   "
                 f"{1e3 * view.seconds:7.1f} ms"
             )
         print(f"  components above sampling noise: {count_significant(data)}")
         shown = []
         for view in views:
             alpha = "" if view.alpha is None else f" (α = {view.alpha:.3g})"
-            shown.append((f"{view.method}{alpha}   ARI {view.ari:.2f}", view.scores))
+            shown.append((f"{view.method}{alpha}   ARI {view.ari:z.2f}", view.scores))
         rows.append((name, data.labels, shown))
     picture = folder / "contrast.png"
     try:
