@@ -37,7 +37,8 @@ _QUICK_TSNE_ROWS = 300
 LOOK_AT = (
     "Each dot is a sample; colour and shape tell its class, which no method was shown. Look "
     "whether the colours lie apart. cPCA has a setting, α: the upper row shows what different "
-    "choices give. The methods below have nothing to choose."
+    "choices give. The methods below have nothing to choose: cPCA's own choice there is in units "
+    "of each feature's variance, so that scales do not matter."
 )
 RULE_NOTE = (
     "The bounds behind “nothing chosen” use no labels, but they were picked after looking at "
