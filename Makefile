@@ -68,9 +68,9 @@ lint: $(VENV)/.dev
 # Files are given out in the order of their names, so the many short ones of src come last and both
 # processes end together; by the number of their tests, long ones of a single test would come last.
 # Bytecode is written even where the shell forbids it: tests start processes that import the package.
-# Without CPCAPP_DATA, torch and Chromium tests are skipped. COVERAGE=94 counts covered lines, which
-# takes a fifth longer, and asks for so many percent: what runs in processes of its own, such as
-# decoders and workers of the page, is not counted.
+# Without CPCAPP_DATA, torch and Chromium some tests are skipped; a line for each reason says what
+# helps. COVERAGE=94 counts covered lines, which takes a fifth longer, and asks for so many percent:
+# what runs in processes of its own, such as decoders and workers of the page, is not counted.
 COVERAGE ?=
 test: lint
 	OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(if $(COVERAGE),--cov --cov-report=term --cov-fail-under=$(COVERAGE))
