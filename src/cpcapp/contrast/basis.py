@@ -1,4 +1,4 @@
-"""Rows less their mean as something to multiply with, and fewer rows than features as coordinates."""
+"""Rows less their mean, as something to multiply with, or as coordinates where they are few."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CentredRows:
 
     def __init__(self, moments: Moments, scale: FloatArray) -> None:
         assert moments.mean is not None
-        self.total = moments.total_weight
+        self.total, self.varies = moments.total_weight, scale > 0.0
         self.offset: FloatArray | None = None
         self.root: FloatArray | None = None
         stored = sparse_rows(moments)

@@ -63,9 +63,9 @@ _ITERATIVE_FROM = 200
 _MATRIX_FREE_FROM, _MATRIX_FREE_FEATURES = 2000, 100
 # Rows whose outputs are looked at for classes.
 _MOST_ROWS = 10_000
-# Along a filter the target has at least this share of the variance that independent features would
-# have there; with less the rank is counted.
-_LEAST_SHARE = 1e-10
+# Of the variance that independent features of the target would have along a filter, and of the
+# largest eigenvalue. With less the rank is counted.
+_LEAST_SHARE, _LEAST_VALUE = 1e-10, 1e-12
 
 
 def solve_contrast(
@@ -339,17 +339,17 @@ def check_n_components(k: Any, target: Moments, *, name: str) -> int:
     """Return ``k`` as an int that this target can give, or raise ``ValueError``."""
     if isinstance(k, bool) or not isinstance(k, Integral):
         raise TypeError(f"{name}={k!r} must be a whole number")
-    k, width = int(k), target.n_features or 0
-    if not 1 <= k <= width:
+    count, width = int(k), target.n_features or 0
+    if not 1 <= count <= width:
         raise ValueError(
             f"{name}={k} must be between 1 and {width} (features of the target, n_features={width})"
         )
-    if k > target.n_samples - 1:
+    if count > target.n_samples - 1:
         raise ValueError(
             f"{name}={k} must be at most {target.n_samples - 1} (the target has "
             f"n_samples={target.n_samples}, and centring takes one)"
         )
-    return k
+    return count
 
 
 def _as_moments(data: Any, name: str) -> Moments:
@@ -602,9 +602,9 @@ def _check_rank(
     task: _Task, at: Coordinates, algebra: Any, values: FloatArray, filters: FloatArray
 ) -> None:
     """Raise an error if there are fewer than ``k`` eigenvalues, or one is rounding only."""
-    # fᵀR_ff = λ beside the variance that independent features would have along f.
+    # λ = fᵀR_ff, beside the variance that independent features would have along f.
     alone = np.einsum("ij,ij,i->j", filters, filters, varying(task.target.spread))
-    large = values > _LEAST_SHARE * alone
+    large = (values > _LEAST_SHARE * alone) & (values > _LEAST_VALUE * values[0])
     if len(values) == task.k and large.all():
         return
     rank = algebra.rank(at.target)
