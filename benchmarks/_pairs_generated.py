@@ -10,6 +10,7 @@ from _pairs_known import FloatArray, Row, Triple
 
 Maker = Callable[[np.random.Generator], Triple]
 _DRAWS = 4
+_SIGNAL_DRAWS = 12
 _SMALL_SHARES = (0.05, 0.1, 0.2, 0.3)
 
 
@@ -23,6 +24,13 @@ def generated() -> Iterator[Row]:
                 f"{kind}, draw {draw}",
                 lambda make=make, seed=seed: make(np.random.default_rng(seed)),
             )
+    for draw in range(_SIGNAL_DRAWS):
+        seed = [draw, *map(ord, "Gaussian signals")]
+        yield (
+            "Gaussian signals",
+            f"Gaussian signals, draw {draw}",
+            lambda seed=seed: _gaussian_signals(np.random.default_rng(seed)),
+        )
     for share in _SMALL_SHARES:
         for draw in range(_DRAWS):
             seed = [draw, round(1000 * share), *map(ord, "small class")]
@@ -237,5 +245,4 @@ _KINDS: dict[str, Maker] = {
     "units of all sizes": _in_other_units,
     "documents": _documents,
     "quiet classes": _quiet_classes,
-    "Gaussian signals": _gaussian_signals,
 }
