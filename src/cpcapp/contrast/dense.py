@@ -125,8 +125,9 @@ class Lapack:
             return bound * enough - 1.0 / values, vectors
 
         found = self._by_lanczos(1, n, iterate)
-        values, _ = found or largest_eigenpairs(_combined(f, b, -bound), 1)
-        return max(float(values[0]) / bound, 0.0)
+        if found is not None:
+            return max(float(found[0][0]) / bound, 0.0)
+        return max(_largest_eigenvalue(_combined(f, b, -bound)) / bound, 0.0)
 
     def top_loaded(
         self,
@@ -345,6 +346,14 @@ def largest_eigenpairs(matrix: FloatArray, k: int) -> Pairs:
             )
         values, found = values[n - k :], found[:, n - k :]
     return values[:k][::-1], np.asfortranarray(found[:, :k][:, ::-1])
+
+
+def _largest_eigenvalue(matrix: FloatArray) -> float:
+    """Return the largest eigenvalue of a lower triangle. Uses up the matrix."""
+    values, _, failed = lapack.dsyevd(matrix, compute_v=0, lower=1, overwrite_a=1)
+    if failed:
+        raise np.linalg.LinAlgError(f"LAPACK's dsyevd gave {failed}")
+    return float(values[-1])
 
 
 def lanczos(

@@ -29,7 +29,7 @@ from cpcapp.contrast.loading import (
     LEAST_RIDGE,
     Loading,
     check_loading,
-    clearest,
+    choose_bound,
     contrast_bounds,
     loading_units,
     oas_shrinkage,
@@ -61,8 +61,6 @@ _ITERATIVE_FROM = 200
 # From here on products with sparse rows are faster than any matrix of features or of samples, for
 # up to one component per hundred features: benchmarks/results/sparse.md.
 _MATRIX_FREE_FROM, _MATRIX_FREE_FEATURES = 2000, 100
-# Rows whose outputs are looked at for classes.
-_MOST_ROWS = 10_000
 # Of the variance that independent features of the target would have along a filter, and of the
 # largest eigenvalue. With less the rank is counted.
 _LEAST_SHARE, _LEAST_VALUE = 1e-10, 1e-12
@@ -175,32 +173,31 @@ def solve_contrast(
     task = _Task(f, b, k, loading, rows, row_weights)
     if device is None:
         device = getattr(target, "device", None) or getattr(background, "device", None)
+    if device is not None and solver not in ("auto", "dense"):
+        raise ValueError(f"solver={solver!r} must be 'auto' or 'dense' on a device ({device})")
+    chosen = _choose_solver(task, solver) if device is None else "dense"
     if device is not None:
-        if solver not in ("auto", "dense"):
-            raise ValueError(f"solver={solver!r} must be 'auto' or 'dense' on a device ({device})")
-        algebra = Device(device)
-        found = _solve(task, _matrices(task, algebra, False), algebra)
-        return _finish(task, found, scaling, "dense")
-    chosen = _choose_solver(task, solver)
+        algebra: Lapack | Device | MatrixFree = Device(device)
+    elif chosen == "matrix-free":
+        algebra = MatrixFree()
+    else:
+        algebra = Lapack(chosen == "iterative", fall_back=solver == "auto")
+    at = coordinates(task.sides, task.units, chosen, algebra, overwrite)
     try:
-        if chosen == "matrix-free":
-            return _finish(task, _solve_rows(task), scaling, chosen)
-        if chosen == "dual":
-            return _finish(task, _solve_span(task), scaling, chosen)
-        at = _matrices(task, Lapack(), overwrite)
-        if chosen == "iterative":
-            lanczos = Lapack(iterative=True, fall_back=solver == "auto")
-            found = _solve(task, at, lanczos)
-            return _finish(task, found, scaling, "iterative" if lanczos.iterative else "dense")
+        found = _solve(task, at, algebra)
     except NotConvergedError:
         if solver != "auto":
             raise ValueError(
                 f"solver={solver!r} did not converge (the eigenvalues lie too close together, or "
                 "the loading is too small); use solver='dense'"
             ) from None
+        algebra = Lapack()
         if chosen == "matrix-free":
-            at = _matrices(task, Lapack(), overwrite)
-    return _finish(task, _solve(task, at, Lapack()), scaling, "dense")
+            at = coordinates(task.sides, task.units, "dense", algebra, overwrite)
+        found = _solve(task, at, algebra)
+    if chosen in ("iterative", "matrix-free") and not algebra.iterative:
+        chosen = "dense"  # took over
+    return _finish(task, found, scaling, chosen)
 
 
 def subspace_overlap(target: Moments, background: Moments, k: int) -> float:
@@ -456,24 +453,18 @@ def _is_none(loading: str | float | Loading) -> bool:
     return isinstance(loading, str) and loading == "none"
 
 
-def _solve_rows(task: _Task) -> _Found:
-    """Solve by products with sparse rows."""
-    scaled = [CentredRows(side.moments, side.scale(task.units)) for side in task.sides]
-    return _solve(task, Coordinates(task.units, scaled[0], scaled[-1]), MatrixFree())
-
-
-def _solve_span(task: _Task) -> _Found:
-    """Solve in coordinates of the span of all rows."""
-    basis = SampleBasis([CentredRows(side.moments, side.scale(task.units)) for side in task.sides])
-    first, last = basis.covariances[0], basis.covariances[-1]
-    return _solve(task, Coordinates(task.units, first, last, basis.lift), Lapack())
-
-
-def _matrices(task: _Task, algebra: Lapack | Device, overwrite: bool) -> Coordinates:
-    found = [
-        algebra.covariance(side.moments, side.scale(task.units), overwrite) for side in task.sides
-    ]
-    return Coordinates(task.units, found[0], found[-1])
+def coordinates(
+    sides: list[Side], units: FloatArray, solver: str, algebra: Any, overwrite: bool = False
+) -> Coordinates:
+    """Return what a solver works on: both covariances, or rows to multiply with."""
+    if solver not in ("dual", "matrix-free"):
+        found = [algebra.covariance(side.moments, side.scale(units), overwrite) for side in sides]
+        return Coordinates(units, found[0], found[-1])
+    rows = [CentredRows(side.moments, side.scale(units)) for side in sides]
+    if solver == "matrix-free":
+        return Coordinates(units, rows[0], rows[-1])
+    basis = SampleBasis(rows)
+    return Coordinates(units, basis.covariances[0], basis.covariances[-1], basis.lift)
 
 
 def _solve(task: _Task, at: Coordinates, algebra: Any) -> _Found:
@@ -555,39 +546,16 @@ def _bounded(
     return found[choose_bound(bounds, filters, task.rows, task.row_weights)]
 
 
-# -- rows that show which bound to keep ----------------------------------------------------
-
-
 def bounds_to_try(target: Side, rows: Any) -> list[float]:
     """Return the bounds to choose from by rows, or the usual one if there are none."""
     bounds = contrast_bounds(target.n_samples, int((~target.spread.constant).sum()))
     return bounds if rows is not None else [bounds[usual_bound(bounds)]]
 
 
-def choose_bound(bounds: list[float], filters: list[FloatArray], rows: Any, weights: Any) -> int:
-    """Return which bound's first filters show classes best in the rows."""
-    rows, weights = _some_rows(rows, weights)
-    outputs = np.asarray(rows @ np.hstack(filters))  # one pass for all
-    return clearest(bounds, np.split(outputs, len(bounds), axis=1), weights)
-
-
 def kept_rows(moments: Moments) -> tuple[Any, FloatArray | None]:
     """Return the rows that moments keep, sparse or about their mean, and their weights."""
     rows, weights = moments.kept_rows()
-    if not sp.issparse(rows):
-        rows = rows - moments.mean
-    return rows, weights
-
-
-def _some_rows(rows: Any, weights: Any) -> tuple[Any, FloatArray | None]:
-    """Return rows and their weights; of many a random sample, in their order."""
-    rows = rows if sp.issparse(rows) or isinstance(rows, np.ndarray) else np.asarray(rows)
-    weights = None if weights is None else np.asarray(weights, dtype=np.float64)
-    if rows.shape[0] <= _MOST_ROWS:
-        return rows, weights
-    chosen = np.random.default_rng(0).choice(rows.shape[0], _MOST_ROWS, replace=False)
-    chosen.sort()
-    return rows[chosen], None if weights is None else weights[chosen]
+    return rows if sp.issparse(rows) else rows - moments.mean, weights
 
 
 # -- after the eigenproblem ----------------------------------------------------------------
