@@ -90,6 +90,10 @@ class CentredRows:
         part = part if self.root is None else part * self.root
         return np.asarray(part.T @ part / self.total)
 
+    def count_products(self) -> float:
+        """Return how many products of two stored values the covariance of sparse rows takes."""
+        return float((np.diff(self.rows.indptr).astype(np.float64) ** 2).sum())
+
     def trace_of_square(self, n_features_at_once: int = 256) -> float:
         """Return ``tr S²`` of sparse rows, from strips of the covariance."""
         root = np.ones((self.shape[0], 1)) if self.root is None else self.root

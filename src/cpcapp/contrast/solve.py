@@ -39,6 +39,7 @@ from cpcapp.contrast.loading import (
 from cpcapp.contrast.matrix_free import MatrixFree
 from cpcapp.contrast.solution import Contrast, InsufficientRankError, SingularBackgroundError
 from cpcapp.moments.moments import FeatureRangeError, FloatArray, Moments, Spread
+from cpcapp.moments.sources import kind_of
 
 __all__ = [
     "Contrast",
@@ -159,7 +160,7 @@ def solve_contrast(
     >>> np.abs(found.filters[:, 0]).argmax(), found.bound
     (np.int64(2), 12.0)
     """
-    rows = target if rows is None and hasattr(target, "shape") else rows
+    rows = rows_at_hand(target) if rows is None else rows
     target = _as_moments(target, "target")
     background = None if background is None else _as_moments(background, "background")
     for name, value, allowed in (("solver", solver, SOLVERS), ("scaling", scaling, SCALINGS)):
@@ -550,6 +551,12 @@ def bounds_to_try(target: Side, rows: Any) -> list[float]:
     """Return the bounds to choose from by rows, or the usual one if there are none."""
     bounds = contrast_bounds(target.n_samples, int((~target.spread.constant).sum()))
     return bounds if rows is not None else [bounds[usual_bound(bounds)]]
+
+
+def rows_at_hand(data: Any) -> Any:
+    """Return data that is one array or sparse matrix in memory, else None."""
+    whole = hasattr(data, "shape") or isinstance(data, list | tuple)
+    return data if whole and kind_of(data) is None else None
 
 
 def kept_rows(moments: Moments) -> tuple[Any, FloatArray | None]:
