@@ -84,7 +84,7 @@ def calibrate(
     for i in range(folds):
         held = fold == i
         seen = background.take(np.flatnonzero(~held))
-        filters = refit(contrast, target, seen).filters
+        filters = refit(contrast, target, seen, (target, background)).filters
         outputs = _about(background, held, seen) @ filters
         powers[held] = np.einsum("ij,ij->i", outputs, outputs)
     weights = background.weights

@@ -8,22 +8,39 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from cpcapp.contrast.loading import Loading
 from cpcapp.contrast.solve import solve_contrast
 from cpcapp.moments.moments import FloatArray, Moments
 from cpcapp.moments.sample import Sample
 
+Sides = tuple[Sample, Sample]
 
-def refit(contrast: Any, target: Sample, background: Sample) -> Any:
-    """Return the contrast of these rows; its loading does not depend on them."""
+
+def refit(contrast: Any, target: Sample, background: Sample, whole: Sides) -> Any:
+    """Return the contrast of some of the rows, loaded as that of all rows was."""
     filters = contrast.filters
     unit = np.allclose(np.linalg.norm(filters, axis=0), 1.0)
+    # With units of all rows the loading would tell of the rows that are left out.
+    before, now = (_units(contrast, *sides) for sides in (whole, (target, background)))
+    ratio = np.where(before > 0.0, now / np.where(before > 0.0, before, 1.0), 1.0)
+    loading = contrast.loading
+    diagonal = loading.diagonal * np.maximum(ratio, 1.0 / len(background))
     return solve_contrast(
         _moments(target),
         _moments(background),
         filters.shape[1],
-        loading=contrast.loading,
+        loading=Loading(loading.weight, diagonal),
         scaling="unit" if unit else "background",
     )
+
+
+def _units(contrast: Any, target: Sample, background: Sample) -> FloatArray:
+    """Return the units of a loading: variances of both sets, of the background, or none."""
+    if contrast.bound is not None:
+        return target.variance() + background.variance()
+    if contrast.loading.weight < 1.0:
+        return background.variance()
+    return np.ones(target.rows.shape[1])
 
 
 def match(found: Any, contrast: Any) -> tuple[NDArray[np.intp], FloatArray]:
