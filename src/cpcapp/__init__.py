@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cpcapp.contrast.loading import Loading
-    from cpcapp.contrast.solve import Contrast, solve_contrast
+    from cpcapp.contrast.solution import Contrast
+    from cpcapp.contrast.solve import solve_contrast
     from cpcapp.contrast.sparse_filters import SparseFilters, find_sparse_filters
-    from cpcapp.contrast.views import Views, ViewsDisagreeWarning
     from cpcapp.estimators import CPCA, CPCAPlusPlus
     from cpcapp.estimators.cpca_plus_plus import NoComponentsWarning
     from cpcapp.inference.backgrounds import (
@@ -51,8 +51,6 @@ __all__ = [
     "PermutationTest",
     "RankedBackground",
     "SparseFilters",
-    "Views",
-    "ViewsDisagreeWarning",
     "bootstrap",
     "combine_backgrounds",
     "count_components",
@@ -79,7 +77,8 @@ _ROOMS = {
         "combine_backgrounds",
         "suitable_background",
     ),
-    "cpcapp.contrast.solve": ("Contrast", "solve_contrast"),
+    "cpcapp.contrast.solution": ("Contrast",),
+    "cpcapp.contrast.solve": ("solve_contrast",),
     "cpcapp.moments.covariates": ("partial_out",),
     "cpcapp.inference.permutation": ("PermutationTest", "permutation_test"),
     "cpcapp.inference.bootstrap": ("ComponentStability", "bootstrap"),
@@ -98,7 +97,6 @@ _ROOMS = {
     "cpcapp.moments.missing": ("pairwise_moments",),
     "cpcapp.moments.moments": ("Moments",),
     "cpcapp.contrast.sparse_filters": ("SparseFilters", "find_sparse_filters"),
-    "cpcapp.contrast.views": ("Views", "ViewsDisagreeWarning"),
 }
 
 
