@@ -44,7 +44,7 @@ class Side:
         """Return the rows without the design, so that their scatter is the covariance."""
         rows = Z[self.rows] * self.root[:, None]
         rows -= self.design @ (self.design.T @ rows)
-        return rows / np.sqrt(self.degrees)
+        return np.asarray(rows / np.sqrt(self.degrees))
 
     def residuals_adjoint(self, u: FloatArray, n: int) -> FloatArray:
         """Return ``a`` with ``aᵀZ = uᵀ residuals(Z)`` for all ``Z`` of ``n`` rows."""

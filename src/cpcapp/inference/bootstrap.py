@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.contrast.solve import Contrast
+from cpcapp.contrast.solution import Contrast
 from cpcapp.inference.refit import match, refit
 from cpcapp.moments.moments import FloatArray
 from cpcapp.moments.sample import Sample

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.contrast.solve import Contrast
+from cpcapp.contrast.solution import Contrast
 from cpcapp.inference.refit import match, refit
 from cpcapp.moments.moments import FloatArray
 from cpcapp.moments.sample import Sample
@@ -155,6 +155,7 @@ def _variances(times: FloatArray, sums: FloatArray) -> FloatArray:
     return np.asarray(drawn[:, :-1] / drawn[:, -1:])
 
 
-def _draw(n_units: int, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _draw(n_units: int, n: int, rng: np.random.Generator) -> FloatArray:
     """Return how often each unit is drawn, for several draws with replacement."""
-    return rng.multinomial(n_units, np.full(n_units, 1.0 / n_units), n)
+    times = rng.multinomial(n_units, np.full(n_units, 1.0 / n_units), n)
+    return times.astype(np.float64)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cpcapp.contrast.solve import Contrast
+from cpcapp.contrast.solution import Contrast
 from cpcapp.inference.permutation import PermutationTest
 from cpcapp.moments.moments import FloatArray
 from cpcapp.moments.sample import Sample

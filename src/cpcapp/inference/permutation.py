@@ -417,7 +417,10 @@ def _rows_to_shuffle(
     lost: list[NDArray[np.bool_] | None] = [None, None]
     if not complete:
         # Each row also loses what a random row of the other set lacks: then both lack as much.
-        lacking = [(s.rows == 0.0) & (not s.complete) for s in (target, background)]
+        lacking = [
+            np.zeros(s.raw.shape, dtype=bool) if s.missing is None else s.missing
+            for s in (target, background)
+        ]
         lost = [
             own | other[rng.integers(len(other), size=len(own))]
             for own, other in (lacking, lacking[::-1])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from cpcapp.contrast.solve import Contrast
+from cpcapp.contrast.solution import Contrast
 from cpcapp.inference.refit import refit
 from cpcapp.moments.moments import FloatArray
 from cpcapp.moments.sample import Sample
@@ -97,7 +97,7 @@ def calibrate(
     return Calibration(powers[kept], None if (weights == 1.0).all() else weights[kept])
 
 
-def _about(background: Sample, held: FloatArray, seen: Sample) -> FloatArray:
+def _about(background: Sample, held: NDArray[np.bool_], seen: Sample) -> FloatArray:
     """Return held-out rows about the mean of the others, as a new row would be taken."""
     design = background.design
     if ((design == 0.0) | (design == 1.0)).all() and (design.sum(axis=1) == 1.0).all():
