@@ -100,7 +100,7 @@ class Contrast:
         Parameters
         ----------
         X : array, memory map or sparse matrix of shape (n_samples, n_features)
-            Dense rows are read in chunks; sparse ones stay sparse.
+            Dense rows are read in chunks; sparse ones stay sparse. NaN counts as the mean.
 
         Returns
         -------
@@ -185,6 +185,8 @@ class Contrast:
             for start in range(0, len(X), _CHUNK):
                 block = X[start : start + _CHUNK]
                 centred = np.subtract(block, centre, out=work[: len(block)])
+                if np.isnan(np.dot(centred.ravel(), centred.ravel())):
+                    centred[np.isnan(centred)] = 0.0  # a missing value, as if it were the mean
                 np.matmul(centred, self.filters, out=outputs[start : start + len(block)])
         return outputs.astype(np.float32) if X.dtype == np.float32 else outputs
 

@@ -12,7 +12,7 @@ from scipy.linalg import cho_factor, cho_solve, eigh, lapack, qr, solve_triangul
 from scipy.sparse.linalg import eigsh
 
 from cpcapp.contrast.loading import oas_shrinkage
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 from cpcapp.moments.sample import Sample
 
 # Share of both sets' variance in the units. Without it, a feature that hardly varies in the

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cpcapp.contrast.solution import Contrast
 from cpcapp.inference.refit import match, refit
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 from cpcapp.moments.sample import Sample
 
 # More units than these are added up in random blocks before blocks are drawn.

@@ -10,11 +10,11 @@ import numpy as np
 
 from cpcapp.contrast.solution import Contrast
 from cpcapp.inference.permutation import PermutationTest
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 from cpcapp.moments.sample import Sample
 
 # Shares of a sum of squares above which one row, or one cell of it, is most of it.
-_MOST = 0.5
+MOST = 0.5
 # Features of a hidden direction that a note names.
 _NAMED = 3
 
@@ -64,14 +64,14 @@ def _carried_by_one_row(filters: FloatArray, target: Sample, names: _Names) -> I
     squares = outputs**2 * target.weights[:, None]
     for k, column in enumerate(squares.T):
         row = int(column.argmax())
-        if column[row] <= _MOST * column.sum():
+        if column[row] <= MOST * column.sum():
             continue
         parts = target.rows[row] * filters[:, k]
         cell = int(np.abs(parts).argmax())
         # What the cell alone adds to the output, of all that is added with its sign
         alone = parts[cell] / parts[parts * parts[cell] > 0.0].sum()
         value = f"{target.raw[row, cell]:.4g}"
-        by = f"{names[cell]} = {value}" + ("" if alone > _MOST else " and others")
+        by = f"{names[cell]} = {value}" + ("" if alone > MOST else " and others")
         share = 100.0 * column[row] / column.sum()
         yield Note(
             "one-row",
@@ -89,7 +89,7 @@ def _hidden_directions(
     total = (outputs**2).sum(axis=0)
     shown = ((basis.T @ outputs) ** 2).sum(axis=0)
     weights = np.abs(counted) * np.sqrt(target.variance())[:, None]
-    for k in np.flatnonzero(shown < (1.0 - _MOST) * total):
+    for k in np.flatnonzero(shown < (1.0 - MOST) * total):
         order = np.argsort(-weights[:, k], kind="stable")[:_NAMED]
         largest = [i for i in order if weights[i, k] >= 0.3 * weights[order[0], k]]
         share = 100.0 * shown[k] / total[k]

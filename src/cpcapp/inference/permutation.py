@@ -17,8 +17,7 @@ from scipy.stats import chi2
 
 from cpcapp.inference.arrangements import Arrangements, LargestContrast, orthonormal_design
 from cpcapp.moments.covariates import CovariateCoder
-from cpcapp.moments.moments import FloatArray
-from cpcapp.moments.rows import as_rows, refuse_masked
+from cpcapp.moments.rows import FloatArray, as_rows, refuse_masked
 from cpcapp.moments.sample import Sample, make_sample, sample_size
 from cpcapp.moments.weights import check_weights
 

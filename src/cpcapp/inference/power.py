@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cpcapp.contrast.solution import Contrast
 from cpcapp.inference.refit import refit
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 from cpcapp.moments.sample import Sample
 
 # With fewer rows no p-value could be below 0.05.

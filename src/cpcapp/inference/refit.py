@@ -9,7 +9,8 @@ from scipy.optimize import linear_sum_assignment
 from cpcapp.contrast.loading import Loading
 from cpcapp.contrast.solution import Contrast
 from cpcapp.contrast.solve import solve_contrast
-from cpcapp.moments.moments import FloatArray, Moments
+from cpcapp.moments.moments import Moments
+from cpcapp.moments.rows import FloatArray
 from cpcapp.moments.sample import Sample
 
 Sides = tuple[Sample, Sample]
