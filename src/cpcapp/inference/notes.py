@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from cpcapp.contrast.solve import Contrast
+from cpcapp.contrast.solution import Contrast
 from cpcapp.inference.permutation import PermutationTest
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 from cpcapp.moments.sample import Sample
 
 # Shares of a sum of squares above which one row, or one cell of it, is most of it.
