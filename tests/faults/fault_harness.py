@@ -36,7 +36,6 @@ from PIL import Image
 
 import cpcapp
 from cpcapp._io import files as _files
-from cpcapp._io import leftovers as _leftovers
 from cpcapp.cli import main
 from cpcapp.splicing import localize_files  # noqa: F401
 from cpcapp.splicing.evaluation import run as _evaluation  # noqa: F401
@@ -309,7 +308,7 @@ def tree(folder: Path) -> Tree:
     copy = folder.with_name(folder.name + ".copy")
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(folder, copy)
-    _leftovers.remove_leftovers(copy / "out")
+    _files.remove_leftovers(copy / "out")
     return {name: data for name, data in _files_of(copy).items() if name.startswith("out/")}
 
 

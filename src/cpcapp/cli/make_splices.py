@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cpcapp._io.files import FolderInUseError
-from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.files import FolderInUseError, remove_leftovers
 from cpcapp.cli._errors import UserError, require
 from cpcapp.cli._stages import Stages
 

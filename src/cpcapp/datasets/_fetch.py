@@ -14,8 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cpcapp._io.files import atomic_write
-from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.files import atomic_write, remove_leftovers
 from cpcapp.datasets._errors import DataNotFoundError, DownloadError, UnverifiedDownloadWarning
 from cpcapp.datasets._registry import RemoteFile
 

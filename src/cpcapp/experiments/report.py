@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import cpcapp
-from cpcapp._io.files import atomic_write
-from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.files import atomic_write, remove_leftovers
 from cpcapp.experiments._html import html_page
 from cpcapp.experiments._markdown import markdown_page
 from cpcapp.experiments._results import Missing, Result, Settings

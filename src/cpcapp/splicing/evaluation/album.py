@@ -17,9 +17,14 @@ from urllib.parse import quote
 import numpy as np
 from PIL import Image
 
-from cpcapp._io.files import FolderInUseError, atomic_write
-from cpcapp._io.leftovers import remove_leftovers
-from cpcapp._io.staging import StagedResults, check_replaceable, stage_results
+from cpcapp._io.files import (
+    FolderInUseError,
+    StagedResults,
+    atomic_write,
+    check_replaceable,
+    remove_leftovers,
+    stage_results,
+)
 from cpcapp.reports import render
 from cpcapp.splicing.evaluation.evaluate import Case
 from cpcapp.splicing.evaluation.protocols import ImageScore

@@ -12,8 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from cpcapp._io.files import atomic_write
-from cpcapp._io.staging import stage_results
+from cpcapp._io.files import atomic_write, stage_results
 from cpcapp.splicing.making.stream import SpliceBatch
 from cpcapp.splicing.networks.loop import (
     STATE,

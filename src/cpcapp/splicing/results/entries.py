@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cpcapp import __version__
-from cpcapp._io.files import atomic_write
-from cpcapp._io.staging import stage_results
+from cpcapp._io.files import atomic_write, stage_results
 from cpcapp._io.text import number
 from cpcapp.reports.pictures import encode_jpeg
 from cpcapp.splicing.localizer import Localization
