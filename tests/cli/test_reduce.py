@@ -123,7 +123,7 @@ def test_other_methods(reduce, data):
 
 
 def test_many_small_chunks_give_the_same(reduce, data, monkeypatch):
-    monkeypatch.setattr("cpcapp.tables.reading.records._MAX_BLOCK_BYTES", 3000)
+    monkeypatch.setattr("cpcapp.tables.read.csv._MAX_BLOCK_BYTES", 3000)
     reduce("target.csv", "background.csv", *KEPT)
     expected = CPCAPlusPlus().fit(data.target, background=data.background)
     np.testing.assert_allclose(scores(), expected.transform(data.target), rtol=1e-6)

@@ -8,29 +8,11 @@ from pathlib import Path
 import cpcapp.tables
 
 ORDER = [
-    *(
-        "messages",
-        "reading.table",
-        "reading.records",
-        "reading.gzip_damage",
-        "reading.encodings",
-        "reading.numbers",
-        "reading.csv",
-        "reading.arrays",
-    ),
-    *(
-        "reading.excel",
-        "reading.h5ad",
-        "reading.opening",
-        "reading",
-        "columns",
-        "cleaning",
-        "label_columns",
-        "model",
-    ),
+    *("messages", "read.table", "read.numbers", "read.csv", "read.arrays", "read.excel_worker"),
+    *("read.excel", "read.h5ad_worker", "read.h5ad", "read.opening", "read"),
+    *("columns", "cleaning", "label_columns", "model"),
     *("sample_sets", "significance", "reduce", "results.files", "results.scores"),
     *("results.summary", "results.plot", "results.writing", "results", "apply"),
-    *("describe", "method_planes", "drawn_points", "compare"),
 ]
 ROOT = Path(cpcapp.tables.__file__).parent
 
@@ -65,8 +47,6 @@ def test_public_names():
         "TableError",
         "TableModel",
         "apply_model",
-        "compare_methods",
-        "describe_tables",
         "load_model",
         "open_table",
         "reduce_tables",

@@ -10,13 +10,13 @@ from typing import IO, Any
 
 import numpy as np
 
-from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.files import remove_leftovers
 from cpcapp.tables.cleaning import Cleaner, RowCounts, describe_skipped
 from cpcapp.tables.columns import as_names, choose_columns
 from cpcapp.tables.messages import Message, TableError, count_of, quote_names
 from cpcapp.tables.model import FloatArray, TableModel, load_model
-from cpcapp.tables.reading.opening import open_table
-from cpcapp.tables.reading.table import ProgressReport, Table, report_nothing
+from cpcapp.tables.read.opening import open_table
+from cpcapp.tables.read.table import ProgressReport, Table, report_nothing
 from cpcapp.tables.results.files import check_not_input, is_parquet
 from cpcapp.tables.results.scores import name_score_columns, open_scores
 

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from cpcapp.tables.messages import TableError, check_choice, count_of
-from cpcapp.tables.reading.table import Chunk, Table
+from cpcapp.tables.read.table import Chunk, Table
 
 MISSING_RULES = ("error", "zero", "mean", "drop")
 # Problems that a message lists.

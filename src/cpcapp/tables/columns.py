@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cpcapp.tables.messages import TableError, count_of, quote_names
-from cpcapp.tables.reading.table import Chunk, Progress, Table
+from cpcapp.tables.read.table import Chunk, Progress, Table
 
 # Distinct values of a split column that are counted for messages: enough for any real one, and a
 # bound on the memory if the column holds ids.

@@ -21,8 +21,8 @@ from cpcapp.tables.cleaning import MISSING_RULES
 from cpcapp.tables.columns import Columns, as_names, choose_columns, choose_sets, match_columns
 from cpcapp.tables.messages import TableError, check_choice
 from cpcapp.tables.model import FloatArray, TableModel, compute_scores
-from cpcapp.tables.reading.opening import open_table
-from cpcapp.tables.reading.table import Chunk, Progress, ProgressReport, Table, report_nothing
+from cpcapp.tables.read.opening import open_table
+from cpcapp.tables.read.table import Chunk, Progress, ProgressReport, Table, report_nothing
 from cpcapp.tables.sample_sets import STANDARDIZATIONS, SampleSet, read_set, standardize_sets
 from cpcapp.tables.significance import Significance, choose_n_components, find_significance
 

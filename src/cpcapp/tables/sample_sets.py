@@ -17,7 +17,7 @@ from cpcapp.tables.columns import Selection
 from cpcapp.tables.label_columns import LabelColumnFinder
 from cpcapp.tables.messages import TableError, quote_names
 from cpcapp.tables.model import FloatArray
-from cpcapp.tables.reading.table import Chunk, Progress, ProgressReport
+from cpcapp.tables.read.table import Chunk, Progress, ProgressReport
 
 STANDARDIZATIONS = ("none", "each", "background")
 

@@ -7,24 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cpcapp._io.files import FolderInUseError
-from cpcapp._io.leftovers import remove_leftovers
-from cpcapp._io.staging import check_replaceable
+from cpcapp._io.files import FolderInUseError, check_replaceable, remove_leftovers
 from cpcapp.tables.messages import TableError, require_package
-from cpcapp.tables.reading.arrays import PARQUET_ENDINGS
+from cpcapp.tables.read.arrays import PARQUET_ENDINGS
 
 SCORES_FORMATS = ("csv", "parquet")
 _PLOT_ENDINGS = (".png", ".svg", ".pdf")
 
 
 def is_parquet(path: str | os.PathLike[str]) -> bool:
-    """Return whether the ending of a name says Parquet, in upper or lower case.
-
-    Examples
-    --------
-    >>> is_parquet("new.PARQUET"), is_parquet("new.csv")
-    (True, False)
-    """
+    """Return whether the ending of a name says Parquet, in upper or lower case."""
     return os.fspath(path).lower().endswith(PARQUET_ENDINGS)
 
 
@@ -81,16 +73,9 @@ class ResultFiles:
         return self.folder / f"scores.{other}"
 
     def check(self, inputs: Sequence[str] = (), *, overwrite: bool = False) -> None:
-        """Raise `TableError` if the files can't be written, or would replace others.
+        """Raise `TableError` if the files can't be written, would replace others, or are inputs.
 
-        What killed runs left in the folder is removed first, or put in place where it was complete.
-
-        Parameters
-        ----------
-        inputs : sequence of str
-            Tables that are read, and so must not be replaced.
-        overwrite : bool
-            Whether an earlier result may be replaced.
+        What killed runs left in the folder is removed first.
         """
         if self.scores_format not in SCORES_FORMATS:
             raise TableError(
@@ -98,8 +83,6 @@ class ResultFiles:
                 "{scores_format} must be 'csv' or 'parquet'",
             )
         require_package("safetensors", "tables")
-        if self.scores_format == "parquet":
-            require_package("pyarrow", "tables")
         if self.plot is not None:
             _check_plot(self.plot, self.folder)
         remove_leftovers(self.folder)

@@ -8,7 +8,7 @@ from typing import IO
 import numpy as np
 
 from cpcapp.tables.model import FloatArray
-from cpcapp.tables.reading.table import Chunk
+from cpcapp.tables.read.table import Chunk
 from cpcapp.tables.reduce import Reduction
 
 # Chosen by eye: more points than this hide each other.

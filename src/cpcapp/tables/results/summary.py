@@ -14,7 +14,7 @@ from cpcapp.inference.permutation import PermutationTest
 from cpcapp.tables.cleaning import describe_skipped
 from cpcapp.tables.columns import Selection
 from cpcapp.tables.messages import Message, count_of, quote_names
-from cpcapp.tables.reading.table import Table
+from cpcapp.tables.read.table import Table
 from cpcapp.tables.reduce import Reduction
 from cpcapp.tables.sample_sets import SampleSet
 

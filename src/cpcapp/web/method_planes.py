@@ -112,19 +112,7 @@ def fit_planes(
 def align_subspaces(subspaces: NDArray[np.float64], start: int, target: Moments) -> FloatArray:
     """Turn each basis within its subspace so that points move little from one to the next.
 
-    Parameters
-    ----------
-    subspaces : ndarray of shape (n, k, n_features)
-        Orthonormal rows.
-    start : int
-        This one stays as it is, and the others follow from it in both directions.
-    target : Moments
-        Of the points.
-
-    Returns
-    -------
-    ndarray of shape (n, k, n_features)
-        Other bases of the same subspaces.
+    The basis at ``start`` stays as it is, and the others follow from it in both directions.
 
     Examples
     --------

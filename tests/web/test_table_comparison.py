@@ -16,8 +16,10 @@ from sklearn.decomposition import PCA
 
 from cpcapp import CPCA, CPCAPlusPlus, Moments
 from cpcapp.datasets import synthetic
-from cpcapp.tables import TableError, compare_methods, describe_tables, reduce_tables
-from cpcapp.tables.method_planes import align_subspaces
+from cpcapp.tables import TableError, reduce_tables
+from cpcapp.web.method_planes import align_subspaces
+from cpcapp.web.table_comparison import compare_methods
+from cpcapp.web.table_description import describe_tables
 
 NAMES = [f"f{i}" for i in range(6)]
 

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from cpcapp._io.files import atomic_write
 from cpcapp.tables.cleaning import describe_incomplete, describe_skipped
 from cpcapp.tables.columns import Columns
-from cpcapp.tables.method_planes import N_COMPONENTS, MethodPlanes
 from cpcapp.tables.model import FloatArray, compute_scores
-from cpcapp.tables.reading.numbers import MISSING, guess_number
-from cpcapp.tables.reading.table import Chunk, ProgressReport
+from cpcapp.tables.read.numbers import MISSING, guess_number
+from cpcapp.tables.read.table import Chunk, ProgressReport
 from cpcapp.tables.reduce import choose_mean
 from cpcapp.tables.sample_sets import SampleSet
+from cpcapp.web.method_planes import N_COMPONENTS, MethodPlanes
 
 SEED = 0
 # Classes that are told apart by name; those beyond are "other". Names of rows are copied as long.
