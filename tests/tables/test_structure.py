@@ -8,7 +8,15 @@ from pathlib import Path
 import cpcapp.tables
 
 ORDER = [
-    *("messages", "read.table", "read.numbers", "read.csv", "read.arrays", "read.excel_worker"),
+    *(
+        "messages",
+        "read.table",
+        "read.numbers",
+        "read.npy_files",
+        "read.csv",
+        "read.arrays",
+        "read.excel_worker",
+    ),
     *("read.excel", "read.h5ad_worker", "read.h5ad", "read.opening", "read"),
     *("columns", "cleaning", "label_columns", "model"),
     *("sample_sets", "significance", "reduce", "results.files", "results.scores"),

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from cpcapp._io.npy_files import open_npy, read_npz
 from cpcapp._io.text import natural_order
 from cpcapp.tables.messages import TableError, quote_names
+from cpcapp.tables.read.npy_files import open_npy, read_npz
 from cpcapp.tables.read.table import (
     CHUNK_VALUES,
     Chunk,

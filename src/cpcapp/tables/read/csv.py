@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import IO, Any, ClassVar, cast
 
 import numpy as np
 
@@ -25,7 +25,7 @@ _HEAD_BYTES = 1 << 20
 # A block that fits the cache of a processor is read a fifth faster than a larger one. But Arrow
 # takes some time for each column of each block, so that wide tables want larger ones.
 _BLOCK_BYTES, _MAX_BLOCK_BYTES = 4 << 20, 16 << 20
-_BLOCK_BYTES_PER_COLUMN = 16 << 10
+_BLOCK_BYTES_PER_COLUMN, _PART_BYTES = 16 << 10, 1 << 20
 # More without the end of a line is no table.
 _MAX_LINE_BYTES = 256 << 20
 _GZIP_MARK = b"\x1f\x8b"
@@ -53,7 +53,7 @@ class CsvTable(Table):
     def __init__(self, source: Path | IO[bytes], name: str) -> None:
         self.source, self.name = source, name
         self.rereadable = isinstance(source, Path) and source.is_file()
-        self._grouped = _GroupedNumbers()
+        self._n_grouped, self._grouped = 0, ""  # numbers with thousands separators, and the first
         self._text = _Text(source, name)
         try:
             with self._naming_damage():
@@ -95,9 +95,9 @@ class CsvTable(Table):
         notes = [encodings[e] for e in [self._text.encoding] if e in encodings]
         if self.marks.decimal == ",":
             notes.append("decimal commas")
-        if self._grouped.count:
-            number = count_of(self._grouped.count, "number")
-            notes.append(f"thousands separators in {number} ({self._grouped.example})")
+        if self._n_grouped:
+            number = count_of(self._n_grouped, "number")
+            notes.append(f"thousands separators in {number} ({self._grouped})")
         return notes
 
     def text_columns(self, names: Sequence[str]) -> list[str]:
@@ -119,7 +119,7 @@ class CsvTable(Table):
             encoding = self._text.encoding
             self._text = _Text(self.source, self.name)
             self._text.encoding = encoding
-        self._grouped = _GroupedNumbers()
+        self._n_grouped = 0
         wide = _BLOCK_BYTES_PER_COLUMN * len(self.columns)
         size = min(_MAX_BLOCK_BYTES, max(_BLOCK_BYTES, wide))
         text, n_rows = self._text, 0
@@ -154,10 +154,16 @@ class CsvTable(Table):
         if not _ends_outside_quotes(data, self.delimiter):
             return None
         types = {**dict.fromkeys(kept, pa.string()), **dict.fromkeys(features, pa.float64())}
+        n_lines = data.count(b"\n") + (not data.endswith(b"\n"))
+        # Arrow parses parts of the block in parallel, and looks for lines to divide it.
+        divides = b'"' not in data and len(data) < _PART_BYTES // 16 * n_lines
         try:
             table = pa.csv.read_csv(
                 pa.BufferReader(_copy_to_arrow(data)),
-                pa.csv.ReadOptions(column_names=self.columns, block_size=len(data) + 1),
+                pa.csv.ReadOptions(
+                    column_names=self.columns,
+                    block_size=_PART_BYTES if divides else len(data) + 1,
+                ),
                 pa.csv.ParseOptions(delimiter=self.delimiter),
                 pa.csv.ConvertOptions(
                     column_types=types,
@@ -169,7 +175,6 @@ class CsvTable(Table):
         except pa.ArrowInvalid:
             return None
         # Otherwise some lines are blank, or in quotes: line numbers would be wrong.
-        n_lines = data.count(b"\n") + (not data.endswith(b"\n"))
         if table.num_rows != n_lines:
             return None
         # A look-up by name costs Arrow more than the values of a short block.
@@ -242,7 +247,9 @@ class CsvTable(Table):
         if value is None:
             value = self.marks.parse_grouped(text)
             if value is not None:
-                self._grouped.add(text, value, line)
+                if not self._n_grouped:
+                    self._grouped = f"line {line}: {text.strip()!r} is {value:.15g}"
+                self._n_grouped += 1
         return value
 
     def _describe_non_number(self, column: str, text: str) -> str:
@@ -294,12 +301,13 @@ class _Text:
     def __init__(self, source: Path | IO[bytes], name: str) -> None:
         self.name, self.line, self.is_cut_off = name, 1, False
         self.encoding: str | None = None
-        self._file: Any = source.open("rb") if isinstance(source, Path) else source
-        self._stream, self._size, self._decoder = self._file, 0, None
+        file: Any = source.open("rb") if isinstance(source, Path) else source
+        self._file = self._stream = file
+        self._size, self._decoder = 0, cast(Any, None)
         if isinstance(source, Path) and source.is_file():
             self._size = max(source.stat().st_size, 1)
-            if self._file.peek(2)[:2] == _GZIP_MARK:
-                self._stream = gzip.GzipFile(fileobj=self._file)
+            if file.peek(2)[:2] == _GZIP_MARK:
+                self._stream = gzip.GzipFile(fileobj=file)
         self._rest: bytes | None = None  # read, but not taken yet
 
     def share(self) -> float:
@@ -356,11 +364,14 @@ class _Text:
         return block[:end]
 
     def _read_lines(self, size: int) -> bytes:
-        parts = [self._rest or b""]
-        if self._rest is None:
-            parts = [self._read_start()]
+        """Return whole lines of about so many bytes, and at least one."""
+        parts = [self._read_start() if self._rest is None else self._rest]
+        end = parts[0].rfind(b"\n", 0, size) + 1 if len(parts[0]) > size else 0
+        if end:
+            self._rest = parts[0][end:]
+            return parts[0][:end]
         total = len(parts[0])
-        while True:
+        while total <= _MAX_LINE_BYTES:
             more = self._read(size)
             end = more.rfind(b"\n") + 1
             if end or not more:
@@ -368,17 +379,16 @@ class _Text:
                 return b"".join([*parts, more[:end]])
             parts.append(more)
             total += len(more)
-            if total > _MAX_LINE_BYTES:
-                raise TableError(
-                    f"{self.name}: a line has more than {_MAX_LINE_BYTES >> 20} MB; is it text?"
-                )
+        raise TableError(
+            f"{self.name}: a line has more than {_MAX_LINE_BYTES >> 20} MB; is it text?"
+        )
 
     def _read_start(self) -> bytes:
         """Return the first bytes, after a mark."""
         start = bytes(self._stream.read(3))
         if start[:2] in _UTF16_MARKS:
             self.encoding, self._decoder = "utf-16", codecs.getincrementaldecoder("utf-16")()
-            return self._decoder.decode(start).encode()
+            return bytes(self._decoder.decode(start).encode())
         return start.removeprefix(codecs.BOM_UTF8)
 
     def _read(self, size: int) -> bytes:
@@ -392,7 +402,7 @@ class _Text:
                     f"{error.reason}; use an undamaged copy"
                 ) from error
             if text or not data:
-                return text.encode()
+                return bytes(text.encode())
             data = bytes(self._stream.read(size))
         return data
 
@@ -420,18 +430,6 @@ class _Text:
             raise TableError(
                 f"{self.name}: line {bad_line} is neither UTF-8 nor Latin-1; save the file as UTF-8"
             ) from error
-
-
-class _GroupedNumbers:
-    """Counts numbers with thousands separators, and keeps the first as an example."""
-
-    def __init__(self) -> None:
-        self.count, self.example = 0, ""
-
-    def add(self, text: str, value: float, line: int) -> None:
-        if not self.count:
-            self.example = f"line {line}: {text.strip()!r} is {value:.15g}"
-        self.count += 1
 
 
 def _ends_outside_quotes(data: bytes, delimiter: str) -> bool:

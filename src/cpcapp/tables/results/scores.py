@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from cpcapp._io.files import atomic_write
+from cpcapp.moments.rows import FloatArray
 from cpcapp.tables.messages import TableError
-from cpcapp.tables.model import FloatArray
 from cpcapp.tables.read.table import Chunk
 from cpcapp.tables.results.files import is_parquet
 
@@ -21,7 +21,7 @@ def name_score_columns(
     n_components: int | Sequence[str],
     *,
     with_set: bool = False,
-    with_power: bool = False,
+    power: Sequence[str] = (),
 ) -> list[str]:
     """Return the names of the columns of a table of scores.
 
@@ -35,8 +35,7 @@ def name_score_columns(
     components = n_components
     if isinstance(components, int):
         components = [f"component_{i + 1}" for i in range(components)]
-    names = [*(kept or ["row"]), *(["set"] if with_set else []), *components]
-    names += ["power", "p"] if with_power else []
+    names = [*(kept or ["row"]), *(["set"] if with_set else []), *components, *power]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise TableError(

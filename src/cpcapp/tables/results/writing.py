@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from cpcapp._io.files import atomic_write, stage_results
+from cpcapp.moments.rows import FloatArray
 from cpcapp.tables.messages import TableError
-from cpcapp.tables.model import FloatArray
 from cpcapp.tables.read.table import Chunk, ProgressReport, report_nothing
 from cpcapp.tables.reduce import Reduction
-from cpcapp.tables.results.files import ResultFiles, is_parquet
-from cpcapp.tables.results.plot import RowSample, write_plot
+from cpcapp.tables.results.files import ResultFiles, plan_files
+from cpcapp.tables.results.plot import DrawnRows, write_plot
 from cpcapp.tables.results.scores import name_score_columns, open_scores, write_rows
 from cpcapp.tables.results.summary import Summary
 from cpcapp.tables.sample_sets import SampleSet
@@ -109,7 +109,7 @@ def write_results(
     report = report_nothing if progress is None else progress
     summary = Summary(reduction)
     with stage_results(files.folder) as staged:
-        new = replace(files, folder=staged.new)
+        new = plan_files(staged.new, names[0], scores_format=files.scores.suffix[1:])
         drawn = _write_scores(
             new.scores, reduction, background, report, plot=files.plot is not None
         )
@@ -125,20 +125,6 @@ def write_results(
     return Results(files, summary)
 
 
-def plan_files(
-    folder: str | os.PathLike[str],
-    target: str,
-    *,
-    scores_format: str | None = None,
-    plot: str | os.PathLike[str] | None = None,
-) -> ResultFiles:
-    """Return the files that a result of a target table will have."""
-    # A folder is one of Parquet files.
-    default = "parquet" if is_parquet(target) or Path(target).is_dir() else "csv"
-    path = None if plot is None else Path(plot)
-    return ResultFiles(Path(folder), scores_format or default, path)
-
-
 def _write_scores(
     path: Path,
     reduction: Reduction,
@@ -146,14 +132,14 @@ def _write_scores(
     progress: ProgressReport,
     *,
     plot: bool,
-) -> tuple[RowSample, RowSample | None]:
+) -> tuple[DrawnRows, DrawnRows | None]:
     """Write the scores; return samples of both sets, of the background for a plot only.
 
     The background is read once more for its scores or its points, and not at all for neither.
     """
     kept, n_components = reduction.columns.kept, reduction.model.n_components
     names = name_score_columns(kept, n_components, with_set=background is not None)
-    sample, grey = RowSample(reduction.columns.labels), RowSample(())
+    sample, grey = DrawnRows(reduction.columns.labels), DrawnRows(())
     with open_scores(path, names) as writer:
         for chunk, scores in _read_scores(reduction, reduction.target, kept, progress):
             writer.write(chunk, scores, None if background is None else "target")
@@ -164,7 +150,7 @@ def _write_scores(
                 if background is not None:
                     writer.write(chunk, scores, "background")
                 grey.add(chunk, scores)
-    return sample, grey if grey.n_rows else None
+    return sample, grey if grey.scores.n_seen else None
 
 
 def _read_scores(

@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from cpcapp._io.npy_files import open_npy, read_npz
+from cpcapp.tables.read.npy_files import open_npy, read_npz
 
 
 def header(text, version=1):
