@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-import torch
+import pytest
 import zarr
 
 NAMES = [f"gene {i}" for i in range(12)]
@@ -45,6 +45,10 @@ def parquet_folder(X, folder):
     return folder
 
 
+def tensor(X, **options):
+    return pytest.importorskip("torch", reason="needs the extra torch").tensor(X, **options)
+
+
 SOURCES = {
     "dask array": lambda X, folder: da.from_array(X, chunks=(100, 5)),
     "dask array of unknown sizes": lambda X, folder: (x := da.from_array(X, chunks=(90, 12)))[
@@ -66,8 +70,8 @@ SOURCES = {
     ),
     "generator": lambda X, folder: (part for part in np.array_split(X, 7)),
     "iterator of batches": lambda X, folder: iter(table(X).to_batches(max_chunksize=99)),
-    "iterator of tensors": lambda X, folder: iter(torch.tensor(X).split(64)),
-    "tensor": lambda X, folder: torch.tensor(X, requires_grad=True),
+    "iterator of tensors": lambda X, folder: iter(tensor(X).split(64)),
+    "tensor": lambda X, folder: tensor(X, requires_grad=True),
 }
 
 

@@ -477,7 +477,7 @@ class TestBadInput:
         X = pd.DataFrame(data.target, columns=data.feature_names)
         B = pd.DataFrame(data.background, columns=data.feature_names)
         swapped = B[[*data.feature_names[1::-1], *data.feature_names[2:]]]
-        with pytest.raises(ValueError, match="column 0 is 'h1_2' in background and 'h1_1' in X"):
+        with pytest.raises(ValueError, match="column 0 is 'h1_2' in background, but it was 'h1_1'"):
             CPCAPlusPlus().fit(X, background=swapped)
         with pytest.raises(ValueError, match="feature names"):
             CPCAPlusPlus().fit(X, background=B).transform(swapped)

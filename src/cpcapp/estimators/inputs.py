@@ -33,7 +33,7 @@ from cpcapp.moments.rows import (
     refuse_masked,
     refuse_text,
 )
-from cpcapp.moments.sample import MAX_CELLS, Sample, make_sample, mix_samples, sample_size
+from cpcapp.moments.sample import Sample, make_sample, mix_samples, sample_size
 from cpcapp.moments.sources import KINDS, as_host_array, column_names, kind_of
 from cpcapp.moments.weights import check_weights
 
@@ -484,12 +484,10 @@ def _mix(
 def _kept_rows(moments: Moments) -> RowSet | None:
     """Return the rows that moments of few samples still hold."""
     n_features = moments.n_features or 0
-    if not moments.is_thin or moments.is_weighted or moments.n_samples < 2:
+    if not moments.is_thin or not 2 <= moments.n_samples <= sample_size(n_features):
         return None
-    if moments.n_samples * n_features > MAX_CELLS:
-        return None
-    assert moments.mean is not None
-    return RowSet(moments.centred_rows() + moments.mean)
+    rows, weights = moments.kept_rows()
+    return RowSet(rows, weights=weights)
 
 
 def _all_or_none(sets: Sequence[RowSet | None]) -> list[RowSet]:
@@ -550,12 +548,12 @@ def check_rows(
 
 
 def require_same_names(names: Any, known: Any, name: str) -> None:
-    """Raise ``ValueError`` unless features have the names they had in X, in the same order."""
+    """Raise ``ValueError`` unless features have the names of the fit, in the same order."""
     if len(names) == len(known) and not np.array_equal(names, known):
         first = np.flatnonzero(np.asarray(names, dtype=object) != np.asarray(known))[0]
         raise ValueError(
-            f"{name} must have the feature names of X in the same order; column {first} is "
-            f"{names[first]!r} in {name} and {known[first]!r} in X"
+            f"{name} must have the feature names of the fit in the same order; column {first} is "
+            f"{names[first]!r} in {name}, but it was {known[first]!r}"
         )
 
 
