@@ -6,9 +6,9 @@ of a process that has everything imported, in a folder of its own, with real fil
 
     python tests/faults/fault_harness.py --sample 5      prints the counts as JSON
 
-After a fault the old results are there or the new ones, each whole, or the JSON file that says so is
-not there; a second run ends with the same bytes as one that nothing disturbed; and nothing else is
-left.
+After a fault the old results are there or the new ones, each whole, or the JSON file that says so
+is not there; a second run ends with the same bytes as one that nothing disturbed; and nothing else
+is left.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ _PER_SHEET: Final = 5
 def check_album_folder(folder: str | os.PathLike[str], *, replace: bool = False) -> None:
     """Raise `FolderInUseError` if a folder has something in it that is not to be replaced.
 
-    What killed runs left in it is removed first, or put in place where it was complete.
+    What killed runs left in it is removed first.
     """
     folder = Path(folder)
     remove_leftovers(folder)

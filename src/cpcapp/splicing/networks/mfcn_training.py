@@ -204,7 +204,8 @@ class MFCNRun:
     def save(self, folder: Path) -> None:
         """Write everything that a later piece needs.
 
-        All files take the place of the last ones together, or none.
+        They take the place of the last ones when all are complete. If the process is killed just
+        then, there is no ``run.json``.
         """
         content = {
             "architecture": "mfcn",

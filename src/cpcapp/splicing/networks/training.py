@@ -94,7 +94,8 @@ class TrainingRun:
     def save(self, folder: Path) -> None:
         """Write everything that a later piece needs, in files of at most 16 MiB.
 
-        All of them take the place of the last ones together, or none.
+        They take the place of the last ones when all are complete. If the process is killed just
+        then, there is no ``run.json``.
         """
         states = self.optimizer.state_dict()["state"]
         moments: dict[str, dict[str, Tensor]] = {"exp_avg": {}, "exp_avg_sq": {}}

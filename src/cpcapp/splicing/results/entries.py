@@ -59,7 +59,7 @@ def write_result(
     report: PhotoReport | None = None,
     pdf: bool = True,
 ) -> dict[str, Any]:
-    """Write the pictures and the JSON file of a photo, all of them or none.
+    """Write the pictures and the JSON file of a photo, the JSON file last.
 
     Parameters
     ----------
