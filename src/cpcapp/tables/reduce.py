@@ -232,14 +232,16 @@ def reduce_tables(
     table = open_rereadable(target, mask_var)
     # Its features are found by the names of the target's, whatever genes it marks itself.
     other = None if background is None else open_rereadable(background, None)
-    own_rows, other_rows = choose_sets(
+    target_rows, background_rows = choose_sets(
         table,
         other,
         split=split,
         target_values=target_values,
         background_values=background_values,
     )
-    if other_rows is None and method != "pca":
+    if method == "pca":
+        other = background_rows = None
+    elif background_rows is None:
         raise TableError(
             f"{method} needs a background",
             "give {background}, or {split} and {background_values} to find it in the target, or "
@@ -254,34 +256,39 @@ def reduce_tables(
         labels=as_names(labels),
         split=split,
     )
-    if other is not None and method != "pca":
+    if other is not None:
         match_columns(other, roles.features, table)
     report = report_nothing if progress is None else progress
-    selections = [own_rows] if method == "pca" or other_rows is None else [own_rows, other_rows]
     sets = [
         read_set(rows, roles.features, report, missing=missing, skip_bad_rows=skip_bad_rows)
-        for rows in selections
+        for rows in (target_rows, background_rows)
+        if rows is not None
     ]
     sets = standardize_sets(sets, standardize)
-    own, rest = sets[0], sets[1] if len(sets) > 1 else None
-    significance = find_significance(own, rest, method=method, permutation_test=permutation_test)
+    target_set, background_set = sets[0], sets[1] if len(sets) > 1 else None
+    significance = find_significance(
+        target_set, background_set, method=method, permutation_test=permutation_test
+    )
     k = choose_n_components(n_components, significance)
-    most = min(len(own.features), own.moments.n_samples - 1)
+    most = min(len(roles.features), target_set.moments.n_samples - 1)
     if k > most:
-        raise _too_many_error(own, k, most)
+        raise _too_many_error(target_set, k, most)
     try:
-        model = fit_model(own, rest, k, method=method, alpha=alpha, standardize=standardize)
+        model = fit_model(
+            target_set, background_set, k, method=method, alpha=alpha, standardize=standardize
+        )
     except InsufficientRankError as error:
-        raise _too_many_error(own, k, error.rank) from error
-    if method != "cpca++" or rest is None:
-        return Reduction(model, roles, own, rest, significance)
-    samples = own.sample(), rest.sample()
-    doubts = notes_on(model.contrast, *samples, significance.permutations, own.features)
+        raise _too_many_error(target_set, k, error.rank) from error
+    reduction = Reduction(model, roles, target_set, background_set, significance)
+    if method != "cpca++" or background_set is None:
+        return reduction
+    samples = target_set.sample, background_set.sample
+    doubts = notes_on(model.contrast, *samples, significance.permutations, roles.features)
     on_others = None
-    if len(own.features) <= _MAX_HELD_OUT:
+    if len(roles.features) <= _MAX_HELD_OUT:
         with suppress(ValueError):  # a handful of rows
             on_others = held_out(*samples, model.contrast)
-    return Reduction(model, roles, own, rest, significance, on_others, doubts)
+    return replace(reduction, held_out=on_others, doubts=doubts)
 
 
 def open_rereadable(table: AnyTable, mask_var: str | None) -> Table:
@@ -393,6 +400,6 @@ def _calibrate(target: SampleSet, background: SampleSet, contrast: Contrast) -> 
     if min(len(background.features), background.moments.n_samples) > _MAX_CALIBRATED:
         return None
     try:
-        return calibrate(target.sample(), background.sample(), contrast)
+        return calibrate(target.sample, background.sample, contrast)
     except ValueError:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -64,8 +65,9 @@ class SampleSet:
         """Return the rows at hand, dense or sparse, with features divided by their scale."""
         return divide_features(self.rows.rows(), self.scale)
 
+    @cached_property
     def sample(self) -> Sample:
-        """Return the rows at hand with features divided by their scale, to shuffle or hold out."""
+        """The rows at hand with features divided by their scale, to shuffle or hold out."""
         return make_sample(self.scaled_rows(), index=self.positions.rows())
 
     def clean_rows(self, kept: Sequence[str], progress: Progress | None = None) -> Iterator[Chunk]:

@@ -49,7 +49,7 @@ def find_significance(
         return Significance(None, reason=Message("the test is for cpca++ only"))
     try:
         if permutation_test:
-            test = count_components_of(target.sample(), background.sample())
+            test = count_components_of(target.sample, background.sample)
             n_all = target.rows.n_seen, background.rows.n_seen
             return Significance(
                 test.n_components, PERMUTATION, None, test, is_sample=test.n_rows != n_all
