@@ -52,8 +52,7 @@ class AppliedRows:
         elif self.model.has_power and self.model.calibration is None:
             notes.append(
                 Message(
-                    "there is no column p: the model was made with fewer than 20 background rows, "
-                    "or with more than 2,000 features"
+                    "there is no column p: the model was made with fewer than 20 background rows"
                 )
             )
         if self.counts.n_bad:

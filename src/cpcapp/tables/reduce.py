@@ -29,8 +29,8 @@ from cpcapp.tables.read.table import Chunk, Progress, ProgressReport, Table, rep
 from cpcapp.tables.sample_sets import STANDARDIZATIONS, SampleSet, read_set, standardize_sets
 from cpcapp.tables.significance import Significance, choose_n_components, find_significance
 
-# Features of a solution that is repeated for five folds, or for twenty: each takes seconds.
-_MAX_CALIBRATED, _MAX_HELD_OUT = 2000, 500
+# Features of a solution that is repeated for twenty folds: with more, each takes seconds.
+_MAX_HELD_OUT = 500
 
 METHODS = ("cpca++", "cpca", "pca")
 
@@ -397,8 +397,6 @@ def _solve_cpca(
 
 def _calibrate(target: SampleSet, background: SampleSet, contrast: Contrast) -> Calibration | None:
     """Return powers of background rows that were held out; None if they are too few."""
-    if min(len(background.features), background.moments.n_samples) > _MAX_CALIBRATED:
-        return None
     try:
         return calibrate(target.sample, background.sample, contrast)
     except ValueError:
