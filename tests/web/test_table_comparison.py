@@ -81,6 +81,8 @@ def test_cpca_plus_plus_is_the_estimator(found, tables, frames):
         np.testing.assert_allclose(scores, est.transform(rows), rtol=1e-5, atol=1e-5)
     method = result["methods"]["cpca++"]
     np.testing.assert_allclose(method["contrasts"], est.contrast_, rtol=1e-5)
+    for part in result["held_out"]:
+        assert part["interval"][0] < part["contrast"] < part["interval"][1]
     for ours, theirs in zip(method["top_features"], est.top_features(10), strict=True):
         assert [entry["feature"] for entry in ours] == [name for name, _ in theirs]
         weights = [weight for _, weight in theirs]
@@ -370,6 +372,6 @@ def test_columns_of_very_different_scale_are_noted(tmp_path):
         compare_methods(*paths, standardize=rule, folder=tmp_path / rule)["notes"]
         for rule in ("none", "each")
     )
-    note = r"the columns differ in scale up to [345]00,000 times: PCA and cPCA follow the largest"
+    note = r"the columns differ in scale up to [345]00,000 times: PCA follows the largest"
     assert [text for text in raw if re.match(note, text)]
     assert not [text for text in scaled if "scale" in text]

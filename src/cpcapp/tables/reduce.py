@@ -279,13 +279,19 @@ def reduce_tables(
         )
     except InsufficientRankError as error:
         raise _too_many_error(target_set, k, error.rank) from error
-    reduction = Reduction(model, roles, target_set, background_set, significance)
-    if method != "cpca++" or background_set is None:
+    return ask_rows(Reduction(model, roles, target_set, background_set, significance))
+
+
+def ask_rows(reduction: Reduction) -> Reduction:
+    """Add what the rows at hand tell: contrasts of rows that were held out, and doubts."""
+    model, target, background = reduction.model, reduction.target, reduction.background
+    if model.method != "cpca++" or background is None:
         return reduction
-    samples = target_set.sample, background_set.sample
-    doubts = notes_on(model.contrast, *samples, significance.permutations, roles.features)
+    samples = target.sample, background.sample
+    test = reduction.significance.permutations
+    doubts = notes_on(model.contrast, *samples, test, model.features)
     on_others = None
-    if len(roles.features) <= _MAX_HELD_OUT:
+    if len(model.features) <= _MAX_HELD_OUT:
         with suppress(ValueError):  # a handful of rows
             on_others = held_out(*samples, model.contrast)
     return replace(reduction, held_out=on_others, doubts=doubts)

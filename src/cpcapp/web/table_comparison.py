@@ -13,9 +13,9 @@ from cpcapp.tables.cleaning import MISSING_RULES
 from cpcapp.tables.columns import Columns, Selection, as_names, choose_columns, match_columns
 from cpcapp.tables.messages import TableError, check_choice
 from cpcapp.tables.read.table import ProgressReport, Table, report_nothing
-from cpcapp.tables.reduce import AnyTable, Reduction, open_rereadable
+from cpcapp.tables.reduce import AnyTable, Reduction, ask_rows, open_rereadable
 from cpcapp.tables.results.scores import name_score_columns, open_scores, write_rows
-from cpcapp.tables.results.summary import Summary
+from cpcapp.tables.results.summary import Summary, describe_held_out
 from cpcapp.tables.sample_sets import STANDARDIZATIONS, SampleSet, read_set, standardize_sets
 from cpcapp.tables.significance import find_significance
 from cpcapp.web.drawn_points import SEED, DrawnPoints
@@ -86,7 +86,7 @@ def compare_methods(
         planes = fit_planes(own_set, other_set, n_alphas, standardize)
         share(1.0)
     significance = find_significance(own_set, other_set, method="cpca++")
-    reduction = Reduction(planes.plus, roles, own_set, other_set, significance)
+    reduction = ask_rows(Reduction(planes.plus, roles, own_set, other_set, significance))
     folder = make_folder(folder)
     points = [DrawnPoints(one, planes, roles, max_points) for one in (own_set, other_set)]
     _write_scores(folder / "scores.csv", points, roles, report)
@@ -110,6 +110,7 @@ def compare_methods(
         "missing": missing,
         "n_alphas": n_alphas,
         "methods": describe_planes(planes, own_set),
+        "held_out": describe_held_out(reduction.held_out),
         "n_significant": significance.n_components,
         "significance_test": significance.describe(),
         "label": points[0].describe_label(label),
@@ -133,8 +134,8 @@ def _scale_notes(target: SampleSet, standardize: str) -> list[str]:
     if standardize != "none" or ratio < _MAX_SCALE_RATIO:
         return []
     return [
-        f"the columns differ in scale up to {float(f'{ratio:.1g}'):,.0f} times: PCA and cPCA "
-        "follow the largest; scale the tables to let all columns count"
+        f"the columns differ in scale up to {float(f'{ratio:.1g}'):,.0f} times: PCA follows "
+        "the largest; scale the tables to let all columns count"
     ]
 
 

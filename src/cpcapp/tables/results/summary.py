@@ -48,7 +48,7 @@ class Summary:
             "n_components": model.n_components,
             "eigenvalues": model.eigenvalues.tolist(),
             "contrasts": [number(value) for value in model.contrast.contrast],
-            "held_out_contrasts": _describe_held_out(found.held_out),
+            "held_out_contrasts": describe_held_out(found.held_out),
             "components_that_stand_out": test.n_components,
             "components_that_stand_out_by": test.test
             if test.reason is None
@@ -160,7 +160,8 @@ def _size(found: Reduction, component: int) -> str:
     )
 
 
-def _describe_held_out(found: HeldOutContrasts | None) -> list[dict[str, Any]] | None:
+def describe_held_out(found: HeldOutContrasts | None) -> list[dict[str, Any]] | None:
+    """Return contrasts with their intervals, in types that JSON knows."""
     if found is None:
         return None
     return [

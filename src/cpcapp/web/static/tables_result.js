@@ -441,7 +441,7 @@ export class Comparison {
   }
 
   #fillPowers() {
-    const { methods, n_significant: significant, significance_test: test } = this.result;
+    const { methods, held_out: heldOut, n_significant: significant, significance_test: test } = this.result;
     const put = (method, text) => {
       this.plots[method].card.querySelector(".power").textContent = text;
     };
@@ -452,7 +452,9 @@ export class Comparison {
     put("cpca", values ? `Eigenvalues ${values.map(formatNumber).join(" and ")}.${turned}` : "");
     const times = methods["cpca++"].contrasts.map(formatNumber);
     const verdict = significant === null ? "" : ` ${plural(significant, "component")} ${significant === 1 ? "is" : "are"} significant (${test}).`;
-    put("cpca++", `${times.join(" and ")} times the variance of the background.${verdict}`);
+    const spans = (heldOut ?? []).map(({ contrast, interval }) => `${formatNumber(contrast)} (${interval.map(formatNumber).join(" to ")})`);
+    const others = spans.length ? ` In rows that were held out ${spans.join(" and ")}, with 95 % intervals.` : "";
+    put("cpca++", `${times.join(" and ")} times the variance of the background.${others}${verdict}`);
   }
 
   #fillRows() {
