@@ -17,8 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from cpcapp._io.hdf5 import Hdf5Process, check_contents
-from cpcapp.datasets._errors import DataNotFoundError
-from cpcapp.datasets._fetch import PathLike, import_extra
+from cpcapp.datasets._fetch import DataNotFoundError, PathLike, import_extra
 from cpcapp.moments.sparse import check_indices, check_pointers
 
 _MEX_PARTS = ("matrix.mtx", "genes.tsv", "features.tsv", "barcodes.tsv")
