@@ -11,15 +11,15 @@ from cpcapp import __version__
 from cpcapp._io.files import make_folder
 from cpcapp.tables.cleaning import MISSING_RULES
 from cpcapp.tables.columns import Columns, Selection, as_names, choose_columns, match_columns
-from cpcapp.tables.drawn_points import SEED, DrawnPoints
-from cpcapp.tables.messages import TableError, check_choice, require_package
-from cpcapp.tables.method_planes import N_COMPONENTS, MethodPlanes, describe_planes, fit_planes
-from cpcapp.tables.reading.table import ProgressReport, Table, report_nothing
-from cpcapp.tables.reduce import AnyTable, Reduction, open_rereadable
+from cpcapp.tables.messages import TableError, check_choice
+from cpcapp.tables.read.table import ProgressReport, Table, report_nothing
+from cpcapp.tables.reduce import AnyTable, Reduction, ask_rows, open_rereadable
 from cpcapp.tables.results.scores import name_score_columns, open_scores, write_rows
-from cpcapp.tables.results.summary import Summary
+from cpcapp.tables.results.summary import Summary, describe_held_out
 from cpcapp.tables.sample_sets import STANDARDIZATIONS, SampleSet, read_set, standardize_sets
 from cpcapp.tables.significance import find_significance
+from cpcapp.web.drawn_points import SEED, DrawnPoints
+from cpcapp.web.method_planes import N_COMPONENTS, MethodPlanes, describe_planes, fit_planes
 
 # Forty eigenproblems of this size take minutes on one core.
 _MAX_FEATURES = 3000
@@ -44,74 +44,34 @@ def compare_methods(
 ) -> dict[str, Any]:
     """Compute two components of a table by PCA, by cPCA at many α, and by cPCA++.
 
-    All three see the same rows and columns. Rows that can't be read are left out and counted.
-
-    The planes of cPCA at neighbouring α are drawn with axes that turn as little as possible, so
-    that points do not jump when α changes: the components at the automatic α are as `CPCA` gives
-    them, and those at other α are turned within their plane.
+    All three see the same rows and columns. Rows that can't be read are left out and counted. The
+    planes of cPCA at neighbouring α are drawn with axes that turn as little as possible, so that
+    points do not jump when α changes.
 
     Parameters
     ----------
-    target, background : str, path-like or Table
-        Files, as for :func:`open_table`.
-    columns : str or sequence of str, optional
-        The features. By default all numeric columns that both tables have.
+    target, background, columns, standardize, missing, progress
+        As for `cpcapp.tables.reduce_tables`. By default the features are all numeric columns that
+        both tables have.
     label : str, optional
         Column of the target that gives the colours; it is no feature then.
-    standardize : {"none", "each", "background"}, default="none"
-        As for :func:`reduce_tables`.
-    missing : {"drop", "mean", "zero", "error"}, default="drop"
-        As for :func:`reduce_tables`.
-    n_alphas : int, default=41
+    n_alphas : int
         Contrast parameters of cPCA: 0, and the rest from 0.1 to 1000, evenly spaced in logarithm.
-    max_points : int, default=50,000
+    max_points : int
         Rows of each set whose points are written; of more rows, a random sample. Components are
         always those of all rows.
     folder : path-like
         For the files that are written.
-    progress : callable of a title, optional
-        As for :func:`reduce_tables`.
 
     Returns
     -------
     dict
         In types that JSON knows. ``methods`` has ``"pca"``, ``"cpca"`` and ``"cpca++"``, each with
-        its eigenvalues and top features, for cPCA at every α. ``points`` names the files of
-        scores: float32, little-endian, of shape (rows, 2), for cPCA (α, rows, 2).
-        ``files`` are ``scores.csv`` (all rows) and ``features.csv``. ``target`` and ``background``
-        count rows, and say which were left out and why. ``notes`` are what was
-        recognised in the files, and doubts about features.
-
-    Raises
-    ------
-    TableError
-        If a table or an option can't be used.
-
-    See Also
-    --------
-    describe_tables : which columns there are.
-    reduce_tables : one method, any number of components, and a model for new rows.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> import numpy as np
-    >>> from cpcapp.tables import compare_methods
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> rng = np.random.default_rng(0)
-    >>> np.save(folder / "treated.npy", rng.normal(size=(200, 4)) * [9, 1, 3, 1])
-    >>> np.save(folder / "control.npy", rng.normal(size=(200, 4)) * [9, 1, 1, 1])
-    >>> paths = folder / "treated.npy", folder / "control.npy"
-    >>> found = compare_methods(*paths, n_alphas=5, folder=folder / "out")
-    >>> methods = found["methods"]
-    >>> methods["pca"]["top_features"][0][0]["feature"]
-    'x0'
-    >>> methods["cpca++"]["top_features"][0][0]["feature"]
-    'x2'
-    >>> methods["cpca"]["alphas"]
-    [0.0, 0.1, 2.15443, 46.4159, 1000.0]
+        its top features. ``points`` names the files of scores: float32, little-endian, of shape
+        (rows, 2), for cPCA (α, rows, 2). ``files`` are ``scores.csv`` (all rows) and
+        ``features.csv``. ``target`` and ``background`` count rows, and say which were left out and
+        why. ``notes`` are what was recognised in the files, and doubts about features.
     """
-    require_package("pyarrow", "tables")
     _check_options(standardize, missing, n_alphas, max_points)
     report = report_nothing if progress is None else progress
     own, other = open_rereadable(target, "auto"), open_rereadable(background, None)
@@ -126,7 +86,7 @@ def compare_methods(
         planes = fit_planes(own_set, other_set, n_alphas, standardize)
         share(1.0)
     significance = find_significance(own_set, other_set, method="cpca++")
-    reduction = Reduction(planes.plus, roles, own_set, other_set, significance)
+    reduction = ask_rows(Reduction(planes.plus, roles, own_set, other_set, significance))
     folder = make_folder(folder)
     points = [DrawnPoints(one, planes, roles, max_points) for one in (own_set, other_set)]
     _write_scores(folder / "scores.csv", points, roles, report)
@@ -150,6 +110,7 @@ def compare_methods(
         "missing": missing,
         "n_alphas": n_alphas,
         "methods": describe_planes(planes, own_set),
+        "held_out": describe_held_out(reduction.held_out),
         "n_significant": significance.n_components,
         "significance_test": significance.describe(),
         "label": points[0].describe_label(label),
@@ -173,8 +134,8 @@ def _scale_notes(target: SampleSet, standardize: str) -> list[str]:
     if standardize != "none" or ratio < _MAX_SCALE_RATIO:
         return []
     return [
-        f"the columns differ in scale up to {float(f'{ratio:.1g}'):,.0f} times: PCA and cPCA "
-        "follow the largest; scale the tables to let all columns count"
+        f"the columns differ in scale up to {float(f'{ratio:.1g}'):,.0f} times: PCA follows "
+        "the largest; scale the tables to let all columns count"
     ]
 
 

@@ -10,9 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from cpcapp.tables.label_columns import LabelColumnFinder
-from cpcapp.tables.messages import require_package
-from cpcapp.tables.reading.numbers import MISSING
-from cpcapp.tables.reading.table import Chunk, ProgressReport, Table, report_nothing
+from cpcapp.tables.read.numbers import MISSING
+from cpcapp.tables.read.table import Chunk, ProgressReport, Table, report_nothing
 from cpcapp.tables.reduce import AnyTable, open_rereadable
 
 # Different values of a column are counted up to here: a bound on the memory if it holds ids.
@@ -28,43 +27,14 @@ _LABEL_NAME = re.compile(
 def describe_tables(
     target: AnyTable, background: AnyTable, *, progress: ProgressReport | None = None
 ) -> dict[str, Any]:
-    r"""Return what two tables hold, for a person who chooses columns.
+    """Return what two tables hold, for a person who chooses columns, in types that JSON knows.
 
-    Parameters
-    ----------
-    target, background : str, path-like or Table
-        Files, as for :func:`open_table`.
-    progress : callable of a title, optional
-        As for :func:`reduce_tables`.
-
-    Returns
-    -------
-    dict
-        In types that JSON knows. ``columns`` lists those of the target: ``name``, ``kind``
-        (``"number"`` or ``"text"``), ``missing`` (values), ``distinct`` (values, counted up to
-        1,000), ``usable`` as a feature or else the ``reason``, and ``selected``: whether it is a
-        feature unless the user says otherwise. ``label`` is the column that suggests itself for
-        colours, or None. ``target`` and ``background`` have ``name``, ``n_rows``, ``n_columns``
-        and ``problems``: the first bad rows in a sentence each.
-
-    See Also
-    --------
-    compare_methods : what to do next.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from cpcapp.tables import describe_tables
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> _ = (folder / "a.csv").write_text("who,height,group\nx,1.6,1\ny,1.7,2\nz,,1\n")
-    >>> _ = (folder / "b.csv").write_text("height,group\n1.5,1\n1.8,1\n")
-    >>> found = describe_tables(folder / "a.csv", folder / "b.csv")
-    >>> [(c["name"], c["kind"], c["missing"], c["selected"]) for c in found["columns"]]
-    [('who', 'text', 0, False), ('height', 'number', 1, True), ('group', 'number', 0, False)]
-    >>> found["label"], found["target"]["n_rows"]
-    ('group', 3)
+    ``columns`` lists those of the target: ``name``, ``kind`` (``"number"`` or ``"text"``),
+    ``missing`` (values), ``distinct`` (values, counted up to 1,000), ``usable`` as a feature or
+    else the ``reason``, and ``selected``: whether it is a feature unless the user says otherwise.
+    ``label`` is the column that suggests itself for colours, or None. ``target`` and ``background``
+    have ``name``, ``n_rows``, ``n_columns`` and ``problems``: the first bad rows.
     """
-    require_package("pyarrow", "tables")
     own, other = open_rereadable(target, "auto"), open_rereadable(background, None)
     report = report_nothing if progress is None else progress
     ours, theirs = _TableCounter(own), _TableCounter(other)

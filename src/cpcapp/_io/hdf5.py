@@ -1,4 +1,4 @@
-"""HDF5 files of strangers: read only in processes of their own, after a look at what they hold.
+"""HDF5 files of strangers: read only in a process of its own, after a look at what they hold.
 
 HDF5 may loop for ever, crash or take any amount of memory on damaged bytes.
 """
@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from cpcapp._io.worker import limit_memory
+from cpcapp._io.worker import Answer, Worker, limit_memory
 
 # What is read into memory may take the first number of bytes, or the second number times the size
 # of the file. Strings of any length count as so many bytes each, as Python keeps them.
@@ -28,21 +28,41 @@ _SECONDS = 8.0
 _BYTES_PER_SECOND = 2e6
 
 
-def reading_seconds(path: Path) -> float:
-    """Return how long it may take to read a file."""
-    return _SECONDS + path.stat().st_size / _BYTES_PER_SECOND
+class Hdf5Error(ValueError):
+    """Why a file can't be read, in one line; ``kind`` is what the process called the error."""
+
+    def __init__(self, reason: str, kind: str = "") -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+class Hdf5Process:
+    """A process that reads one file, with limits on time and memory; it ends with this object."""
+
+    def __init__(self, module: str, path: Path) -> None:
+        self._seconds = _SECONDS + path.stat().st_size / _BYTES_PER_SECOND
+        self._worker = Worker(module)
+
+    def ask(self, request: dict[str, Any]) -> Answer:
+        """Return the answer to a request, or raise `Hdf5Error`."""
+        if not self._worker.is_ready:
+            raise Hdf5Error("the process that reads it did not start")
+        answer = self._worker.ask(request, self._seconds)
+        if answer is None:
+            raise Hdf5Error(
+                "it is damaged: reading it was stopped, because it crashed or took more than "
+                f"{self._seconds:.0f} seconds; use an undamaged copy"
+            )
+        if "error" in answer[0]:
+            raise Hdf5Error(answer[0]["error"], answer[0].get("kind", ""))
+        return answer
 
 
 def check_contents(path: str, streamed: Container[str] = ()) -> None:
     """Raise unless a file keeps all it has itself, and what is read into memory is bounded.
 
-    The memory that this process may take is limited too.
-
-    Parameters
-    ----------
-    path : str
-    streamed : container of str
-        Parts that are not read into memory as a whole.
+    ``streamed`` names parts that are not read into memory as a whole. The memory that this process
+    may take is limited too.
     """
     max_bytes = max(_MAX_SMALL, _MAX_RATIO * Path(path).stat().st_size)
     limit_memory(_SPARE_MEMORY + _COPIES * max_bytes)

@@ -109,20 +109,8 @@ def find_marks(values: Iterable[str], delimiter: str) -> NumberMarks:
     """Return how numbers are written, by a sample of the values of a file.
 
     Only values that can be read in one way count: 1,234.5 and 1,234,567 have thousands
-    separators, 0,5 and 12,34 have decimals, and 1,234 says nothing.
-
-    Parameters
-    ----------
-    values : iterable of str
-    delimiter : str
-        A comma that separates columns is not taken for a decimal mark.
-
-    Examples
-    --------
-    >>> find_marks(["1,5", "2"], ";").decimal, find_marks(["1.234,5", "7"], ";").thousands
-    (',', True)
-    >>> find_marks(["1,234"], ";")
-    NumberMarks(decimal='.', thousands=False)
+    separators, 0,5 and 12,34 have decimals, and 1,234 says nothing. A comma that separates columns
+    is not taken for a decimal mark.
     """
     # Numbers without a comma are English, unless they have two points.
     marked = [v for value in values if "," in (v := value.strip()) or v.count(".") != 0]

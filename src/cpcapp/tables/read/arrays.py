@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cpcapp._io.npy_files import check_npy, read_npz
 from cpcapp._io.text import natural_order
 from cpcapp.tables.messages import TableError, quote_names
-from cpcapp.tables.reading.table import (
+from cpcapp.tables.read.npy_files import open_npy, read_npz
+from cpcapp.tables.read.table import (
     CHUNK_VALUES,
     Chunk,
     Progress,
@@ -26,40 +25,38 @@ PARQUET_ENDINGS = (".parquet", ".pq")
 
 
 class ParquetTable(Table):
-    """A Parquet file, read a batch at a time."""
+    """A Parquet file, or those of a folder one after the other, read a batch at a time."""
 
     def __init__(self, path: Path, name: str) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet
-
-        self.path, self.name = path, name
-        try:
-            with pa.parquet.ParquetFile(path) as file:
-                self._schema, self.n_rows = file.schema_arrow, file.metadata.num_rows
-        except Exception as error:  # Arrow raises errors of many kinds on damaged files
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            raise TableError(
-                f"{name} is not a Parquet file: {' '.join(str(error).split())}"
-            ) from None
-        self.columns = list(self._schema.names)
+        self.name = name
+        self._files = _list_parts(path, name) if path.is_dir() else [path]
+        self._schemas, counts = zip(*map(_read_footer, self._files), strict=True)
+        self.n_rows = sum(counts)
+        self.columns = list(self._schemas[0].names)
         require_unique(self.columns, name)
+        for file, schema in zip(self._files, self._schemas, strict=True):
+            others = set(schema.names) ^ set(self.columns)
+            if others:
+                raise TableError(
+                    f"{name}: {file.name} and {self._files[0].name} have different columns "
+                    f"({quote_names(sorted(others))}); all files must have the same"
+                )
         # The name that pandas gives to an index without one.
         self.row_names = next((c for c in self.columns if c.startswith("__index_level_")), None)
 
     def text_columns(self, names: Sequence[str]) -> list[str]:
-        """Return the columns whose type is not numeric."""
+        """Return the columns whose type is not numeric, in any of the files."""
         import pyarrow as pa
 
         types = pa.types
         numeric = [types.is_integer, types.is_floating, types.is_boolean, types.is_decimal]
         numeric.append(types.is_null)  # a column without any value
-        kinds = self._schema.types
-        return [
-            name
-            for name in names
-            if not any(is_kind(kinds[self.column_index[name]]) for is_kind in numeric)
-        ]
+
+        def is_number(name: str) -> bool:
+            kinds = (schema.field(name).type for schema in self._schemas)
+            return all(any(is_kind(kind) for is_kind in numeric) for kind in kinds)
+
+        return [name for name in names if not is_number(name)]
 
     def chunks(
         self, features: Sequence[str], kept: Sequence[str], progress: Progress | None = None
@@ -70,73 +67,46 @@ class ParquetTable(Table):
 
         names = list(dict.fromkeys([*features, *kept]))
         size, done = max(1, CHUNK_VALUES // max(len(names), 1)), 0
-        try:
-            with pa.parquet.ParquetFile(self.path) as file:
-                for batch in file.iter_batches(size, columns=names):
-                    values = np.empty((batch.num_rows, len(features)))
-                    found = dict(zip(batch.schema.names, batch.columns, strict=True))
-                    for column, name in enumerate(features):
-                        numbers = found[name].cast(pa.float64(), safe=False)
-                        values[:, column] = numbers.to_numpy(zero_copy_only=False)
-                    rows = number_rows(slice(done, done + batch.num_rows))
-                    done += batch.num_rows
-                    yield Chunk(rows, rows, values, {name: found[name] for name in kept})
-                    if progress is not None:
-                        progress(done / max(self.n_rows, 1))
-        except (pa.ArrowException, OSError, UnicodeError) as error:
-            reason = " ".join(str(error).split())
-            raise TableError(f"{self.name} is damaged after row {done}: {reason}") from error
+        for path in self._files:
+            try:
+                with pa.parquet.ParquetFile(path) as file:
+                    for batch in file.iter_batches(size, columns=names):
+                        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+                        values = np.empty((batch.num_rows, len(features)))
+                        for index, name in enumerate(features):
+                            numbers = columns[name].cast(pa.float64(), safe=False)
+                            values[:, index] = numbers.to_numpy(zero_copy_only=False)
+                        rows = number_rows(slice(done, done + batch.num_rows))
+                        done += batch.num_rows
+                        yield Chunk(rows, rows, values, {name: columns[name] for name in kept})
+                        if progress is not None:
+                            progress(done / max(self.n_rows, 1))
+            except (pa.ArrowException, OSError, UnicodeError) as error:
+                reason = " ".join(str(error).split())
+                raise TableError(f"{path} is damaged after row {done}: {reason}") from error
 
 
-class ParquetFolder(Table):
-    """The Parquet files of a folder as one table: file after file, columns by name.
+def _list_parts(folder: Path, name: str) -> list[Path]:
+    named = (path for path in folder.iterdir() if path.suffix.lower() in PARQUET_ENDINGS)
+    # Names with a leading dot or underscore are no parts but notes about them, as Arrow has it.
+    parts = [path for path in named if path.name[0] not in "._" and path.is_file()]
+    if not parts:
+        raise TableError(f"{name} is a folder without Parquet files; give a file, or such a folder")
+    return sorted(parts, key=natural_order)
 
-    Parameters
-    ----------
-    folder : Path
-    name : str
-    """
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self.name = name
-        named = (path for path in folder.iterdir() if path.suffix.lower() in PARQUET_ENDINGS)
-        # Names with a leading dot or underscore are no parts but notes about them, as Arrow has it.
-        found = [path for path in named if path.name[0] not in "._" and path.is_file()]
-        parts = sorted(found, key=natural_order)
-        if not parts:
-            raise TableError(
-                f"{name} is a folder without Parquet files; give a file, or such a folder"
-            )
-        self.parts = [ParquetTable(path, str(path)) for path in parts]
-        first = self.parts[0]
-        self.columns, self.row_names = first.columns, first.row_names
-        for part in self.parts[1:]:
-            others = set(part.columns) ^ set(first.columns)
-            if others:
-                raise TableError(
-                    f"{name}: {part.path.name} and {first.path.name} have different columns "
-                    f"({quote_names(sorted(others))}); all files must have the same"
-                )
+def _read_footer(path: Path) -> tuple[Any, int]:
+    """Return the schema of a file, and how many rows it has."""
+    import pyarrow.parquet
 
-    def text_columns(self, names: Sequence[str]) -> list[str]:
-        """Return the columns whose type is not numeric in any of the files."""
-        text = {name for part in self.parts for name in part.text_columns(names)}
-        return [name for name in names if name in text]
-
-    def chunks(
-        self, features: Sequence[str], kept: Sequence[str], progress: Progress | None = None
-    ) -> Iterator[Chunk]:
-        """Yield all rows; see `Table.chunks`."""
-        done, total = 0, max(sum(part.n_rows for part in self.parts), 1)
-        for part in self.parts:
-            read = 0
-            for chunk in part.chunks(features, kept):
-                rows = chunk.rows + done
-                read += len(rows)
-                yield replace(chunk, rows=rows, positions=rows)
-                if progress is not None:
-                    progress((done + read) / total)
-            done += read
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            return file.schema_arrow, int(file.metadata.num_rows)
+    except Exception as error:  # Arrow raises errors of many kinds on damaged files
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = " ".join(str(error).split())
+        raise TableError(f"{path} is not a Parquet file: {reason}") from None
 
 
 class ArrayTable(Table):
@@ -217,9 +187,7 @@ def _column(block: Any, index: int) -> Any:
 def npy_table(path: Path, name: str) -> ArrayTable:
     """Open a ``.npy`` file without reading it; its columns are ``x0``, ``x1`` and so on."""
     try:
-        with path.open("rb") as file:
-            check_npy(file, path.stat().st_size)
-        matrix = np.load(path, mmap_mode="r", allow_pickle=False)
+        matrix = open_npy(path)
     except (ValueError, OSError) as error:
         raise TableError(f"{name} is not a .npy file of numbers: {error}") from error
     return _check_numbers(name, matrix, {})

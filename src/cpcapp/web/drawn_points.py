@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp._io.files import atomic_write
+from cpcapp.moments.rows import FloatArray
 from cpcapp.tables.cleaning import describe_incomplete, describe_skipped
 from cpcapp.tables.columns import Columns
-from cpcapp.tables.method_planes import N_COMPONENTS, MethodPlanes
-from cpcapp.tables.model import FloatArray, compute_scores
-from cpcapp.tables.reading.numbers import MISSING, guess_number
-from cpcapp.tables.reading.table import Chunk, ProgressReport
-from cpcapp.tables.reduce import choose_mean
+from cpcapp.tables.read.numbers import MISSING, guess_number
+from cpcapp.tables.read.table import Chunk, ProgressReport
+from cpcapp.tables.reduce import contrast_about
 from cpcapp.tables.sample_sets import SampleSet
+from cpcapp.web.method_planes import N_COMPONENTS, MethodPlanes
 
 SEED = 0
 # Classes that are told apart by name; those beyond are "other". Names of rows are copied as long.
@@ -58,9 +59,9 @@ class DrawnPoints:
 
         planes, selection = self.planes, self.sample_set.selection
         present = [name for name in self.roles.kept if name in selection.table.column_index]
-        mean, scale = choose_mean(planes.plus, self.sample_set), self.sample_set.scale
-        n_features = len(self.sample_set.features)
-        sweep = planes.sweep.reshape(-1, n_features)
+        about, scale = contrast_about(planes.plus, self.sample_set), self.sample_set.scale
+        fixed_planes = replace(about, filters=planes.filters.T)
+        sweep = replace(about, filters=planes.sweep.reshape(-1, len(scale)).T)
         shown = [self.sample_set.features.index(name) for name in planes.shown_features]
         done = 0
         with report(f"drawing {self.role}") as share:
@@ -68,14 +69,14 @@ class DrawnPoints:
                 values = (
                     chunk.values if isinstance(chunk.values, np.ndarray) else chunk.values.toarray()
                 )
-                fixed = compute_scores(values, planes.filters, mean, scale)
+                fixed = fixed_planes.transform(values / scale)
                 n_rows = len(chunk.rows)
                 low, high = np.searchsorted(self.chosen, (done, done + n_rows))
                 drawn = self.chosen[low:high] - done
                 done += n_rows
                 self._parts["positions"].append(chunk.positions[drawn])
                 self._parts["fixed"].append(fixed[drawn].astype("<f4"))
-                part = compute_scores(values[drawn], sweep, mean, scale)
+                part = sweep.transform(values[drawn] / scale)
                 self._parts["sweep"].append(part.astype("<f4"))
                 self._parts["values"].append(values[drawn][:, shown].astype("<f4"))
                 empty = pa.nulls(n_rows, pa.string())

@@ -7,21 +7,18 @@ import sys
 from pathlib import Path
 
 from cpcapp.tables.messages import TableError, require_package
-from cpcapp.tables.reading.arrays import (
+from cpcapp.tables.read.arrays import (
     PARQUET_ENDINGS,
-    ParquetFolder,
     ParquetTable,
     npy_table,
     npz_table,
 )
-from cpcapp.tables.reading.csv import CsvTable
-from cpcapp.tables.reading.excel import ExcelTable
-from cpcapp.tables.reading.h5ad import h5ad_table
-from cpcapp.tables.reading.table import Table
+from cpcapp.tables.read.csv import CsvTable
+from cpcapp.tables.read.excel import EXCEL_ENDINGS, ExcelTable
+from cpcapp.tables.read.h5ad import h5ad_table
+from cpcapp.tables.read.table import Table
 
 _TEXT = (".csv", ".tsv", ".tab", ".txt", ".csv.gz", ".tsv.gz", ".tab.gz", ".txt.gz")
-_EXCEL = (".xlsx", ".xlsm")
-_NOT_TEXT = (*PARQUET_ENDINGS, *_EXCEL, ".npy", ".npz", ".h5ad")
 
 
 def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -> Table:
@@ -30,11 +27,11 @@ def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -
     Parameters
     ----------
     path : str or path-like
-        ``.csv``, ``.tsv`` (also with ``.gz``), ``.parquet``, ``.xlsx``, ``.npy``, ``.npz`` or
-        ``.h5ad``. ``FILE.npz::NAME`` is one array of an archive, ``FILE.h5ad::NAME`` a layer,
-        ``FILE.xlsx::NAME`` a sheet. ``-`` is a CSV on standard input. A name with another ending
-        that is not a plain file (a pipe) is read as CSV. A folder is one table of all its Parquet
-        files, in the natural order of their names.
+        ``.csv``, ``.tsv`` (also with ``.gz``), ``.parquet``, ``.xlsx``, ``.xls``, ``.ods``,
+        ``.npy``, ``.npz`` or ``.h5ad``. ``FILE.npz::NAME`` is one array of an archive,
+        ``FILE.h5ad::NAME`` a layer, ``FILE.xlsx::NAME`` a sheet. ``-`` is a CSV on standard input.
+        A name with another ending that is not a plain file (a pipe) is read as CSV. A folder is one
+        table of all its Parquet files, in the natural order of their names.
     mask_var : str or None, default="auto"
         For ``.h5ad``: the column of ``var`` that marks the genes to use; None for all.
         ``"auto"`` uses ``highly_variable`` if there is such a column, as scanpy and
@@ -61,6 +58,7 @@ def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -
     array([[ 9. , 21.5],
            [ 8.5, 19. ]])
     """
+    require_package("pyarrow", "tables")
     path = os.fspath(path)
     if path == "-":
         return CsvTable(sys.stdin.buffer, "standard input")
@@ -69,22 +67,19 @@ def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -
     if Path(path).exists():
         file, ending, part = Path(path), path.lower(), ""
     if file.is_dir():
-        require_package("pyarrow", "tables")
-        return ParquetFolder(file, path)
+        return ParquetTable(file, path)
     if not file.exists():
         raise TableError(f"there is no file {plain}")
-    if part and not ending.endswith((".npz", ".h5ad", *_EXCEL)):
+    if part and not ending.endswith((".npz", ".h5ad", *EXCEL_ENDINGS)):
         raise TableError(
             f"{path}: '::' chooses an array of .npz, a layer of .h5ad or a sheet of .xlsx only"
         )
     if mask_var not in (None, "auto") and not ending.endswith(".h5ad"):
         raise TableError(f"{path} has no genes to choose", "{mask_var} is for .h5ad files only")
-    if ending.endswith(_NOT_TEXT):
-        require_package("pyarrow", "tables")
     try:
         if ending.endswith(PARQUET_ENDINGS):
             return ParquetTable(file, path)
-        if ending.endswith(_EXCEL):
+        if ending.endswith(EXCEL_ENDINGS):
             return ExcelTable(file, path, part or None)
         if ending.endswith(".npy"):
             return npy_table(file, path)
@@ -96,11 +91,7 @@ def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -
             return CsvTable(file, path)
     except OSError as error:
         raise TableError(f"can't read {path}: {error.strerror or error}") from error
-    if ending.endswith((".xls", ".ods", ".xlsb")):
-        raise TableError(
-            f"{path}: spreadsheets of this kind are not read; save it as .xlsx or .csv"
-        )
     raise TableError(
-        f"{path}: unknown ending; tables are .csv, .tsv (.gz too), .parquet, .xlsx, .npy, .npz, "
-        ".h5ad"
+        f"{path}: unknown ending; tables are .csv, .tsv (.gz too), .parquet, .xlsx, .xls, .ods, "
+        ".npy, .npz, .h5ad"
     )

@@ -1,63 +1,45 @@
 """The process that reads an AnnData file, so that a damaged one can do no harm to another.
 
-`cpcapp.tables.reading.h5ad` asks this process for the rows, and ends it if it takes too long.
+`cpcapp.tables.read.h5ad` asks it for the rows, and ends it if it takes too long.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp._genes import select_genes
-from cpcapp._io.hdf5_files import check_contents
-from cpcapp._io.worker import Arrays, open_streams, receive, send
+from cpcapp._io.hdf5 import Hdf5Error, check_contents
+from cpcapp._io.worker import Arrays, answer_requests
 from cpcapp.moments.sparse import check_indices, check_pointers, check_sparse
 
 # Read row by row.
 _STREAMED = ("/X", "/raw/X", "/X/data", "/X/indices", "/raw/X/data", "/raw/X/indices")
 
 
-def prepare() -> None:
-    """Import what takes longest."""
-    import anndata  # noqa: F401
-
-
 def main() -> None:
-    """Open the file that the first message names, then send the rows that others ask for."""
-    source, target = open_streams()
-    prepare()  # before the first message: its time does not count as reading
-    send(target, {"ready": True})
-    matrix: Any = None
-    while (received := receive(source)) is not None:
-        request = received[0]
-        message: dict[str, Any] = {}
-        arrays: Arrays = ()
-        try:
-            if "path" in request:
-                matrix, message, arrays = _open(**request)
-            else:
-                arrays = _parts(matrix[request["start"] : request["stop"]])
-        except Exception as error:  # h5py and anndata raise all kinds of errors on damaged files
-            reason = " ".join(str(error).split())[:300] or type(error).__name__
-            message, arrays = {"error": reason, "kind": getattr(error, "kind", "file")}, ()
-        send(target, message, arrays)
+    """Open the file that the first request names, then send the rows that others ask for."""
+    opened: list[Any] = []
 
+    def answer(request: dict[str, Any], _: Arrays) -> tuple[dict[str, Any], Arrays]:
+        if "path" in request:
+            matrix, message, arrays = _open(**request)
+            opened[:] = [matrix]
+            return message, arrays
+        rows = opened[0][request["start"] : request["stop"]]
+        # One array if it is dense, three if it is sparse.
+        return {}, [rows] if isinstance(rows, np.ndarray) else [
+            rows.data,
+            rows.indices,
+            rows.indptr,
+        ]
 
-class _ChoiceError(ValueError):
-    """What was asked for is not in the file, which is in order itself."""
-
-    def __init__(self, kind: str, text: str) -> None:
-        super().__init__(text)
-        self.kind = kind
-
-
-def _parts(block: Any) -> Arrays:
-    """Return the arrays of a block of rows: one if it is dense, three if it is sparse."""
-    return [block] if isinstance(block, np.ndarray) else [block.data, block.indices, block.indptr]
+    answer_requests(answer, lambda: import_module("anndata"))
 
 
 def _open(
@@ -71,10 +53,10 @@ def _open(
         warnings.simplefilter("ignore")
         adata = anndata.read_h5ad(path, backed="r")
     if layer is not None and layer not in adata.layers:
-        raise _ChoiceError("layer", json.dumps([str(name) for name in adata.layers][:1000]))
+        raise Hdf5Error(json.dumps([str(name) for name in adata.layers][:20]), "layer")
     matrix = adata.X if layer is None else adata.layers[layer]
     if matrix is None:
-        raise _ChoiceError("no X", "")
+        raise Hdf5Error("there is none", "no X")
     matrix = _checked(matrix)
     if matrix.shape != (len(adata.obs_names), len(adata.var_names)):
         raise ValueError(
@@ -84,7 +66,7 @@ def _open(
     try:
         used, column = select_genes(adata.var, mask_var)
     except ValueError as error:
-        raise _ChoiceError("genes", str(error)) from error
+        raise Hdf5Error(str(error), "genes") from error
     columns: list[tuple[str, list[Any] | None]] = []
     arrays: list[NDArray[Any]] = [used]
     for name in adata.obs.columns:
@@ -93,8 +75,10 @@ def _open(
             columns.append((str(name), None))
             arrays.append(values.to_numpy())
         elif values.dtype.kind in "biuf":  # integers with missing values
-            found = [None if value is None else value.item() for value in _objects(values)]
-            columns.append((str(name), found))
+            whole = values.astype(object).where(values.notna(), None)
+            columns.append(
+                (str(name), [getattr(value, "item", lambda v=value: v)() for value in whole])
+            )
         else:
             columns.append((str(name), values.astype(str).tolist()))
     message = {
@@ -106,12 +90,6 @@ def _open(
         "columns": columns,
     }
     return matrix, message, arrays
-
-
-def _objects(values: Any) -> list[Any]:
-    missing = values.isna().to_numpy()
-    known = iter(values[~missing].to_numpy(dtype=values.dtype.numpy_dtype))
-    return [None if gap else next(known) for gap in missing]
 
 
 def _checked(matrix: Any) -> Any:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import tracemalloc
 import zipfile
 
 import numpy as np
 import pytest
 
-from cpcapp._io.npy_files import check_npy, read_npz
+from cpcapp.tables.read.npy_files import open_npy, read_npz
 
 
 def header(text, version=1):
@@ -39,24 +38,20 @@ def promise(shape, descr="<f8"):
         b"\x93NUMPY",
     ],
 )
-def test_headers_that_promise_what_is_not_there(start):
-    data = start + bytes(96)
+def test_headers_that_promise_what_is_not_there(start, tmp_path):
+    (tmp_path / "a.npy").write_bytes(start + bytes(96))
     with pytest.raises(ValueError, match=r"its header|it holds Python objects"):
-        check_npy(io.BytesIO(data), len(data))
+        open_npy(tmp_path / "a.npy")
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("a.npy", start + bytes(96))
+    with pytest.raises(ValueError, match=r"'a.npy' is damaged: (its header|it holds Python)"):
+        read_npz(tmp_path / "a.npz")
 
 
-def test_headers_of_ordinary_files_pass():
-    for array in (
-        np.ones((3, 4)),
-        np.asfortranarray(np.ones((3, 4))),
-        np.array("text"),
-        np.ones(0),
-    ):
-        file = io.BytesIO()
-        np.save(file, array)
-        size = file.tell()
-        file.seek(0)
-        check_npy(file, size)
+def test_ordinary_files_are_read(tmp_path):
+    for array in (np.ones((3, 4)), np.asfortranarray(np.ones((3, 4))), np.array("text")):
+        np.save(tmp_path / "a.npy", array)
+        np.testing.assert_array_equal(open_npy(tmp_path / "a.npy"), array)
 
 
 def test_an_archive_that_unpacks_to_a_hundred_times_its_size_is_refused_unread(tmp_path):
@@ -98,16 +93,11 @@ def test_members_that_can_not_be_read(tmp_path):
     encrypted[6] |= 1  # in the member's own header, and in the directory
     encrypted[whole.index(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(encrypted)
-    with pytest.raises(ValueError, match=r"its member 'a\.npy' is encrypted"):
+    with pytest.raises(ValueError, match="encrypted, password required"):
         read_npz(path)
-    for method in (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2):
-        with zipfile.ZipFile(path, "w", method) as archive:
-            archive.writestr("a.npy", promise("(1,)") + bytes(8))
-        with pytest.raises(ValueError, match="packed by a method that is not read"):
-            read_npz(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("notes.txt", "")
-    with pytest.raises(ValueError, match=r"'notes\.txt' is no array"):
+    with pytest.raises(ValueError, match=r"'notes\.txt' is damaged"):
         read_npz(path)
 
 

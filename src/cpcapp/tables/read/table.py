@@ -28,43 +28,6 @@ def report_nothing(title: str) -> AbstractContextManager[Progress]:
     return nullcontext(lambda share: None)
 
 
-class TextColumn:
-    """Text or None in each row: what is used of a pyarrow Array, where there is no pyarrow.
-
-    Parameters
-    ----------
-    values : list of str or None
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> TextColumn(["a", "b"]).filter(np.array([False, True])).to_pylist()
-    ['b']
-    """
-
-    def __init__(self, values: list[str | None]) -> None:
-        self._values = values
-
-    def to_pylist(self) -> list[str | None]:
-        """Return the values."""
-        return self._values
-
-    def filter(self, mask: NDArray[np.bool_]) -> TextColumn:
-        """Return the values where a mask is true."""
-        return TextColumn(
-            [value for value, chosen in zip(self._values, mask, strict=True) if chosen]
-        )
-
-
-def make_text_column(values: Sequence[str | None]) -> Any:
-    """Return texts as a pyarrow Array, or as a `TextColumn` without pyarrow."""
-    try:
-        import pyarrow as pa
-    except ImportError:
-        return TextColumn(list(values))
-    return pa.array(values, pa.string())
-
-
 @dataclass(frozen=True)
 class Chunk:
     """Consecutive rows of a table.
@@ -78,7 +41,7 @@ class Chunk:
     values : ndarray or CSR matrix of shape (n, n_features)
         Missing values are NaN.
     kept : dict of str to pyarrow Array of length n
-        Columns that are copied to the output. Without pyarrow: to `TextColumn`.
+        Columns that are copied to the output.
     bad : dict of int to str
         Indices of rows in this chunk that can't be used, and why.
     unreadable : list of (int, str)
@@ -100,14 +63,7 @@ class Chunk:
     unreadable: list[tuple[int, str]] = field(default_factory=list)
 
     def select_rows(self, mask: NDArray[np.bool_], kept: Sequence[str] | None = None) -> Chunk:
-        """Return the rows where a mask is true.
-
-        Parameters
-        ----------
-        mask : ndarray of bool of shape (n,)
-        kept : sequence of str, optional
-            Columns of `kept` to go on with; all by default.
-        """
+        """Return the rows where a mask is true, with some of the kept columns or all."""
         new_index = np.cumsum(mask) - 1
         columns = {name: self.kept[name] for name in (self.kept if kept is None else kept)}
         if not mask.all():
@@ -224,3 +180,10 @@ def row_slices(n_rows: int, n_columns: int) -> Iterator[slice]:
 def number_rows(rows: slice) -> NDArray[np.int64]:
     """Return the row numbers of a slice, from 1."""
     return np.arange(rows.start + 1, rows.stop + 1)
+
+
+def unused_name(name: str, taken: Sequence[str]) -> str:
+    """Return a name for a column that no other has."""
+    while name in taken:
+        name += "_"
+    return name

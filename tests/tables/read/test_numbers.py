@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpcapp.tables.reading.numbers import NumberMarks, find_marks
+from cpcapp.tables.read.numbers import NumberMarks, find_marks
 
 GERMAN, ENGLISH = NumberMarks(","), NumberMarks(".")
 TRANSLATE = str.maketrans(".,", ",.")

@@ -129,7 +129,7 @@ def test_utf_16_that_is_cut_off_is_named_by_line(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes(("\ufeff" + "a,b\n" + "1,2\n" * 2_000_000).encode("utf-16-le")[:-1])
     table = open_table(path)
-    with pytest.raises(TableError, match=r"t\.csv is UTF-16 and damaged after line 2000001"):
+    with pytest.raises(TableError, match=r"t\.csv is UTF-16 and damaged in line \d{7} or"):
         list(table.chunks(["a", "b"], []))
 
 

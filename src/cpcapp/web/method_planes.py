@@ -8,16 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp._io.text import number
+from cpcapp.contrast.difference import solve_difference
 from cpcapp.contrast.solution import InsufficientRankError, rank_features
-from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.moments.moments import Moments
+from cpcapp.moments.rows import FloatArray
 from cpcapp.tables.messages import TableError
-from cpcapp.tables.model import FloatArray, TableModel
+from cpcapp.tables.model import TableModel
 from cpcapp.tables.reduce import fit_model
 from cpcapp.tables.sample_sets import SampleSet
 
 N_COMPONENTS = 2
 _TOP = 10
+# Contrast parameters that `cpcapp.CPCA` chooses from.
+_BOUNDS = (3.0, 12.0, 48.0)
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class MethodPlanes:
     automatic : int
         Index of the automatic α.
     offered : list of int
-        Indices of the α that differ most.
+        Indices of the α that the automatic one is chosen from.
     shown_features : list of str
         Top features whose values are written for each point.
     """
@@ -64,46 +68,48 @@ def fit_planes(
 
     ``n_alphas`` and ``standardize`` are as for `compare_methods`.
     """
-    alphas = np.concatenate([[0.0], np.logspace(-1, 3, n_alphas - 1)])
-    cpca = CPCA(N_COMPONENTS, alpha="clustering", alphas=alphas)
+    alphas = np.unique([0.0, *np.logspace(-1, 3, n_alphas - 1), *_BOUNDS])
     try:
-        models = {
-            method: fit_model(
-                estimator,
+        pca, cpca, plus = (
+            fit_model(
                 target,
                 None if method == "pca" else background,
+                N_COMPONENTS,
                 method=method,
                 standardize=standardize,
             )
-            for method, estimator in (
-                ("pca", CPCAPlusPlus(N_COMPONENTS)),
-                ("cpca", cpca),
-                ("cpca++", CPCAPlusPlus(N_COMPONENTS)),
-            )
-        }
+            for method in ("pca", "cpca", "cpca++")
+        )
     except InsufficientRankError as error:
         raise TableError(
             f"{target.selection.table.name}: the chosen columns have only {error.rank} direction "
             "that varies; 2 are needed",
             "choose other {columns}",
         ) from error
-    automatic = int(np.flatnonzero(cpca.alphas_ == cpca.alpha_)[0])
-    offered = np.flatnonzero(np.isin(cpca.alphas_, cpca.selected_alphas_))
+    # cPCA as `cpcapp.CPCA` chooses α for it: in units of the mean variance of both sets.
+    moments = target.scaled_moments(), background.scaled_moments()
+    units = np.sqrt((moments[0].variance() + moments[1].variance()) / 2.0)
+    units[units == 0.0] = 1.0
+    moments = moments[0].rescaled(units), moments[1].rescaled(units)
+    values, filters = solve_difference(*moments, N_COMPONENTS, alphas)
+    automatic = int(np.abs(alphas - cpca.info["alpha"]).argmin())
+    subspaces = filters.transpose(0, 2, 1)
+    subspaces[automatic] = cpca.components * units
     shown = [
         name
-        for model in (models["cpca++"], models["pca"], models["cpca"])
+        for model in (plus, pca, cpca)
         for top in rank_features(model.components * target.deviation, model.features, 3)
         for name, _ in top
     ]
     return MethodPlanes(
-        models["pca"],
-        models["cpca"],
-        models["cpca++"],
-        cpca.alphas_,
-        align_subspaces(cpca.subspaces_, automatic, target.standardized_moments()),
-        cpca.subspace_eigenvalues_,
+        pca,
+        cpca,
+        plus,
+        alphas,
+        align_subspaces(subspaces, automatic, moments[0]) / units,
+        values,
         automatic,
-        offered.tolist(),
+        np.flatnonzero(np.isin(alphas, _BOUNDS)).tolist(),
         list(dict.fromkeys(shown)),
     )
 
@@ -111,19 +117,7 @@ def fit_planes(
 def align_subspaces(subspaces: NDArray[np.float64], start: int, target: Moments) -> FloatArray:
     """Turn each basis within its subspace so that points move little from one to the next.
 
-    Parameters
-    ----------
-    subspaces : ndarray of shape (n, k, n_features)
-        Orthonormal rows.
-    start : int
-        This one stays as it is, and the others follow from it in both directions.
-    target : Moments
-        Of the points.
-
-    Returns
-    -------
-    ndarray of shape (n, k, n_features)
-        Other bases of the same subspaces.
+    The basis at ``start`` stays as it is, and the others follow from it in both directions.
 
     Examples
     --------
@@ -175,7 +169,7 @@ def describe_planes(planes: MethodPlanes, target: SampleSet) -> dict[str, Any]:
         },
         "cpca++": {
             "title": "cPCA++",
-            "eigenvalues": _digits(planes.plus.eigenvalues),
+            "contrasts": [number(value) for value in planes.plus.contrast.contrast],
             "top_features": tops(planes.plus.components),
         },
     }
