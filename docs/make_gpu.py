@@ -60,8 +60,8 @@ def _moments(sections: dict[str, Any]) -> list[str]:
     return [
         "**Moments.** The card multiplies large square matrices at "
         + ", ".join(f"{rate:.0f} TFLOP/s in {name}" for name, rate in own.items())
-        + ". Moments of $n$ rows of $M$ features count as $2nM^2$ operations. The share of the card's "
-        "rate can exceed 1, since only panels above the diagonal are computed.",
+        + ". Moments of $n$ rows of $M$ features count as $2nM^2$ operations. The share of the "
+        "card's rate can exceed 1, since only panels above the diagonal are computed.",
         "\n".join(
             [
                 "| features | type | rows/s, in millions | TFLOP/s | of its rate |",
