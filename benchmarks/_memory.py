@@ -15,7 +15,7 @@ import numpy as np
 from _data import correlated
 from _sparse_cells import cells
 from cpcapp import CPCAPlusPlus
-from cpcapp.moments.accumulate import _DENSE_BLOCK
+from cpcapp.moments.moments import _DENSE_BLOCK
 
 Figures = dict[str, float | int | str | None]
 

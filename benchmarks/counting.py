@@ -22,6 +22,7 @@ from time import process_time
 from typing import Any
 
 import numpy as np
+from cpcapp.contrast.views import ViewsDisagreeWarning
 from numpy.typing import NDArray
 
 from _machine import describe_machine, load_average
@@ -34,7 +35,6 @@ from cpcapp import (
     count_components,
     permutation_test,
 )
-from cpcapp.contrast.views import ViewsDisagreeWarning
 
 FloatArray = NDArray[np.float64]
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cpcapp.estimators._alpha import bound_alpha
 from scipy.linalg import eigh
 from scipy.stats import kurtosis
 from sklearn.cluster import KMeans
@@ -32,7 +33,6 @@ from _machine import describe_machine, load_average
 from _nonlinear_shrinkage import nonlinear_shrinkage
 from _report import machine_line, table
 from cpcapp import CPCA, Contrast, Moments, ViewsDisagreeWarning, loading, solve_contrast
-from cpcapp.estimators._alpha import bound_alpha
 
 K = 2
 RIDGES = 10.0 ** np.arange(-4, 1.1, 0.5)

@@ -7,7 +7,7 @@ import pytest
 import scipy.linalg as sl
 
 from cpcapp import CPCA, CPCAPlusPlus, Moments, solve_contrast
-from cpcapp.contrast.solve import solve_difference
+from cpcapp.contrast.difference import solve_difference
 from cpcapp.datasets import needle, synthetic
 from helpers import random_covariance, subspace_angle
 

@@ -11,24 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cpcapp.contrast.loading import Loading
-    from cpcapp.contrast.solve import Contrast, solve_contrast
+    from cpcapp.contrast.solution import Contrast
+    from cpcapp.contrast.solve import solve_contrast
     from cpcapp.contrast.sparse_filters import SparseFilters, find_sparse_filters
-    from cpcapp.contrast.views import Views, ViewsDisagreeWarning
-    from cpcapp.estimators import CPCA, CPCAPlusPlus
-    from cpcapp.estimators.cpca_plus_plus import NoComponentsWarning
+    from cpcapp.estimators import (
+        CPCA,
+        CPCAPlusPlus,
+        LawOfNoiseWarning,
+        NoComponentsWarning,
+        bootstrap,
+        held_out_contrasts,
+    )
     from cpcapp.inference.backgrounds import (
         MixedBackground,
         RankedBackground,
         combine_backgrounds,
         suitable_background,
     )
-    from cpcapp.inference.bootstrap import ComponentStability, bootstrap
-    from cpcapp.inference.glrt import (
+    from cpcapp.inference.bootstrap import ComponentStability
+    from cpcapp.inference.glrt import glrt_detects, log_glrt, permutation_threshold
+    from cpcapp.inference.held_out import HeldOutContrasts
+    from cpcapp.inference.noise import (
         count_components,
-        glrt_detects,
-        log_glrt,
         noise_threshold,
-        permutation_threshold,
         power_p_value,
         wachter_edge,
     )
@@ -44,6 +49,8 @@ __all__ = [
     "CPCAPlusPlus",
     "ComponentStability",
     "Contrast",
+    "HeldOutContrasts",
+    "LawOfNoiseWarning",
     "Loading",
     "MixedBackground",
     "Moments",
@@ -51,13 +58,12 @@ __all__ = [
     "PermutationTest",
     "RankedBackground",
     "SparseFilters",
-    "Views",
-    "ViewsDisagreeWarning",
     "bootstrap",
     "combine_backgrounds",
     "count_components",
     "find_sparse_filters",
     "glrt_detects",
+    "held_out_contrasts",
     "log_glrt",
     "noise_threshold",
     "pairwise_moments",
@@ -72,40 +78,40 @@ __all__ = [
 
 # Found on first use: scikit-learn and scipy.stats take two seconds to import, and whoever looks at
 # a photo needs neither.
-_ROOMS = {
-    "cpcapp.inference.backgrounds": (
+_MODULES = {
+    "contrast.loading": ("Loading",),
+    "contrast.solution": ("Contrast",),
+    "contrast.solve": ("solve_contrast",),
+    "contrast.sparse_filters": ("SparseFilters", "find_sparse_filters"),
+    "estimators": (
+        "CPCA",
+        "CPCAPlusPlus",
+        "LawOfNoiseWarning",
+        "NoComponentsWarning",
+        "bootstrap",
+        "held_out_contrasts",
+    ),
+    "inference.backgrounds": (
         "MixedBackground",
         "RankedBackground",
         "combine_backgrounds",
         "suitable_background",
     ),
-    "cpcapp.contrast.solve": ("Contrast", "solve_contrast"),
-    "cpcapp.moments.covariates": ("partial_out",),
-    "cpcapp.inference.permutation": ("PermutationTest", "permutation_test"),
-    "cpcapp.inference.bootstrap": ("ComponentStability", "bootstrap"),
-    "cpcapp.inference.glrt": (
-        "count_components",
-        "glrt_detects",
-        "log_glrt",
-        "noise_threshold",
-        "permutation_threshold",
-        "power_p_value",
-        "wachter_edge",
-    ),
-    "cpcapp.estimators": ("CPCA", "CPCAPlusPlus"),
-    "cpcapp.estimators.cpca_plus_plus": ("NoComponentsWarning",),
-    "cpcapp.contrast.loading": ("Loading",),
-    "cpcapp.moments.missing": ("pairwise_moments",),
-    "cpcapp.moments.moments": ("Moments",),
-    "cpcapp.contrast.sparse_filters": ("SparseFilters", "find_sparse_filters"),
-    "cpcapp.contrast.views": ("Views", "ViewsDisagreeWarning"),
+    "inference.bootstrap": ("ComponentStability",),
+    "inference.glrt": ("glrt_detects", "log_glrt", "permutation_threshold"),
+    "inference.held_out": ("HeldOutContrasts",),
+    "inference.noise": ("count_components", "noise_threshold", "power_p_value", "wachter_edge"),
+    "inference.permutation": ("PermutationTest", "permutation_test"),
+    "moments.covariates": ("partial_out",),
+    "moments.missing": ("pairwise_moments",),
+    "moments.moments": ("Moments",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    for room, names in _ROOMS.items():
+    for module, names in _MODULES.items():
         if name in names:
-            globals()[name] = found = getattr(import_module(room), name)
+            globals()[name] = found = getattr(import_module(f"cpcapp.{module}"), name)
             return found
     raise AttributeError(f"module 'cpcapp' has no attribute {name!r}")
 

@@ -13,10 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from cpcapp._genes import Mask, check_mask, count_cells_above, select_genes
-from cpcapp.estimators import CPCA, CPCAPlusPlus, NoComponentsWarning
-from cpcapp.inference.permutation import PermutationTest, count_loaded, permutation_test
-from cpcapp.moments.moments import Moments
-from cpcapp.moments.row_sample import RowSample
+from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.moments.rows import refuse_damaged
 
 __all__ = ["contrast"]
@@ -91,11 +88,11 @@ def contrast(
     AnnData or None
         ``.obsm["X_cpcapp"]`` has the scores (n_obs, n_components), ``.varm["cpcapp"]`` the
         filters (n_vars, n_components), 0 for genes that were not used, and
-        ``.uns["cpcapp"]`` a dict with ``params``, ``eigenvalues`` (target over background
-        variance), ``variance`` (of the target's scores), ``mean`` and ``atoms`` of the genes
-        (n_vars, n_components), and ``n_target``, ``n_background`` and ``n_genes_left_out``. With
-        ``n_components="auto"`` also ``p_value``, how often shuffled cells have an eigenvalue as
-        large as the first, and ``noise_threshold``, the eigenvalue that they reach by chance.
+        ``.uns["cpcapp"]`` a dict with ``params``, ``eigenvalues``, ``contrast`` (target over
+        background variance), ``variance`` (of the target's scores), ``mean`` and ``atoms`` of the
+        genes (n_vars, n_components), and ``n_target``, ``n_background`` and
+        ``n_genes_left_out``. With ``n_components="auto"`` also ``p_values``, one for each step of
+        the permutation test.
 
     See Also
     --------
@@ -113,8 +110,8 @@ def contrast(
     >>> contrast(cells, ("sample", "healthy"), n_components=1)
     >>> cells.obsm["X_cpcapp"].shape, int(np.abs(cells.varm["cpcapp"][:, 0]).argmax())
     ((300, 1), 3)
-    >>> cells.uns["cpcapp"]["eigenvalues"].round()
-    array([12.])
+    >>> 10 < cells.uns["cpcapp"]["contrast"][0] < 25
+    np.True_
     """
     if method not in _METHODS:
         raise ValueError(f"method={method!r} must be one of {', '.join(map(repr, _METHODS))}")
@@ -131,18 +128,14 @@ def contrast(
         _warn_left_out(adata.var_names[genes][~kept], least, others.n_cells, len(kept))
         genes = _narrow(genes, kept)
         own, others, matrix = own.select(kept), others.select(kept), matrix.select(kept)
-    target, other = own.moments(), others.moments()
-    test, k = None, n_components
-    if isinstance(k, str):
-        test = permutation_test(own.sampled_cells(), others.sampled_cells(), loading=loading)
-        k = count_loaded(test, target, other, loading=loading)
-        if k == 0:
-            _warn_of_nothing(test)
-    estimator: Any = CPCAPlusPlus(max(k, 1), loading=loading)
+    estimator: Any = CPCAPlusPlus(n_components, loading=loading)
     if method == "cpca":
-        estimator = CPCA(k, alpha=alpha)
-    estimator.fit_moments(target, other)
-    scores = _compute_scores(estimator, matrix)[:, :k]
+        estimator = CPCA(int(n_components), alpha=alpha)
+    try:
+        estimator.fit(own.blocks(), background=others.blocks())
+    except ValueError as error:
+        raise ValueError(f"{own.name} (X) against {others.name}: {error}") from error
+    scores = _compute_scores(estimator, matrix)
     in_target = slice(None) if own.cells is None else own.cells
     params: dict[str, Any] = {"method": method, "use_raw": use_raw}
     params |= {} if layer is None else {"layer": layer}
@@ -153,22 +146,24 @@ def contrast(
         params |= {"loading": str(loading), "min_cells": least}
     found = {
         "params": params,
-        "eigenvalues": np.asarray(estimator.eigenvalues_)[:k],
+        "eigenvalues": np.asarray(estimator.eigenvalues_),
+        "contrast": np.asarray(estimator.contrast_),
         "variance": scores[in_target].var(axis=0),
         "mean": _expand_genes(estimator.mean_[:, None], genes)[:, 0],
-        "atoms": _expand_genes(estimator.atoms_[:k].T, genes),
-        "n_target": target.n_samples,
-        "n_background": other.n_samples,
+        "atoms": _expand_genes(estimator.atoms_.T, genes),
+        "n_target": own.n_cells,
+        "n_background": others.n_cells,
         "n_genes_left_out": n_left_out,
     }
+    test = getattr(estimator, "permutation_test_", None)
     if test is not None:
-        found |= {"p_value": test.p_value, "noise_threshold": test.threshold}
+        found["p_values"] = np.asarray(test.p_values)
     obsm, rest = ("X_cpcapp", "cpcapp") if key_added is None else (key_added, key_added)
     with warnings.catch_warnings():
         # A view becomes a copy, which is what is wanted here.
         warnings.filterwarnings("ignore", message=".*view.*")
         adata.obsm[obsm] = scores
-        adata.varm[rest] = _expand_genes(estimator.components_[:k].T, genes)
+        adata.varm[rest] = _expand_genes(estimator.components_.T, genes)
         adata.uns[rest] = found
     return adata if copy else None
 
@@ -228,17 +223,6 @@ def _narrow(genes: Mask, kept: Mask) -> Mask:
     narrowed = genes.copy()
     narrowed[genes] = kept
     return narrowed
-
-
-def _warn_of_nothing(test: PermutationTest) -> None:
-    n_target, n_background = test.n_rows
-    warnings.warn(
-        f"n_components='auto' found no component: nothing varies more in {n_target} target cells, "
-        f"against {n_background} background cells, than in shuffled ones. The result has no "
-        "columns; give n_components as a number to keep some anyway",
-        NoComponentsWarning,
-        stacklevel=3,
-    )
 
 
 def _select_genes(adata: AnnData, mask_var: Any) -> tuple[Mask, str | None]:
@@ -327,21 +311,8 @@ class _Side:
     def blocks(self) -> Iterator[Any]:
         return self.rows.blocks(self.cells)
 
-    def sampled_cells(self) -> Any:
-        """Return the values of all cells, or of a random sample of many."""
-        sample = RowSample(self.rows.n_genes)
-        for block in self.blocks():
-            sample.update(block)
-        return sample.rows()
-
     def select(self, genes: Mask) -> _Side:
         return replace(self, rows=self.rows.select(genes))
-
-    def moments(self) -> Moments:
-        try:
-            return Moments.of(self.blocks())
-        except ValueError as error:
-            raise ValueError(f"{self.name}: {error}") from error
 
 
 def _find_sides(
@@ -383,6 +354,13 @@ def _find_background(adata: AnnData, background: Any) -> Mask:
         return mask
     if background is None:
         raise TypeError("background must be AnnData, a mask, or a column of obs and a value")
+    if hasattr(background, "reindex"):  # a Series goes by the names of its cells, as in pandas
+        if not (background.index.is_unique and adata.obs_names.isin(background.index).all()):
+            raise ValueError(
+                "background is a Series whose index does not name each cell of adata once; give "
+                "it the index adata.obs_names, or pass background.to_numpy()"
+            )
+        background = background.reindex(adata.obs_names)
     return check_mask(background, adata.n_obs, "background")
 
 

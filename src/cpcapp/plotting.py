@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from cpcapp.contrast.solve import eigenvalues_above, solve_contrast
-from cpcapp.inference.glrt import noise_threshold
+from cpcapp.contrast.solve import solve_contrast
+from cpcapp.inference.noise import count_components, noise_threshold
 from cpcapp.moments.moments import Moments
 
 __all__ = ["contrast_figure", "loadings", "plot", "scatter", "scatter_grid", "scree", "spectrum"]
@@ -253,13 +253,13 @@ def scree(
         ax.set_title(f"{len(values)} largest of {width}, shrunk", fontsize=10)
         return ax
     line = noise_threshold(f.n_samples, b.n_samples, width, false_alarm_rate=false_alarm_rate)
-    every = eigenvalues_above(f, b, 0.0)
-    values = every[:most]
+    values = solve_contrast(f, b, most, loading="none").eigenvalues
     spectrum(ax, values, threshold=line)
     noise = values <= line
     places = np.arange(1, len(values) + 1)
     ax.plot(places[noise], values[noise], "o", color=PALETTE[0], markersize=4, mfc="white")
-    ax.set_title(f"{int((every > line).sum())} of {width} above the noise", fontsize=10)
+    count = count_components(f, b, false_alarm_rate=false_alarm_rate)
+    ax.set_title(f"{count} of {width} above the noise", fontsize=10)
     return ax
 
 

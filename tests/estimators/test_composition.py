@@ -72,6 +72,19 @@ class TestCutByFold:
         )
         assert scores.mean() > 0.95
 
+    @pytest.mark.parametrize("n_jobs", [None, 2])
+    def test_a_background_as_long_as_a_fold_was_not_cut(self, data, n_jobs):
+        """Of 200 rows 160 are left to train on: as many as this background has."""
+        scores = cross_val_score(
+            make_pipeline(CPCAPlusPlus(), KNeighborsClassifier()),
+            data.target,
+            data.labels,
+            params={"cpcaplusplus__background": data.background[:160]},
+            error_score="raise",
+            n_jobs=n_jobs,
+        )
+        assert scores.mean() > 0.95
+
     def test_the_mask_is_cut_with_the_rows_and_that_is_right(self, stacked):
         X, mask, y = stacked
         scores = cross_val_score(

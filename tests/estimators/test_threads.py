@@ -43,7 +43,9 @@ def use(estimator, X):
     return b"".join(np.asarray(part).tobytes() for part in found)
 
 
-@pytest.mark.parametrize("make", [lambda: CPCAPlusPlus(2), lambda: CPCA(2, alpha=1.0)])
+@pytest.mark.parametrize(
+    "make", [lambda: CPCAPlusPlus(2, calibrate=True), lambda: CPCA(2, alpha=1.0)]
+)
 def test_eight_threads_read_the_same_bytes(data, make):
     X, B = data
     estimator = make().fit(X, background=B)
@@ -52,24 +54,9 @@ def test_eight_threads_read_the_same_bytes(data, make):
     assert found == [{alone}] * N_THREADS
 
 
-def test_the_first_use_after_partial_fit_is_solved_once(data, monkeypatch):
-    X, B = data
-    solved = []
-    solve = CPCAPlusPlus._solve
-    monkeypatch.setattr(
-        CPCAPlusPlus, "_solve", lambda self, *a, **o: solved.append(1) or solve(self, *a, **o)
-    )
-    estimator = CPCAPlusPlus(2)
-    for part, other in zip(np.array_split(X, 5), np.array_split(B, 5), strict=True):
-        estimator.partial_fit(part, background=other)
-    results = run_together(lambda _: use(estimator, X))
-    assert len(set(results)) == 1
-    assert len(solved) == 1
-
-
 def test_a_copy_is_refitted_while_others_transform(data):
     X, B = data
-    shared = CPCAPlusPlus(2).partial_fit(X, background=B)
+    shared = CPCAPlusPlus(2, calibrate=True).partial_fit(X, background=B)
     before = use(shared, X)
 
     def work(number):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cpcapp.inference.refitting import Refitter, can_refit
 
 from cpcapp import Moments, solve_contrast
-from cpcapp.inference.refitting import Refitter, can_refit
 
 
 def correlated(rng, n, p, sizes):

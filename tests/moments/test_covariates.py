@@ -36,7 +36,10 @@ def test_equals_the_residuals_of_least_squares(n, m, q, weighted, seed):
     assert found.is_thin == both.is_thin
     # A Schur complement is exact to the rounding of what it is taken from.
     tolerance = 1e-13 * both.variance()[:m].max() + 1e-12
-    np.testing.assert_allclose(found.covariance(), expected.covariance(), atol=tolerance)
+    # Kish's number of rows, less a degree of freedom for each covariate.
+    effective = n if weights is None else weights.sum() ** 2 / (weights @ weights)
+    left = 1.0 - q / effective
+    np.testing.assert_allclose(found.covariance() * left, expected.covariance(), atol=tolerance)
     np.testing.assert_allclose(found.mean, np.average(X, axis=0, weights=weights), rtol=1e-10)
     assert found.n_samples == expected.n_samples
 
@@ -48,8 +51,8 @@ def test_batches_are_means_of_batches(rng, m):
     code = np.eye(5)[batch]  # collinear with the intercept
     found = partial_out(Moments.of(np.hstack([code, X])), np.arange(5))
     centred = X - np.array([X[batch == b].mean(axis=0) for b in range(5)])[batch]
-    np.testing.assert_allclose(found.variance(), centred.var(axis=0), rtol=1e-8)
-    np.testing.assert_allclose(found.covariance(), np.cov(centred.T, ddof=0), atol=1e-9)
+    expected = centred.T @ centred / (200 - 4)  # four columns, and the mean as ever
+    np.testing.assert_allclose(found.covariance(), expected, atol=1e-9)
 
 
 def test_coefficients_are_those_of_least_squares(rng):
@@ -64,7 +67,8 @@ def test_chunks_add_up_before_covariates_go(rng):
     both = rng.normal(size=(300, 6))
     chunks = sum(Moments.of(part) for part in np.split(both, 3))
     expected = Moments.of(residuals(both[:, 1:], both[:, :1]))
-    np.testing.assert_allclose(partial_out(chunks, 0).scatter(), expected.scatter(), atol=1e-9)
+    found = partial_out(chunks, 0).scatter() * 299 / 300
+    np.testing.assert_allclose(found, expected.scatter(), atol=1e-9)
 
 
 def test_a_feature_that_covariates_explain_is_constant(rng):
@@ -94,6 +98,20 @@ def test_a_constant_covariate_changes_nothing(rng):
 def test_bad_columns(columns, message):
     with pytest.raises(ValueError, match=message):
         partial_out(Moments.of(np.eye(9, 4)), columns)
+
+
+def test_the_variance_of_residuals_is_unbiased(rng):
+    """40 covariates of noise on 100 rows, and 12 batches: whatever is taken out, variance 1."""
+    for code in (rng.normal(size=(100, 40)), np.eye(12)[rng.integers(0, 12, 100)]):
+        X = rng.normal(size=(100, 3000))
+        found = partial_out(Moments.of(np.hstack([X, code])), np.arange(3000, 3000 + code.shape[1]))
+        assert found.variance().mean() == pytest.approx(0.99, abs=0.01)  # ddof=0 for the mean
+
+
+def test_too_few_rows_for_the_covariates(rng):
+    both = rng.normal(size=(6, 8))
+    with pytest.raises(ValueError, match="6 samples are too few for 5 columns of covariates"):
+        partial_out(Moments.of(both), np.arange(5))
 
 
 def test_only_moments_with_samples():

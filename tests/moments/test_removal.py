@@ -147,13 +147,6 @@ class TestGuard:
         with pytest.raises(TypeError):
             moments - 1
 
-    def test_the_loss_is_kept_in_a_file(self, rng, tmp_path):
-        X, loud = rng.normal(size=(50, 2)), rng.normal(size=(50, 2)) * 3000.0
-        moments = Moments.of(np.vstack([X, loud])).remove(loud)
-        moments.save(tmp_path / "m.npz")
-        np.testing.assert_array_equal(Moments.load(tmp_path / "m.npz")._rounding, moments._rounding)
-        assert (moments._rounding > 0).all()
-
 
 class TestDecay:
     @pytest.mark.parametrize("m", [3, 60])

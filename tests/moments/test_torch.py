@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cpcapp import Moments, solve_contrast
 from cpcapp.contrast.solve import InsufficientRankError, SingularBackgroundError
+from cpcapp.moments import Reservoir, add_up
 from cpcapp.moments.moments import NonFiniteError
 from devices import on_each_device, torch
 
@@ -104,7 +105,7 @@ class TestMoments:
         with pytest.raises(ValueError, match="it must be real"):
             moments_of_tensor(torch.ones(3, 2, dtype=torch.complex64, device=device))
         found = DeviceMoments(device).update(torch.ones(4, 2, device=device))
-        with pytest.raises(ValueError, match="chunk has 3 features, but the moments have 2"):
+        with pytest.raises(ValueError, match="add 3 features to moments of 2"):
             found.update(torch.ones(4, 3, device=device))
         with pytest.raises(ValueError, match=r"weights has -1\.0 at row 1"):
             found.update(torch.ones(2, 2, device=device), [1, -1])
@@ -141,7 +142,7 @@ class TestAddingUp:
 
     def test_other_widths_and_other_things(self):
         one = DeviceMoments("cpu").update(torch.ones(4, 2))
-        with pytest.raises(ValueError, match="can't add moments of 2 and of 3 features"):
+        with pytest.raises(ValueError, match="can't add 3 features to moments of 2"):
             one + DeviceMoments("cpu").update(torch.ones(4, 3))
         with pytest.raises(TypeError):
             one + Moments.of(np.ones((4, 2)))
@@ -236,3 +237,15 @@ def test_without_torch_one_line_names_the_command():
         "ImportError: cpcapp.moments.torch needs torch; install it with: "
         "pip install 'cpcapp[torch]'"
     )
+
+
+@on_each_device
+def test_rows_of_a_tensor_are_sampled_and_come_to_the_host(rng, device):
+    X = rng.normal(size=(3000, 4))
+    X[:, 0] = np.arange(3000)
+    x, weights = torch.from_numpy(X).to(device), np.arange(3000.0) % 2
+    sample = Reservoir(200)
+    assert_same_moments(add_up(x, weights, reservoir=sample), Moments.of(X, sample_weight=weights))
+    assert type(sample.rows()) is np.ndarray
+    np.testing.assert_array_equal(sample.rows(), X[sample.index()])
+    assert (sample.weights() == 1.0).all() and sample.n_seen == 1500

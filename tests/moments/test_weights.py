@@ -130,30 +130,6 @@ def test_the_callers_weights_are_not_kept(rng):
     np.testing.assert_allclose(moments.covariance(), np.cov(X.T, ddof=0), atol=1e-14)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n", [12, 300])
-def test_saved_weights_come_back(rng, tmp_path, kind, n):
-    X, weights = rng.normal(size=(n, 20)), rng.random(n)
-    moments = Moments.of(kind(X), sample_weight=weights).update(X[:3])
-    moments.save(tmp_path / "m.npz")
-    loaded = Moments.load(tmp_path / "m.npz")
-    assert loaded.is_thin == moments.is_thin
-    assert (loaded.n_samples, loaded.total_weight) == (moments.n_samples, moments.total_weight)
-    np.testing.assert_allclose(loaded.scatter(), moments.scatter(), rtol=1e-12, atol=1e-13)
-    with np.load(tmp_path / "m.npz") as archive:
-        content = dict(archive)
-    for change, message in (
-        ({"weights": np.array([1.0, -1.0])}, "weights add up to 1 and -1"),
-        ({"weights": np.array([1e300, 1.0])}, "are of no samples"),
-        ({"weights": np.array([1.0, 1e-320])}, "are of no samples"),
-        ({"row_weights": np.array([-1.0])}, "row_weights are not all above 0"),
-    ):
-        if set(change) <= set(content):
-            np.savez(tmp_path / "bad.npz", **(content | change))
-            with pytest.raises(ValueError, match=message):
-                Moments.load(tmp_path / "bad.npz")
-
-
 def test_rescaling_keeps_weights(rng):
     X, weights, scale = rng.normal(size=(9, 20)), rng.random(9), rng.uniform(0.1, 9, 20)
     found = Moments.of(X, sample_weight=weights).rescaled(scale)

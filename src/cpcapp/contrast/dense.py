@@ -1,254 +1,292 @@
-"""The dense linear algebra of a contrast, on matrices of shape (n_features, n_features).
+"""Eigenpairs of both covariances in memory, by LAPACK or on a device.
 
-The contrast is written against `DenseAlgebra`, a dozen operations. `Lapack` has them for NumPy;
-`cpcapp.moments.torch` has them for a GPU. What is as small as a few filters is NumPy everywhere.
+`Lapack` and `Device` have the same few functions. LAPACK's matrices are in Fortran order and valid
+in their lower triangles, those of a device are full. Eigenvectors are NumPy arrays everywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import blas, eigvalsh, lapack
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from cpcapp.contrast import loading as rules
+from cpcapp.contrast.loading import LEAST_RIDGE
 from cpcapp.moments.moments import FloatArray, Moments
 
 _EPS = float(np.finfo(np.float64).eps)
-# Rows and columns copied across the diagonal at once.
-_BLOCK = 128
-# Matrices up to this order are copied whole, which is faster.
-_SMALL = 128
+# Up to this order, at most 8 MB, a copy is kept for the case that LAPACK misses eigenvalues.
+_COPIED = 1000
+# By how much of itself an eigenvalue may exceed the last one found before it counts as missed.
+_CERTIFIED = 1e-9
+
+Pairs = tuple[FloatArray, FloatArray]
 
 
-class DenseAlgebra(Protocol):
-    """What a contrast needs of whoever holds the two covariances.
+class NotConvergedError(ArithmeticError):
+    """An iteration ended before the eigenpairs were known, or missed one."""
 
-    A matrix is whatever the implementation makes of it; filters, eigenvalues and diagonals are
-    NumPy arrays. ``solver`` says how the last eigenpairs were found.
-    """
 
-    solver: str
-
-    def covariance(self, moments: Any, constant: NDArray[np.bool_], overwrite: bool) -> Any:
-        """Return the covariance, 0 for constant features, free to be changed."""
-
-    def copy(self, a: Any) -> Any:
-        """Return a copy."""
-
-    def load(self, a: Any, weight: float, diagonal: FloatArray) -> None:
-        """Make ``weight · A + diag(diagonal)`` of a matrix, in place."""
-
-    def traces(self, a: Any, units: FloatArray) -> tuple[float, float]:
-        """Return the traces of a matrix in units, and of its square."""
-
-    def spectrum(self, a: Any, units: FloatArray) -> FloatArray:
-        """Return the eigenvalues of a matrix in units."""
-
-    def cholesky(self, a: Any) -> Any | None:
-        """Return the lower factor, or None if singular to rounding. Uses up the matrix."""
-
-    def rank(self, a: Any) -> int:
-        """Return the numerical rank."""
-
-    def reduce(self, a: Any, lower: Any) -> Any:
-        """Return ``L⁻¹ A L⁻ᵀ``. Uses up the matrix."""
-
-    def top(
-        self, c: Any, k: int, again: Callable[[], Any] | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return the ``k`` largest eigenpairs, descending. Uses up the matrix.
-
-        If ``again`` makes the matrix once more, that may save a copy.
-        """
-
-    def largest(self, a: Any) -> float:
-        """Return the largest eigenvalue. Uses up the matrix."""
-
-    def solve(self, lower: Any, x: FloatArray, transposed: bool = False) -> FloatArray:
-        """Return ``L⁻¹ x`` or ``L⁻ᵀ x``."""
-
-    def times_lower(self, lower: Any, x: FloatArray) -> FloatArray:
-        """Return ``L x``."""
-
-    def times(self, c: Any, x: FloatArray) -> FloatArray:
-        """Return ``C x``."""
-
-    def subtract(self, c: Any, p: FloatArray, y: FloatArray) -> Any:
-        """Return ``C - p yᵀ - y pᵀ``. Uses up the matrix."""
-
-    def difference(self, a: Any, b: Any, alpha: float, units: FloatArray) -> Any:
-        """Return ``A - αB`` in units, as a new matrix."""
-
-    def freedom(self, lower: Any, diagonal: FloatArray) -> float:
-        """Return ``tr((LLᵀ - D)(LLᵀ)⁻¹)``, the effective number of parameters. Uses up ``L``."""
-
-    def kept(self, *matrices: Any) -> AbstractContextManager[list[Any]]:
-        """Give matrices that may be used up without losing the ones given."""
+class SingularError(ArithmeticError):
+    """A matrix is not positive definite, to rounding."""
 
 
 class Lapack:
-    """`DenseAlgebra` by LAPACK and ARPACK, in place.
-
-    Matrices are in Fortran order and valid in their lower triangles.
+    """By LAPACK, or by Lanczos with a certificate that nothing larger was missed.
 
     Parameters
     ----------
-    solver : {"dense", "iterative"}
-        How eigenpairs are found.
+    iterative : bool
+        Whether eigenpairs are found by Lanczos.
     fall_back : bool
-        Whether the dense solver takes over where the iterative one does not converge.
-
-    Examples
-    --------
-    >>> values, _ = Lapack().top(np.asfortranarray(np.diag([3.0, 1.0, 2.0])), 2)
-    >>> values
-    array([3., 2.])
+        Whether LAPACK takes over, from then on, where Lanczos does not converge.
     """
 
-    def __init__(self, solver: str = "dense", fall_back: bool = True) -> None:
-        self.solver, self._fall_back = solver, fall_back
+    def __init__(self, iterative: bool = False, fall_back: bool = False) -> None:
+        self.iterative, self._fall_back = iterative, fall_back
 
     def covariance(
-        self, moments: Moments, constant: NDArray[np.bool_], overwrite: bool
+        self, moments: Moments, scale: FloatArray, overwrite: bool = False
     ) -> FloatArray:
-        """Return the covariance, 0 for constant features, free to be changed."""
+        """Return the covariance of features that were multiplied with ``scale``."""
         if overwrite:
             covariance = moments._take_covariance()
         else:
             covariance = np.asfortranarray(moments._lower() / moments.total_weight)
-        if np.count_nonzero(constant):
-            covariance[constant, :] = 0.0  # what is there is rounding
-            covariance[:, constant] = 0.0
+        covariance *= scale[:, None]
+        covariance *= scale
         return covariance
 
-    def copy(self, a: FloatArray) -> FloatArray:
-        """Return a copy."""
-        return a.copy(order="F")
-
-    def load(self, a: FloatArray, weight: float, diagonal: FloatArray) -> None:
-        """Make ``weight · A + diag(diagonal)`` of a matrix, in place."""
-        if weight != 1.0:
-            a *= weight
-        np.einsum("ii->i", a)[:] += diagonal
-
-    def traces(self, a: FloatArray, units: FloatArray) -> tuple[float, float]:
-        """Return the traces of a matrix in units, and of its square."""
-        return rules.traces(a, units)
-
-    def spectrum(self, a: FloatArray, units: FloatArray) -> FloatArray:
-        """Return the eigenvalues of a matrix in units."""
-        return rules.spectrum(a, units)
-
-    def cholesky(self, a: FloatArray) -> FloatArray | None:
-        """Return the lower factor, in place, or None if ``a`` is singular to rounding.
-
-        Of a large matrix the upper triangle is left as it is.
-        """
-        return cholesky(a, clean=len(a) <= _SMALL)
+    def trace_of_square(self, a: FloatArray) -> float:
+        """Return ``tr A²``."""
+        diagonal = a.diagonal()
+        below = sum(float(np.vdot(c, c)) for c in (a[j + 1 :, j] for j in range(len(a))))
+        return 2.0 * below + float(diagonal @ diagonal)
 
     def rank(self, a: FloatArray) -> int:
-        """Return the numerical rank."""
+        """Return the numerical rank of a covariance."""
         return rank_of(a)
 
-    def reduce(self, a: FloatArray, lower: FloatArray) -> FloatArray:
-        """Return ``L⁻¹ A L⁻ᵀ``, in place."""
-        c, _ = lapack.dsygst(a, lower, lower=1, overwrite_a=1)
-        return np.asarray(c)
+    def times(self, a: FloatArray, vectors: FloatArray) -> FloatArray:
+        """Return ``A v``."""
+        return np.asarray(blas.dsymm(1.0, a, vectors, lower=1))
 
-    def top(
-        self, c: FloatArray, k: int, again: Callable[[], FloatArray] | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return the ``k`` largest eigenpairs, descending. Uses up the matrix."""
-        if self.solver == "iterative" and k < len(c) - 1:
-            found = _top_lanczos(c, k, steps=max(len(c) // 8, 100) if self._fall_back else None)
-            if found is not None and _nothing_larger(c if again else c.copy(order="F"), *found):
-                return found
-            if not self._fall_back:
-                raise ValueError(
-                    "solver='iterative' did not converge (the eigenvalues lie too close together); "
-                    "use solver='dense'"
-                )
-            if again and found is not None:
-                c = again()
-        self.solver = "dense"
-        return top_dense(c, k)
+    def top_difference(self, f: FloatArray, b: FloatArray | None, alpha: float, k: int) -> Pairs:
+        """Return the ``k`` largest eigenpairs of ``F - αB``, descending."""
+        difference = f.copy(order="F") if b is None else _combined(f, b, -alpha)
 
-    def largest(self, a: FloatArray) -> float:
-        """Return the largest eigenvalue. Uses up the matrix."""
-        return rules.largest_eigenvalue(a)
+        def iterate() -> Pairs:
+            values, vectors = _lanczos(lambda v: blas.dsymv(1.0, difference, v, lower=1), len(f), k)
+            size = float(np.abs(values).max())
+            certificate = -difference
+            certificate[np.diag_indices(len(f))] += values[-1] + _CERTIFIED * size
+            if not _is_definite(certificate, values - values[-1] + size, vectors):
+                raise NotConvergedError
+            return values, vectors
 
-    def solve(self, lower: FloatArray, x: FloatArray, transposed: bool = False) -> FloatArray:
-        """Return ``L⁻¹ x`` or ``L⁻ᵀ x``."""
-        solved, _ = lapack.dtrtrs(lower, x, lower=1, trans=int(transposed))
-        return np.asarray(solved)
+        return self._by_lanczos(k, len(f), iterate) or largest_eigenpairs(difference, k)
 
-    def times_lower(self, lower: FloatArray, x: FloatArray) -> FloatArray:
-        """Return ``L x``."""
-        return np.asarray(blas.dtrmm(1.0, lower, x, lower=1))
+    def least_ridge(
+        self, f: FloatArray, b: FloatArray, bound: float, enough: float | None
+    ) -> float:
+        """Return the least ridge, or 0, with which no eigenvalue exceeds the bound.
 
-    def times(self, c: FloatArray, x: FloatArray) -> FloatArray:
-        """Return ``C x``."""
-        return np.asarray(blas.dsymm(1.0, c, x, lower=1))
-
-    def subtract(self, c: FloatArray, p: FloatArray, y: FloatArray) -> FloatArray:
-        """Return ``C - p yᵀ - y pᵀ``, in place."""
-        return np.asarray(blas.dsyr2k(-1.0, p, y, beta=1.0, c=c, lower=1, overwrite_c=1))
-
-    def freedom(self, lower: FloatArray, diagonal: FloatArray) -> float:
-        """Return ``tr((LLᵀ - D)(LLᵀ)⁻¹)``. Uses up ``L``."""
-        if not np.count_nonzero(diagonal):
-            return float(len(lower))
-        # M - tr(D (LLᵀ)⁻¹) = M - ‖L⁻¹ D^½‖²
-        inverse, _ = lapack.dtrtri(lower, lower=1, overwrite_c=1)
-        if len(lower) <= _SMALL:
-            return len(lower) - float(np.einsum("ij,ij,j->", inverse, inverse, diagonal))
-        taken = 0.0
-        for start in range(0, len(lower), 128):
-            strip = np.tril(inverse[start:, start : start + 128])
-            taken += float(np.einsum("ij,ij,j->", strip, strip, diagonal[start : start + 128]))
-        return len(lower) - taken
-
-    def difference(
-        self, a: FloatArray, b: FloatArray, alpha: float, units: FloatArray
-    ) -> FloatArray:
-        """Return the lower triangle of ``A - αB`` in units."""
-        scale = 1.0 / np.sqrt(units)
-        difference = b * -alpha
-        difference += a
-        difference *= scale[:, None]
-        difference *= scale
-        return difference
-
-    @contextmanager
-    def kept(self, *matrices: FloatArray) -> Iterator[list[FloatArray]]:
-        """Give the matrices, and restore their lower triangles afterwards.
-
-        From copies in the upper triangles: no memory is needed, unless they are small.
+        ``enough`` is one that is known to be large enough.
         """
-        if len(matrices[0]) <= _SMALL:
-            yield [self.copy(matrix) for matrix in matrices]
-            return
-        diagonals = [matrix.diagonal().copy() for matrix in matrices]
-        for matrix in matrices:
-            _mirror(matrix)
-        yield list(matrices)
-        for matrix, diagonal in zip(matrices, diagonals, strict=True):
-            _mirror(matrix.T)
-            matrix[np.diag_indices_from(matrix)] = diagonal
+        n = len(f)
+
+        def factor(ridge: float) -> FloatArray | None:
+            shifted = _loaded(b, bound, bound * ridge)
+            shifted -= f
+            lower, failed = lapack.dpotrf(shifted, lower=1, clean=0, overwrite_a=1)
+            return None if failed else lower
+
+        # No λ is above c where c(B + rI) - F is positive definite.
+        if factor(LEAST_RIDGE) is not None:
+            return 0.0
+
+        # Else rc is the largest eigenvalue of F - cB.
+        def iterate() -> Pairs:
+            lower = None if enough is None else factor(enough)
+            if enough is None or lower is None:
+                difference = _combined(f, b, -bound)
+                return _lanczos(
+                    lambda v: blas.dsymv(1.0, difference, v, lower=1), n, 1, tolerance=1e-7
+                )
+            # Of the inverse around a shift above all eigenvalues Lanczos sees the largest at once.
+            values, vectors = _lanczos(
+                lambda v: blas.dtrsv(lower, blas.dtrsv(lower, v, lower=1), lower=1, trans=1),
+                n,
+                1,
+                tolerance=1e-7,
+            )
+            return bound * enough - 1.0 / values, vectors
+
+        found = self._by_lanczos(1, n, iterate)
+        values, _ = found or largest_eigenpairs(_combined(f, b, -bound), 1)
+        return max(float(values[0]) / bound, 0.0)
+
+    def top_loaded(
+        self,
+        f: FloatArray,
+        b: FloatArray,
+        weight: float,
+        ridge: float,
+        k: int,
+        start: FloatArray | None = None,
+        tolerance: float = 0.0,
+    ) -> Pairs:
+        """Return the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v``, descending.
+
+        `certify` has to be asked whether one was missed.
+
+        Raises
+        ------
+        SingularError
+            If the loaded background is singular to rounding.
+        """
+        lower = cholesky(_loaded(b, weight, ridge))
+        if lower is None:
+            raise SingularError
+
+        # C = L⁻¹ F L⁻ᵀ with LLᵀ = wB + rI: F v = λ LLᵀ v becomes C u = λ u with v = L⁻ᵀ u.
+        def times(u: FloatArray) -> FloatArray:
+            v = blas.dtrsv(lower, u, lower=1, trans=1)
+            return np.asarray(blas.dtrsv(lower, blas.dsymv(1.0, f, v, lower=1), lower=1))
+
+        def iterate() -> Pairs:
+            first = None
+            if start is not None:
+                first = blas.dtrmm(1.0, lower, start, lower=1, trans_a=1)
+            return _lanczos(times, len(f), k, first, tolerance)
+
+        found = self._by_lanczos(k, len(f), iterate)
+        if found is None:
+            found = largest_eigenpairs(lapack.dsygst(f, lower, lower=1)[0], k)
+        values, u = found
+        return values, lapack.dtrtrs(lower, u, lower=1, trans=1)[0]
+
+    def certify(
+        self,
+        f: FloatArray,
+        b: FloatArray,
+        weight: float,
+        ridge: float,
+        values: FloatArray,
+        vectors: FloatArray,
+    ) -> bool:
+        """Return whether `top_loaded` missed no eigenvalue above its last one."""
+        # θ(wB + rI) - F with θ just above the last value, and what was found taken out.
+        atoms = weight * self.times(b, vectors) + ridge * vectors
+        limit = values[-1] + _CERTIFIED * values[0]
+        certificate = _loaded(b, weight * limit, ridge * limit)
+        certificate -= f
+        return _is_definite(certificate, values - values[-1] + values[0], atoms)
+
+    def _by_lanczos(self, k: int, n: int, iterate: Callable[[], Pairs]) -> Pairs | None:
+        """Return what an iteration finds, or None if LAPACK has to find it."""
+        if not self.iterative or k >= n - 1:
+            return None
+        try:
+            return iterate()
+        except NotConvergedError:
+            if not self._fall_back:
+                raise
+            self.iterative = False
+            return None
 
 
-def cholesky(a: FloatArray, clean: bool = True) -> FloatArray | None:
-    """Return the lower Cholesky factor, in place, or None if ``a`` is singular to rounding.
+class Device:
+    """The same on a device, by torch."""
 
-    Without ``clean`` the upper triangle is left as it is.
-    """
+    iterative = False
+
+    def __init__(self, device: Any) -> None:
+        from cpcapp.moments import torch as backend
+
+        self._moments, self._torch = backend.DeviceMoments, backend.torch
+        self._device = backend.check_device(device)
+
+    def covariance(self, moments: Any, scale: FloatArray, overwrite: bool = False) -> Any:
+        """Return the covariance of features that were multiplied with ``scale``."""
+        if isinstance(moments, Moments):
+            moments = self._moments.of(moments, self._device)
+        units = self._up(scale)
+        return moments.covariance().to(self._device) * units[:, None] * units
+
+    def trace_of_square(self, a: Any) -> float:
+        """Return ``tr A²``."""
+        return float((a * a).sum())
+
+    def rank(self, a: Any) -> int:
+        """Return the numerical rank of a covariance."""
+        return rank_of(a.cpu().numpy())
+
+    def times(self, a: Any, vectors: FloatArray) -> FloatArray:
+        """Return ``A v``."""
+        return _down(a @ self._up(vectors))
+
+    def top_difference(self, f: Any, b: Any | None, alpha: float, k: int) -> Pairs:
+        """Return the ``k`` largest eigenpairs of ``F - αB``, descending."""
+        values, vectors = self._torch.linalg.eigh(f if b is None else f - alpha * b)
+        return _down(values[-k:].flip(0)), _down(vectors[:, -k:].flip(1))
+
+    def least_ridge(self, f: Any, b: Any, bound: float, enough: float | None) -> float:
+        """Return the least ridge, or 0, with which no eigenvalue exceeds the bound."""
+        largest = float(self._torch.linalg.eigvalsh(f - bound * b)[-1])
+        return max(largest / bound, 0.0)
+
+    def top_loaded(
+        self,
+        f: Any,
+        b: Any,
+        weight: float,
+        ridge: float,
+        k: int,
+        start: FloatArray | None = None,
+        tolerance: float = 0.0,
+    ) -> Pairs:
+        """Return the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v``, descending."""
+        linalg = self._torch.linalg
+        loaded = weight * b
+        loaded.diagonal().add_(ridge)
+        lower, failed = linalg.cholesky_ex(loaded)
+        if int(failed) or not has_full_rank(_down(lower.diagonal()), _down(loaded.diagonal())):
+            raise SingularError
+        half = linalg.solve_triangular(lower, f, upper=False)
+        c = linalg.solve_triangular(lower, half.T, upper=False)
+        values, u = linalg.eigh((c + c.T) / 2.0)
+        vectors = linalg.solve_triangular(lower.T, u[:, -k:].flip(1), upper=True)
+        return _down(values[-k:].flip(0)), _down(vectors)
+
+    def _up(self, values: FloatArray) -> Any:
+        return self._torch.from_numpy(np.ascontiguousarray(values)).to(self._device)
+
+
+def _down(values: Any) -> FloatArray:
+    return np.asarray(values.cpu().numpy())
+
+
+def _combined(a: FloatArray, b: FloatArray, factor: float) -> FloatArray:
+    """Return ``A + factor · B`` as a new matrix."""
+    combined = b * factor
+    combined += a
+    return combined
+
+
+def _loaded(b: FloatArray, weight: float, ridge: float) -> FloatArray:
+    """Return ``wB + rI`` as a new matrix."""
+    loaded = weight * b
+    np.einsum("ii->i", loaded)[:] += ridge
+    return loaded
+
+
+def cholesky(a: FloatArray) -> FloatArray | None:
+    """Return the lower Cholesky factor, in place, or None if ``a`` is singular to rounding."""
     diagonal = a.diagonal().copy()
-    lower, failed = lapack.dpotrf(a, lower=1, clean=int(clean), overwrite_a=1)
+    lower, failed = lapack.dpotrf(a, lower=1, overwrite_a=1)
     return lower if not failed and has_full_rank(lower.diagonal(), diagonal) else None
 
 
@@ -260,65 +298,84 @@ def has_full_rank(factor_diagonal: FloatArray, diagonal: FloatArray) -> bool:
 
 
 def rank_of(lower: FloatArray) -> int:
-    """Return the numerical rank of a covariance given by its lower triangle."""
-    diagonal = lower.diagonal()
-    scale = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-    return count_rank(eigvalsh(lower / np.multiply.outer(scale, scale), lower=True))
-
-
-def count_rank(eigenvalues: FloatArray) -> int:
-    """Return how many of ascending eigenvalues are more than rounding.
+    """Return the numerical rank of a covariance given by its lower triangle.
 
     Examples
     --------
-    >>> count_rank(np.array([1e-20, 0.5, 1.0]))
+    >>> rank_of(np.diag([1e-20, 0.5, 0.0]))  # each feature in units of its own
     2
     """
-    largest = float(eigenvalues[-1])
-    if largest <= 0.0:
-        return 0
-    return int((eigenvalues > 10.0 * len(eigenvalues) * _EPS * largest).sum())
+    diagonal = lower.diagonal()
+    scale = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    values = eigvalsh(lower / scale[:, None] / scale, lower=True)
+    return int((values > 10.0 * len(values) * _EPS * values[-1]).sum()) if values[-1] > 0.0 else 0
 
 
-def top_dense(c: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
-    """Return the ``k`` largest eigenpairs of a lower triangle, descending. Uses up the triangle."""
-    values, vectors = rules.largest_eigenpairs(c, k)
-    return values[::-1], np.asfortranarray(vectors[:, ::-1])
+def largest_eigenpairs(matrix: FloatArray, k: int) -> Pairs:
+    """Return the ``k`` largest eigenpairs of a lower triangle, descending. Uses up the matrix.
 
+    LAPACK's ``dsyevr`` without SciPy's checks, which take as long as a small problem.
 
-def _top_lanczos(c: FloatArray, k: int, steps: int | None) -> tuple[FloatArray, FloatArray] | None:
-    """Return the ``k`` largest eigenpairs of a lower triangle, or None if not within ``steps``."""
-    m = len(c)
-    ncv = min(m, max(2 * k + 1, 20))
-    operator = LinearOperator(
-        (m, m), matvec=lambda v: blas.dsymv(1.0, c, v, lower=1), dtype=c.dtype
+    Examples
+    --------
+    >>> largest_eigenpairs(np.asfortranarray(np.diag([3.0, 1.0, 2.0])), 2)[0]
+    array([3., 2.])
+    """
+    n = len(matrix)
+    spare = matrix.copy(order="F") if n <= _COPIED else None
+    work, integers, _ = lapack.dsyevr_lwork(n, lower=1)
+    values, found, count, _, failed = lapack.dsyevr(
+        matrix,
+        range="I",
+        lower=1,
+        il=n - k + 1,
+        iu=n,
+        lwork=int(work),
+        liwork=int(integers),
+        overwrite_a=1,
     )
-    start = np.random.default_rng(0).standard_normal(m)
-    limit = None if steps is None else max(steps // ncv, 2)
+    if count < k or failed:
+        # The bisection of dsyevr can lose a cluster of eigenvalues that differ by rounding, and
+        # says nothing: for a target that is its own background, say.
+        if spare is not None:
+            values, found, failed = lapack.dsyevd(spare, lower=1, overwrite_a=1)
+        if spare is None or failed:
+            raise np.linalg.LinAlgError(
+                f"LAPACK found {count} of {k} eigenvalues: the largest differ by rounding only"
+            )
+        values, found = values[n - k :], found[:, n - k :]
+    return values[:k][::-1], np.asfortranarray(found[:, :k][:, ::-1])
+
+
+def _lanczos(
+    times: Callable[[FloatArray], FloatArray],
+    n: int,
+    k: int,
+    start: FloatArray | None = None,
+    tolerance: float = 0.0,
+) -> Pairs:
+    """Return the ``k`` largest eigenpairs of an operator, descending."""
+    first = np.random.default_rng(0).standard_normal(n) / n**0.5
+    if start is not None:
+        # Some of anything stays in: what is an eigenvector already leads to no other.
+        first = 0.01 * first + (start / np.linalg.norm(start, axis=0)).sum(axis=1)
+    basis = min(n, max(2 * k + 1, 20))
+    operator = LinearOperator((n, n), matvec=times, dtype=np.float64)
+    most = max(max(n // 8, 100) // basis, 2)  # more steps take longer than LAPACK
     try:
-        values, vectors = eigsh(operator, k, which="LA", v0=start, ncv=ncv, tol=0, maxiter=limit)
+        values, vectors = eigsh(
+            operator, k, which="LA", v0=first, ncv=basis, tol=tolerance, maxiter=most
+        )
     except ArpackNoConvergence:
-        return None
+        raise NotConvergedError from None
     order = np.argsort(values)[::-1]
     return values[order], np.asfortranarray(vectors[:, order])
 
 
-def _nothing_larger(c: FloatArray, values: FloatArray, vectors: FloatArray) -> bool:
-    """Return whether no eigenvalue of a lower triangle is missing. Uses up the triangle."""
-    # Lanczos can miss a copy of a repeated eigenvalue. If θI - (C - VΛVᵀ) is positive definite
-    # for θ just above the last value found, nothing larger was missed.
-    certificate = np.negative(c, out=c)
-    for value, vector in zip(values, vectors.T, strict=True):
-        blas.dsyr(value, vector, lower=1, a=certificate, overwrite_a=1)
-    certificate[np.diag_indices_from(c)] += values[-1] + 1e-9 * values[0]
+def _is_definite(certificate: FloatArray, weights: FloatArray, vectors: FloatArray) -> bool:
+    """Return whether ``C + Σ g_i w_i w_iᵀ`` is positive definite. Uses up C."""
+    # Lanczos can miss a copy of a repeated eigenvalue. With C = θB - A, θ just above the last value
+    # found, and what was found taken out, C has a negative eigenvalue if one above θ was missed.
+    for weight, vector in zip(weights, vectors.T, strict=True):
+        blas.dsyr(weight, vector, lower=1, a=certificate, overwrite_a=1)
     return not lapack.dpotrf(certificate, lower=1, clean=0, overwrite_a=1)[1]
-
-
-def _mirror(matrix: FloatArray) -> None:
-    """Copy what is below the diagonal to above it."""
-    for start in range(0, len(matrix), _BLOCK):
-        stop = start + _BLOCK
-        matrix[start:stop, stop:] = matrix[stop:, start:stop].T
-        corner = matrix[start:stop, start:stop]
-        above = np.tri(len(corner), k=-1, dtype=bool).T
-        np.copyto(corner, corner.T.copy(), where=above)

@@ -6,47 +6,48 @@ background, ``F`` the filters, ``W`` the dictionary atoms, ``K`` the number of c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from numbers import Integral
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from scipy.linalg import blas, eigvalsh
+from scipy.linalg import eigvalsh, lapack
 
-from cpcapp.contrast import dual
-from cpcapp.contrast import loading as rules
-from cpcapp.contrast.dense import DenseAlgebra, Lapack, top_dense
-from cpcapp.contrast.loading import Loading, LoadingRule
-from cpcapp.contrast.matrix_free import (
-    CentredRows,
+from cpcapp.contrast.basis import CentredRows, SampleBasis, sparse_rows
+from cpcapp.contrast.dense import (
+    Device,
+    Lapack,
     NotConvergedError,
-    PencilProblem,
-    estimate_spectrum,
-    sketch_covariance,
+    SingularError,
+    cholesky,
+    rank_of,
 )
-from cpcapp.contrast.primal import PrimalProblem, load
-from cpcapp.contrast.sides import (
-    InsufficientRankError,
-    Side,
-    SingularBackgroundError,
-    check_rank,
-    check_sides,
-    n_features_of,
+from cpcapp.contrast.loading import (
+    LEAST_RIDGE,
+    Loading,
+    check_loading,
+    clearest,
+    contrast_bounds,
+    loading_units,
+    oas_shrinkage,
+    usual_bound,
+    varying,
 )
-from cpcapp.contrast.steering import Problem, Solution, Steering, steer
-from cpcapp.moments.moments import FloatArray, Moments
+from cpcapp.contrast.matrix_free import MatrixFree
+from cpcapp.contrast.solution import Contrast, InsufficientRankError, SingularBackgroundError
+from cpcapp.moments.moments import FeatureRangeError, FloatArray, Moments, Spread
 
 __all__ = [
     "Contrast",
     "InsufficientRankError",
     "SingularBackgroundError",
     "check_n_components",
-    "difference_covariances",
     "eigenvalues_above",
+    "remove_main_subspace",
     "solve_contrast",
-    "solve_difference",
     "subspace_overlap",
 ]
 
@@ -55,58 +56,16 @@ _EPS = float(np.finfo(np.float64).eps)
 SOLVERS = ("auto", "dense", "iterative", "dual", "matrix-free")
 SCALINGS = ("background", "unit")
 
-# Below this many features the dense solver is as fast as Lanczos and its certificate.
-_ITERATIVE_FROM = 400
+# Below this many features LAPACK is as fast as Lanczos and its certificate.
+_ITERATIVE_FROM = 200
 # From here on products with sparse rows are faster than any matrix of features or of samples, for
 # up to one component per hundred features: benchmarks/results/sparse.md.
 _MATRIX_FREE_FROM, _MATRIX_FREE_FEATURES = 2000, 100
-
-
-@dataclass(frozen=True)
-class Contrast:
-    """What `solve_contrast` found.
-
-    Attributes
-    ----------
-    filters : ndarray of shape (n_features, k)
-        ``F``, in columns.
-    atoms : ndarray of shape (n_features, k)
-        ``W = (loaded R_b) F`` up to the scaling of columns, with ``FᵀW = I``.
-    eigenvalues : ndarray of shape (k,)
-        Target power over (loaded) background power along each filter, descending. Without a
-        background the variances.
-    loading : Loading or None
-        None without a background.
-    output_covariance : ndarray of shape (k, k) or None
-        Covariance to expect of ``Fᵀx`` over background samples that were not in the training
-        set.
-    solver : {"dense", "iterative", "dual", "matrix-free"}
-        The solver that gave the result.
-    target_variance : ndarray of shape (n_features,)
-        Of each feature. Filters times its root are weights that do not depend on units.
-    explained_variance : ndarray of shape (k,)
-        How much of the sum of ``target_variance`` each component explains, as a predictor of the
-        target's features.
-    rare : Contrast or None
-        With ``loading="auto"`` and contrasts above the bound: the solution without steering.
-        None otherwise.
-    n_steered : int
-        How many dimensions of the span are those of steered filters, if there is a ``rare``.
-    steering : Steering or None
-        How the filters were steered.
-    """
-
-    filters: FloatArray
-    atoms: FloatArray
-    eigenvalues: FloatArray
-    loading: Loading | None
-    output_covariance: FloatArray | None
-    solver: str
-    target_variance: FloatArray = field(default_factory=lambda: np.empty(0))
-    explained_variance: FloatArray = field(default_factory=lambda: np.empty(0))
-    rare: Contrast | None = None
-    n_steered: int = 0
-    steering: Steering | None = None
+# Rows whose outputs are looked at for classes.
+_MOST_ROWS = 10_000
+# Along a filter the target has at least this share of the variance that independent features would
+# have there; with less the rank is counted.
+_LEAST_SHARE = 1e-10
 
 
 def solve_contrast(
@@ -114,7 +73,9 @@ def solve_contrast(
     background: Moments | ArrayLike | None,
     k: int,
     *,
-    loading: str | float = "auto",
+    loading: str | float | Loading = "auto",
+    rows: Any = None,
+    row_weights: Any = None,
     solver: str = "auto",
     scaling: str = "background",
     overwrite: bool = False,
@@ -133,32 +94,28 @@ def solve_contrast(
         Without a background the filters are the principal components of the target.
     k : int
         Number of components, at most the rank of the target covariance.
-    loading : {"auto", "likelihood", "oas", "none", "diagonal"} or float, default="auto"
-        How to keep the background covariance safe to divide by.
+    loading : {"auto", "oas", "none"}, float or Loading, default="auto"
+        How to keep the background covariance safe, and sensible, to divide by.
 
-        - ``"auto"``: ``"likelihood"``, and of contrasts above 6, or that samples cannot tell apart,
-          those of loud directions are taken; see Notes.
-        - ``"likelihood"``: shrinkage towards a scaled identity, in units where each feature has
-          background variance 1, by which left-out samples are most likely
-          (:func:`cpcapp.contrast.shrinkage.likelihood_shrinkage`). It needs nothing but the
-          moments,
-          does not depend on the features' units, and vanishes as samples become plenty. A feature
-          that
-          is constant in the background is taken to have the variance of the target there, divided
-          by the number of background samples.
-        - ``"oas"``: the same with oracle approximating shrinkage (OAS), of least squared error.
-          It shrinks far more, and can erase directions in which the background varies little.
-        - ``"none"``: an error if the background covariance is singular.
-        - ``"diagonal"``: the paper's: nothing if the background covariance is positive
-          definite, else ``ρI`` with ρ a millionth of the mean background variance.
-        - a float: this fraction of the mean eigenvalue of ``R_b`` is added to its diagonal.
+        - ``"auto"``: the least loading for which no contrast exceeds a bound; see Notes.
+        - ``"oas"``: oracle approximating shrinkage in units of the background.
+        - ``"none"``: Algorithm 1 as it is; an error if the background covariance is singular.
+        - a float: the paper's diagonal loading; this fraction of the mean eigenvalue of ``R_b``
+          is added to its diagonal.
+        - a `Loading`: exactly this one, for example that of another fit.
+    rows : array or sparse matrix of shape (n_rows, n_features), optional
+        Rows of the target, for ``"auto"`` to choose the bound by. By default those that are at
+        hand: a target given as an array, or rows that moments still keep. Of more than 10,000 a
+        random sample is taken.
+    row_weights : ndarray of shape (n_rows,), optional
     solver : {"auto", "dense", "iterative", "dual", "matrix-free"}, default="auto"
         ``"dense"``: Cholesky and LAPACK's top-k ``syevr``. ``"iterative"``: Cholesky and
         Lanczos, with a certificate that nothing larger was missed. ``"dual"``: for fewer
-        samples than features, from inner products of samples; never forms an
-        (n_features, n_features) matrix. ``"matrix-free"``: for sparse samples, from products of
-        samples with a few vectors; forms no square matrix at all. ``"auto"`` takes the fastest.
-        The first three are exact; for the last see Notes.
+        samples than features, in coordinates of the span of the samples; never forms an
+        (n_features, n_features) matrix. ``"matrix-free"``: for sparse samples, LOBPCG from products
+        of samples with a few vectors; forms no square matrix at all, and finds eigenvalues to 1e-6
+        or better. ``"auto"`` takes the fastest, and the dense matrices where an iteration does not
+        converge.
     scaling : {"background", "unit"}, default="background"
         ``"background"``: ``Fᵀ (loaded R_b) F = I``. ``"unit"``: filters of length 1, as in the
         paper.
@@ -177,26 +134,21 @@ def solve_contrast(
     Notes
     -----
     The ratio of powers alone knows nothing of how much a direction carries: the largest ratios
-    are often those of faint details that hardly occur in the background. But once the
-    background has no more than a sixth of a component's power, it hides nothing. So where
-    eigenvalues are above ``c = 6`` (or above the noise of the target, ``(1 + √(M/n))²``, if that is
-    more), ``loading="auto"`` takes as many filters of cPCA at ``α = c``, which have contrasts above
-    ``c`` and are as loud as can be. More filters are steered to loud directions as long as they
-    keep most of the contrast, and those of the largest contrast follow. If all eigenvalues are
-    below ``c``, contrasts are kept within two standard errors. All of this is in
-    :func:`cpcapp.contrast.steering.steer`. Within the span of all ``k`` the problem is then solved
-    without steering, so that eigenvalues, scaling and atoms mean what they mean with any loading.
-    The span
-    of ``k`` filters is part of that of ``k + 1``; single filters may change with ``k``. Other rules
-    do not steer.
+    are often those of faint details that hardly occur in the background. ``loading="auto"`` is
+    diagonal loading in units ``D``, the mean of both sets' variance of each feature:
 
-    ``solver="matrix-free"`` iterates until the residual of each component is below 1e-5 of its
-    eigenvalue, which makes eigenvalues exact to 1e-6 or better. What the shrinkage needs to know of
-    the background is estimated from random signs: its spectrum, which gives the shrinkage to a few
-    percent, or for ``"oas"`` a trace, with an error of about 2 % where the exact one would take
-    longer than the solution. So is the trace that the output covariance is corrected with. It takes
-    no ``"none"`` or ``"diagonal"``. Where it does not converge, ``solver="auto"`` turns to the
-    dense matrices.
+        R_f v = λ (R_b + ρD) v,   ρ = max(λ₁[D^-½ (R_f - cR_b) D^-½], 0) / c
+
+    1. ρ is the least for which no eigenvalue exceeds the bound c. Component 1 is that of cPCA at
+       ``α = c`` in standard units; the others follow against the same loaded background.
+    2. Three bounds are tried: 3, 12 and 48, from near cPCA to near the plain ratio. None is below
+       the contrast that noise alone gives, ``(1 + √(n_features / n_target))²``.
+    3. The bound is kept whose outputs show classes best: the least excess kurtosis of one of the
+       first two components, if that is two standard errors, ``2√(24/n)``, below a Gaussian's.
+    4. Otherwise, and without rows, the bound is 12.
+
+    No component depends on ``k``, and no unit of a feature matters. ρ is at least 1e-9, so that
+    copies of a feature do no harm.
 
     Examples
     --------
@@ -206,23 +158,49 @@ def solve_contrast(
     >>> B = rng.normal(size=(500, 4)) * [9, 3, 1, 1]
     >>> X = rng.normal(size=(500, 4)) * [9, 3, 4, 1]
     >>> found = solve_contrast(X, B, k=1)
-    >>> np.abs(found.filters[:, 0]).argmax()
-    np.int64(2)
+    >>> np.abs(found.filters[:, 0]).argmax(), found.bound
+    (np.int64(2), 12.0)
     """
+    rows = target if rows is None and hasattr(target, "shape") else rows
     target = _as_moments(target, "target")
     background = None if background is None else _as_moments(background, "background")
-    _check_options(loading, solver, scaling)
+    for name, value, allowed in (("solver", solver, SOLVERS), ("scaling", scaling, SCALINGS)):
+        if value not in allowed:
+            raise ValueError(f"{name}={value!r} must be one of {', '.join(map(repr, allowed))}")
     f, b = check_sides(target, background)
     k = check_n_components(k, target, name="k")
-    task = _Task(f, b, k, loading)
+    check_loading(loading, f.width)
+    if rows is None and target.is_thin and isinstance(loading, str) and loading == "auto":
+        rows, row_weights = kept_rows(target)
+    task = _Task(f, b, k, loading, rows, row_weights)
     if device is None:
         device = getattr(target, "device", None) or getattr(background, "device", None)
     if device is not None:
-        found = _solve_primal(task, _device_algebra(device, solver), overwrite=False)
-    else:
-        chosen = _choose_solver(solver, target, background, k, loading)
-        found = _solve(task, chosen, solver == "auto", overwrite)
-    return _finish(found, scaling, f.spread.variance)
+        if solver not in ("auto", "dense"):
+            raise ValueError(f"solver={solver!r} must be 'auto' or 'dense' on a device ({device})")
+        algebra = Device(device)
+        found = _solve(task, _matrices(task, algebra, False), algebra)
+        return _finish(task, found, scaling, "dense")
+    chosen = _choose_solver(task, solver)
+    try:
+        if chosen == "matrix-free":
+            return _finish(task, _solve_rows(task), scaling, chosen)
+        if chosen == "dual":
+            return _finish(task, _solve_span(task), scaling, chosen)
+        at = _matrices(task, Lapack(), overwrite)
+        if chosen == "iterative":
+            lanczos = Lapack(iterative=True, fall_back=solver == "auto")
+            found = _solve(task, at, lanczos)
+            return _finish(task, found, scaling, "iterative" if lanczos.iterative else "dense")
+    except NotConvergedError:
+        if solver != "auto":
+            raise ValueError(
+                f"solver={solver!r} did not converge (the eigenvalues lie too close together, or "
+                "the loading is too small); use solver='dense'"
+            ) from None
+        if chosen == "matrix-free":
+            at = _matrices(task, Lapack(), overwrite)
+    return _finish(task, _solve(task, at, Lapack()), scaling, "dense")
 
 
 def subspace_overlap(target: Moments, background: Moments, k: int) -> float:
@@ -251,65 +229,36 @@ def subspace_overlap(target: Moments, background: Moments, k: int) -> float:
     (1.0, 0.5)
     """
     ours, theirs = (solve_contrast(m, None, k).filters for m in (target, background))
-    return float(np.clip((blas.dgemm(1.0, theirs, ours, trans_a=True) ** 2).sum() / k, 0.0, 1.0))
+    return float(np.clip(((theirs.T @ ours) ** 2).sum() / k, 0.0, 1.0))
 
 
-def solve_difference(
-    target: Moments, background: Moments, k: int, alphas: ArrayLike
-) -> tuple[FloatArray, FloatArray]:
-    """Solve cPCA's ``(R_f - α R_b) v = λ v`` for the ``k`` largest λ at each α.
+def remove_main_subspace(rows: Any, background: Any, n_components: int) -> FloatArray:
+    """Return rows without their part in the main subspace of a background.
 
     Parameters
     ----------
-    target, background : Moments
-    k : int
-    alphas : array-like of shape (n_alphas,)
+    rows : ndarray of shape (n, n_features)
+        NaN counts as the background's mean, and stays NaN.
+    background : Moments or array-like of shape (n_background, n_features)
+    n_components : int
+        Principal directions ``U`` of the background.
 
     Returns
     -------
-    eigenvalues : ndarray of shape (n_alphas, k)
-    filters : ndarray of shape (n_alphas, n_features, k)
-        Orthonormal columns.
+    ndarray of shape (n, n_features)
+        ``x - UUᵀ(x - mean)``, with the mean of the background.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from cpcapp import Moments
-    >>> from cpcapp.contrast.solve import solve_difference
-    >>> f, b = (Moments.from_covariance(np.diag(d), 100) for d in ([9.0, 4.0], [8.0, 1.0]))
-    >>> _, filters = solve_difference(f, b, 1, alphas=[0, 1])
-    >>> np.abs(filters[:, :, 0])
-    array([[1., 0.],
-           [0., 1.]])
+    >>> background = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 1.0]])
+    >>> remove_main_subspace(np.array([[7.0, 5.0]]), background, 1)
+    array([[2., 5.]])
     """
-    check_sides(target, background)
-    k = check_n_components(k, target, name="k")
-    alphas = np.atleast_1d(np.asarray(alphas, dtype=np.float64))
-    r_f, r_b, basis = difference_covariances(target, background)
-    values = np.empty((len(alphas), k))
-    filters = np.empty((len(alphas), n_features_of(target), k))
-    for i, alpha in enumerate(alphas):
-        values[i], vectors = top_dense(r_f - alpha * r_b, k)
-        filters[i] = vectors if basis is None else basis @ vectors
-        filters[i] *= _signs(filters[i])
-    return values, filters
-
-
-def difference_covariances(
-    target: Moments, background: Moments
-) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-    """Return both covariances, in a basis of all samples (the third) if that is smaller."""
-    if (
-        target.is_thin
-        and background.is_thin
-        and _n_rows(target, background) < n_features_of(target)
-    ):
-        # Rows beyond the span of all samples have eigenvalue 0: rotate into that span first.
-        a_f, a_b = target.centred_rows(), background.centred_rows()
-        basis, r = np.linalg.qr(np.concatenate([a_f, a_b]).T)
-        c_f, c_b = r[:, : len(a_f)], r[:, len(a_f) :]
-        return c_f @ c_f.T / target.total_weight, c_b @ c_b.T / background.total_weight, basis
-    return target.covariance(), background.covariance(), None
+    main = solve_contrast(background, None, n_components)
+    if len(main.mean) != rows.shape[1]:
+        raise ValueError(f"background has {len(main.mean)} features, but X has {rows.shape[1]}")
+    centred = np.nan_to_num(rows - main.mean, nan=0.0)
+    return np.asarray(rows - (centred @ main.filters) @ main.filters.T)
 
 
 def eigenvalues_above(target: Moments, background: Moments, threshold: float) -> FloatArray:
@@ -325,22 +274,72 @@ def eigenvalues_above(target: Moments, background: Moments, threshold: float) ->
     """
     f, b = check_sides(target, background)
     assert b is not None
-    algebra = Lapack()
-    r_f, r_b = (algebra.covariance(side.moments, side.spread.constant, False) for side in (f, b))
-    load(r_b, "none", f, b, algebra)
-    lower = algebra.cholesky(r_b)
-    assert lower is not None
-    c = algebra.reduce(r_f, lower)
+    units = loading_units("none", f.spread, b.spread)
+    r_f, r_b = (Lapack().covariance(side.moments, side.scale(units)) for side in (f, b))
+    lower = cholesky(r_b.copy(order="F"))
+    if lower is None:
+        raise SingularBackgroundError(rank_of(r_b), b.width, b.n_samples)
+    c, _ = lapack.dsygst(r_f, lower, lower=1, overwrite_a=1)
     values = eigvalsh(c, lower=True, subset_by_value=(threshold, np.inf), overwrite_a=True)
     return np.asarray(values[::-1])
+
+
+# -- arguments -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Side:
+    """Target or background. What is taken from its moments stays when those are used up."""
+
+    moments: Moments
+    spread: Spread
+    n_samples: int
+    mean: FloatArray
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return len(self.mean)
+
+    def scale(self, units: FloatArray) -> FloatArray:
+        """Return what features are multiplied with: 0 where what varies is rounding."""
+        return np.where(self.spread.constant, 0.0, 1.0 / np.sqrt(units))
+
+
+def check_sides(target: Moments, background: Moments | None) -> tuple[Side, Side | None]:
+    """Return both sides, of one width and with covariances that can be computed."""
+    for name, moments in (("target", target), ("background", background)):
+        if moments is not None and moments.n_samples < 2:
+            raise ValueError(
+                f"the {name} has n_samples={moments.n_samples}; a covariance needs at least 2"
+            )
+    if background is not None and background.n_features != target.n_features:
+        raise ValueError(
+            f"background has {background.n_features} features, but the target has "
+            f"{target.n_features}"
+        )
+    f = _side(target, "the target")
+    if background is None:
+        return f, None
+    b = f if background is target else _side(background, "the background")
+    if b.spread.constant.all():
+        raise ValueError("the background does not vary at all: there is nothing to contrast with")
+    return f, b
+
+
+def _side(moments: Moments, name: str) -> Side:
+    spread = moments.spread()
+    if np.count_nonzero(spread.out_of_range):
+        raise FeatureRangeError(np.flatnonzero(spread.out_of_range), source=name)
+    assert moments.mean is not None
+    return Side(moments, spread, moments.n_samples, moments.mean)
 
 
 def check_n_components(k: Any, target: Moments, *, name: str) -> int:
     """Return ``k`` as an int that this target can give, or raise ``ValueError``."""
     if isinstance(k, bool) or not isinstance(k, Integral):
         raise TypeError(f"{name}={k!r} must be a whole number")
-    k = int(k)
-    width = n_features_of(target)
+    k, width = int(k), target.n_features or 0
     if not 1 <= k <= width:
         raise ValueError(
             f"{name}={k} must be between 1 and {width} (features of the target, n_features={width})"
@@ -350,14 +349,12 @@ def check_n_components(k: Any, target: Moments, *, name: str) -> int:
             f"{name}={k} must be at most {target.n_samples - 1} (the target has "
             f"n_samples={target.n_samples}, and centring takes one)"
         )
-    return int(k)
-
-
-# -- arguments -----------------------------------------------------------------------------
+    return k
 
 
 def _as_moments(data: Any, name: str) -> Moments:
-    if isinstance(data, Moments) or _is_on_device(data):
+    # Moments on a device are known by what they can, so that torch is not imported for it.
+    if isinstance(data, Moments) or hasattr(data, "to_moments"):
         return data  # type: ignore[no-any-return]
     try:
         return Moments.of(data)
@@ -365,63 +362,7 @@ def _as_moments(data: Any, name: str) -> Moments:
         raise ValueError(f"{name}: {error}") from error
 
 
-def _is_on_device(data: Any) -> bool:
-    """Return whether data is `cpcapp.moments.torch.DeviceMoments`, without importing torch."""
-    return hasattr(data, "to_moments")
-
-
-def _device_algebra(device: Any, solver: str) -> DenseAlgebra:
-    if solver not in ("auto", "dense"):
-        raise ValueError(f"solver={solver!r} must be 'auto' or 'dense' on a device ({device})")
-    from cpcapp.contrast.torch_algebra import TorchAlgebra
-
-    return TorchAlgebra(device)
-
-
-def _check_options(loading: Any, solver: str, scaling: str) -> None:
-    for name, value, allowed in (("solver", solver, SOLVERS), ("scaling", scaling, SCALINGS)):
-        if value not in allowed:
-            raise ValueError(f"{name}={value!r} must be one of {', '.join(map(repr, allowed))}")
-    rules.check_loading(loading)
-
-
-def _n_rows(target: Moments, background: Moments | None) -> int:
-    return target.n_samples + (0 if background is None else background.n_samples)
-
-
-def _choose_solver(
-    solver: str, target: Moments, background: Moments | None, k: int, loading: str | float
-) -> str:
-    sides = [target] if background is None else [target, background]
-    width, n_rows = n_features_of(target), _n_rows(target, background)
-    thin = all(side.is_thin and side.n_samples < width for side in sides)
-    if solver == "dual" and not thin:
-        raise ValueError(
-            "solver='dual' needs fewer samples than features on both sides; use solver='auto'"
-        )
-    sparse = all(
-        side.is_thin and not side.is_weighted and all(map(sp.issparse, side._rows))
-        for side in sides
-    )
-    regular = background is None or loading not in ("none", "diagonal", 0.0)
-    if solver == "matrix-free" and not (sparse and regular):
-        raise ValueError(
-            "solver='matrix-free' needs sparse rows on both sides, without weights, of which "
-            f"Moments still keeps each, and another loading than loading={loading!r}; use "
-            "solver='auto'"
-        )
-    if solver != "auto":
-        return solver
-    many = min(width, n_rows) >= _MATRIX_FREE_FROM and k <= width // _MATRIX_FREE_FEATURES
-    if sparse and regular and many:
-        return "matrix-free"
-    if thin and n_rows <= width:
-        return "dual"
-    large = width >= _ITERATIVE_FROM and k <= width // 50
-    return "iterative" if large else "dense"
-
-
-# -- one problem, three ways to solve it ---------------------------------------------------
+# -- one problem in coordinates ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -431,163 +372,271 @@ class _Task:
     target: Side
     background: Side | None
     k: int
-    loading: str | float
+    loading: str | float | Loading
+    rows: Any
+    row_weights: FloatArray | None
+
+    @property
+    def units(self) -> FloatArray:
+        """Squared units of the features in which the loading is a multiple of the identity."""
+        if self.background is None:
+            return np.ones(self.target.width)
+        return loading_units(self.loading, self.target.spread, self.background.spread)
+
+    @property
+    def sides(self) -> list[Side]:
+        """Those there are."""
+        return [self.target] if self.background is None else [self.target, self.background]
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Both covariances in units of the features, in coordinates that ``lift`` turns into features.
+
+    ``target`` and ``background`` are what the solver's functions take: matrices, or rows.
+    """
+
+    units: FloatArray
+    target: Any
+    background: Any
+    lift: Callable[[FloatArray], FloatArray] = np.asarray
+
+    @property
+    def size(self) -> int:
+        """How many coordinates there are."""
+        return int(self.target.shape[1])
+
+    def filters(self, vectors: FloatArray) -> FloatArray:
+        """Return eigenvectors as filters of the features as they are."""
+        return self.lift(vectors) / np.sqrt(self.units)[:, None]
 
 
 @dataclass(frozen=True)
 class _Found:
     """What a solver found, before signs and lengths are fixed: see `Contrast`."""
 
-    solution: Solution
-    solver: str
+    eigenvalues: FloatArray
+    filters: FloatArray
+    atoms: FloatArray
+    contrast: FloatArray
     loading: Loading | None = None
-    output_covariance: FloatArray | None = None
-    steering: Steering | None = None
-    rare: _Found | None = None
+    bound: float | None = None
 
 
-def _solve(task: _Task, chosen: str, fall_back: bool, overwrite: bool) -> _Found:
-    if chosen == "matrix-free":
-        try:
-            return _solve_matrix_free(task)
-        except NotConvergedError:
-            if not fall_back:
-                raise ValueError(
-                    "solver='matrix-free' did not converge (the eigenvalues lie too close "
-                    f"together, or loading={task.loading} is too small); use solver='dense'"
-                ) from None
-        chosen = "iterative"
-    if chosen != "dual":
-        return _solve_primal(task, Lapack(chosen, fall_back), overwrite)
-    if task.background is None:
-        return _Found(_principal(*dual.principal_components(task.target, task.k)), "dual")
-    rule = dual.load(task.target, task.background, task.loading)
-    problem = dual.DualProblem(task.target.moments, task.background.moments, rule)
-    return _steered(problem, task, task.background)
+def _choose_solver(task: _Task, solver: str) -> str:
+    sides = [side.moments for side in task.sides]
+    width, n_rows = task.target.width, sum(side.n_samples for side in sides)
+    thin = all(side.is_thin and side.n_samples < width for side in sides)
+    if solver == "dual" and not thin:
+        raise ValueError(
+            "solver='dual' needs fewer samples than features on both sides; use solver='auto'"
+        )
+    sparse = all(side.is_thin and sparse_rows(side) is not None for side in sides)
+    regular = task.background is None or not (_is_none(task.loading) or task.loading == 0.0)
+    if solver == "matrix-free" and not (sparse and regular):
+        raise ValueError(
+            "solver='matrix-free' needs sparse rows on both sides, of which Moments still keeps "
+            f"each, and another loading than loading={task.loading!r}; use solver='auto'"
+        )
+    if solver != "auto":
+        return solver
+    many = min(width, n_rows) >= _MATRIX_FREE_FROM and task.k <= width // _MATRIX_FREE_FEATURES
+    if sparse and regular and many:
+        return "matrix-free"
+    if thin and n_rows <= width:
+        return "dual"
+    large = width >= _ITERATIVE_FROM and task.k <= width // 50
+    return "iterative" if large else "dense"
 
 
-def _solve_primal(task: _Task, algebra: DenseAlgebra, overwrite: bool) -> _Found:
-    target, background, k = task.target, task.background, task.k
+def _is_none(loading: str | float | Loading) -> bool:
+    """Return whether nothing is added to the background."""
+    if isinstance(loading, Loading):
+        return not loading.diagonal.any()
+    return isinstance(loading, str) and loading == "none"
+
+
+def _solve_rows(task: _Task) -> _Found:
+    """Solve by products with sparse rows."""
+    scaled = [CentredRows(side.moments, side.scale(task.units)) for side in task.sides]
+    return _solve(task, Coordinates(task.units, scaled[0], scaled[-1]), MatrixFree())
+
+
+def _solve_span(task: _Task) -> _Found:
+    """Solve in coordinates of the span of all rows."""
+    basis = SampleBasis([CentredRows(side.moments, side.scale(task.units)) for side in task.sides])
+    first, last = basis.covariances[0], basis.covariances[-1]
+    return _solve(task, Coordinates(task.units, first, last, basis.lift), Lapack())
+
+
+def _matrices(task: _Task, algebra: Lapack | Device, overwrite: bool) -> Coordinates:
+    found = [
+        algebra.covariance(side.moments, side.scale(task.units), overwrite) for side in task.sides
+    ]
+    return Coordinates(task.units, found[0], found[-1])
+
+
+def _solve(task: _Task, at: Coordinates, algebra: Any) -> _Found:
+    """Solve a problem in coordinates."""
+    background, k = task.background, min(task.k, at.size)
     if background is None:
-        r_f = algebra.covariance(target.moments, target.spread.constant, overwrite)
-        values, filters = algebra.top(r_f, k)
-        check_rank(values, target.width, k)
-        return _Found(_principal(values, filters), algebra.solver)
-    problem = PrimalProblem(target, background, task.loading, algebra, overwrite)
-    return _steered(problem, task, background)
+        values, vectors = algebra.top_difference(at.target, None, 0.0, k)
+        filters = at.filters(vectors)
+        _check_rank(task, at, algebra, values, filters)
+        return _Found(values, filters, filters, np.full(k, np.nan))
+    weight, bound = 1.0, None
+    try:
+        if isinstance(task.loading, str) and task.loading == "auto":
+            bound, ridge, values, vectors = _bounded(task, at, algebra)
+        else:
+            weight, ridge = _plain_loading(task, background, at, algebra)
+            values, vectors = algebra.top_loaded(at.target, at.background, weight, ridge, k)
+    except SingularError:
+        if _is_none(task.loading):
+            rank = algebra.rank(at.background)
+            raise SingularBackgroundError(rank, background.width, background.n_samples) from None
+        raise ValueError(
+            f"loading={task.loading} is too small to make the background covariance positive "
+            "definite; raise it or use loading='auto'"
+        ) from None
+    if algebra.iterative and not algebra.certify(
+        at.target, at.background, weight, ridge, values, vectors
+    ):
+        raise NotConvergedError
+    values, vectors = values[:k], vectors[:, :k]
+    filters = at.filters(vectors)
+    _check_rank(task, at, algebra, values, filters)
+    times_background = algebra.times(at.background, vectors)
+    # W = (wR_b + rD) F, so that FᵀW = I, and FᵀR_fF = diag(λ).
+    atoms = at.lift(weight * times_background + ridge * vectors) * np.sqrt(at.units)[:, None]
+    inside = np.maximum(np.einsum("ij,ij->j", vectors, times_background), 0.0)
+    with np.errstate(divide="ignore"):
+        contrast = values / inside
+    return _Found(values, filters, atoms, contrast, Loading(weight, ridge * at.units), bound)
 
 
-def _principal(values: FloatArray, filters: FloatArray) -> Solution:
-    """Return principal components as a solution: they are their own atoms."""
-    return Solution(filters, filters, values)
+def _plain_loading(
+    task: _Task, background: Side, at: Coordinates, algebra: Any
+) -> tuple[float, float]:
+    """Return weight and ridge, in units, of a loading that is given or asks the background."""
+    if isinstance(task.loading, Loading):
+        return task.loading.weight, float(task.loading.diagonal.any())
+    if isinstance(task.loading, Real):
+        return 1.0, float(task.loading)  # units are the mean variance
+    if task.loading == "none":
+        return 1.0, 0.0
+    trace = float((varying(background.spread) / at.units).sum())
+    square = algebra.trace_of_square(at.background)
+    rho = oas_shrinkage(trace, square, background.n_samples, len(at.units))
+    rho = max(rho, LEAST_RIDGE)
+    return 1.0 - rho, rho * trace / len(at.units)
 
 
-def _solve_matrix_free(task: _Task) -> _Found:
-    target, background, k = task.target, task.background, task.k
-    rows, width = CentredRows(target.moments, target.spread), target.width
-    if background is None:
-        identity = LoadingRule(0.0, 1.0, np.ones(width))
-        only = PencilProblem(rows, None, identity, None, k).largest(k)
-        check_rank(only.eigenvalues, width, k)
-        return _Found(only, "matrix-free")
-    others = CentredRows(background.moments, background.spread)
-    sketch = sketch_covariance(others, rules.loading_units("oas", target.spread, background.spread))
-    units = rules.loading_units(task.loading, target.spread, background.spread)
-    traces = float((others.variance / units).sum()), sketch.trace_of_square
-    rule = rules.shrink_or_load(
-        task.loading,
-        units,
-        others.n_samples,
-        lambda: traces,
-        lambda: estimate_spectrum(others, units),
-        background.spread.constant,
-    )
-    louder = rules.steering_units(target.spread, background.spread)
-    return _steered(PencilProblem(rows, others, rule, sketch, k, louder), task, background)
+def _bounded(
+    task: _Task, at: Coordinates, algebra: Any
+) -> tuple[float, float, FloatArray, FloatArray]:
+    """Return the bound that is kept, its ridge, and the eigenpairs."""
+    found: list[tuple[float, float, FloatArray, FloatArray]] = []
+    bounds = bounds_to_try(task.target, task.rows)
+    # The first two are looked at for classes, however many are asked for.
+    k = min(max(task.k, 2), at.size)
+    enough = start = None
+    for bound in bounds:
+        # R_f v = c (R_b + ρ) v is (R_f - cR_b) v = cρ v.
+        enough = algebra.least_ridge(at.target, at.background, bound, enough)
+        ridge = max(enough, LEAST_RIDGE)
+        values, start = algebra.top_loaded(at.target, at.background, 1.0, ridge, k, start, 1e-10)
+        if algebra.iterative and values[0] > bound * (1.0 + 1e-6):
+            raise NotConvergedError  # an eigenvalue of the difference was missed
+        found.append((bound, ridge, values, start))
+    if len(found) == 1:
+        return found[0]
+    filters = [at.filters(vectors[:, :2]) for *_, vectors in found]
+    return found[choose_bound(bounds, filters, task.rows, task.row_weights)]
 
 
-class _Problem(Problem, Protocol):
-    """A problem that says what its filters have learned from the background, and how."""
-
-    rule: LoadingRule
-
-    @property
-    def method(self) -> str:
-        """Name of the solver."""
-
-    def freedom(self, extra: FloatArray | None = None) -> float:
-        """Return the effective number of parameters with ``extra`` on the diagonal."""
+# -- rows that show which bound to keep ----------------------------------------------------
 
 
-def _steered(problem: _Problem, task: _Task, background: Side) -> _Found:
-    """Solve a problem, and steer it if that is the rule."""
-    k, n_background, loading = task.k, background.n_samples, problem.rule.loading()
+def bounds_to_try(target: Side, rows: Any) -> list[float]:
+    """Return the bounds to choose from by rows, or the usual one if there are none."""
+    bounds = contrast_bounds(target.n_samples, int((~target.spread.constant).sum()))
+    return bounds if rows is not None else [bounds[usual_bound(bounds)]]
 
-    def expect(found: Solution, freedom: float) -> FloatArray:
-        return _expected_outputs(found.filters, loading, freedom, n_background)
 
-    plain = problem.largest(k)
-    check_rank(plain.eigenvalues, task.target.width, k)
-    if task.loading != "auto":
-        return _Found(plain, problem.method, loading, expect(plain, problem.freedom()))
-    louder = rules.steering_units(task.target.spread, background.spread)
-    found = steer(problem, plain.eigenvalues, task.target.n_samples, n_background, louder)
-    solution, steering, rare = found.solution, found.steering, None
-    if found.by_choice:
-        rare = _Found(plain, problem.method, loading, expect(plain, problem.freedom()))
-    freedom = problem.freedom(steering.least_ridge if steering.n_steered == k else None)
-    expected = expect(solution, freedom)
-    return _Found(solution, problem.method, loading, expected, steering, rare)
+def choose_bound(bounds: list[float], filters: list[FloatArray], rows: Any, weights: Any) -> int:
+    """Return which bound's first filters show classes best in the rows."""
+    rows, weights = _some_rows(rows, weights)
+    outputs = np.asarray(rows @ np.hstack(filters))  # one pass for all
+    return clearest(bounds, np.split(outputs, len(bounds), axis=1), weights)
+
+
+def kept_rows(moments: Moments) -> tuple[Any, FloatArray | None]:
+    """Return the rows that moments keep, sparse or about their mean, and their weights."""
+    stored = sparse_rows(moments)
+    if stored is not None:
+        return stored
+    rows = moments.centred_rows()
+    if not moments.is_weighted:
+        return rows, None
+    blocks = zip(moments._rows, moments._row_weights, strict=True)
+    weights = np.concatenate([np.ones(b.shape[0]) if w is None else w for b, w in blocks])
+    return rows / np.sqrt(weights)[:, None], weights
+
+
+def _some_rows(rows: Any, weights: Any) -> tuple[Any, FloatArray | None]:
+    """Return rows and their weights; of many a random sample, in their order."""
+    rows = rows if sp.issparse(rows) or isinstance(rows, np.ndarray) else np.asarray(rows)
+    weights = None if weights is None else np.asarray(weights, dtype=np.float64)
+    if rows.shape[0] <= _MOST_ROWS:
+        return rows, weights
+    chosen = np.random.default_rng(0).choice(rows.shape[0], _MOST_ROWS, replace=False)
+    chosen.sort()
+    return rows[chosen], None if weights is None else weights[chosen]
 
 
 # -- after the eigenproblem ----------------------------------------------------------------
 
 
-def _expected_outputs(
-    filters: FloatArray, loading: Loading, freedom: float, n_background: int
-) -> FloatArray:
-    """Return the output covariance to expect of new background samples.
-
-    The filters were chosen with the very samples that ``FᵀR_bF`` is measured on. For a ridge
-    filter the bias of that is known: it is the factor of generalized cross-validation,
-    ``(1 - df/n)⁻²``, with ``df`` the effective number of parameters.
-    """
-    left = max(1.0 - freedom / (n_background - 1), 1.0 / n_background)
-    inside = np.eye(filters.shape[1])
-    # Fᵀ (w R_b + D) F = I, so this needs no second look at R_b. Where it is shrunk to nothing, Σ
-    # is the better estimate.
-    if loading.weight > _EPS**0.5 and np.count_nonzero(loading.diagonal):
-        inside -= filters.T.dot(loading.diagonal[:, None] * filters)
-        inside /= loading.weight
-    return np.asarray(inside / left**2)
+def _check_rank(
+    task: _Task, at: Coordinates, algebra: Any, values: FloatArray, filters: FloatArray
+) -> None:
+    """Raise an error if there are fewer than ``k`` eigenvalues, or one is rounding only."""
+    # fᵀR_ff = λ beside the variance that independent features would have along f.
+    alone = np.einsum("ij,ij,i->j", filters, filters, varying(task.target.spread))
+    large = values > _LEAST_SHARE * alone
+    if len(values) == task.k and large.all():
+        return
+    rank = algebra.rank(at.target)
+    if rank is None:  # not known without a matrix
+        rank = int(large.sum())
+    if rank < task.k:
+        raise InsufficientRankError(rank, f"k={task.k}")
 
 
-def _signs(filters: FloatArray) -> FloatArray:
+def signs_of(filters: FloatArray) -> FloatArray:
     """Return the signs that make the largest coefficient of each column positive."""
     largest = np.abs(filters).argmax(axis=0)
     return np.asarray(np.copysign(1.0, filters[largest, np.arange(filters.shape[1])]))
 
 
-def _finish(found: _Found, scaling: str, target_variance: FloatArray) -> Contrast:
+def _finish(task: _Task, found: _Found, scaling: str, solver: str) -> Contrast:
     """Fix the signs of a solution, and the lengths if they are to be 1."""
-    solution, output, steering = found.solution, found.output_covariance, found.steering
-    factor = _signs(solution.filters)
+    factor = signs_of(found.filters)
     if scaling == "unit":
-        factor = factor / np.linalg.norm(solution.filters, axis=0)
-    if output is not None:
-        output = output * (factor[:, None] * factor)
+        factor = factor / np.linalg.norm(found.filters, axis=0)
     return Contrast(
-        filters=np.asfortranarray(solution.filters * factor),
-        atoms=np.asfortranarray(solution.atoms / factor),
-        eigenvalues=solution.eigenvalues,
+        filters=np.asfortranarray(found.filters * factor),
+        atoms=np.asfortranarray(found.atoms / factor),
+        eigenvalues=found.eigenvalues,
+        contrast=found.contrast,
         loading=found.loading,
-        output_covariance=output,
-        solver=found.solver,
-        target_variance=target_variance,
+        bound=found.bound,
+        solver=solver,
+        target_variance=task.target.spread.variance,
         # The best prediction of x from its outputs y is Wy, and the outputs are uncorrelated in
         # the target, with variances λ: tr cov(Wy) = Σ λ_j ‖w_j‖².
-        explained_variance=solution.eigenvalues * (solution.atoms**2).sum(axis=0),
-        rare=None if found.rare is None else _finish(found.rare, scaling, target_variance),
-        n_steered=0 if steering is None or found.rare is None else steering.n_steered,
-        steering=steering,
+        explained_variance=found.eigenvalues * (found.atoms**2).sum(axis=0),
+        mean=task.target.mean,
+        background_mean=None if task.background is None else task.background.mean,
     )

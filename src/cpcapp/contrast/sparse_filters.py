@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh, null_space
 
+from cpcapp.contrast.basis import CentredRows
+from cpcapp.contrast.loading import Loading
 from cpcapp.contrast.solve import solve_contrast
 from cpcapp.moments.moments import FloatArray, Moments
 
@@ -47,7 +50,8 @@ def find_sparse_filters(
     n_nonzero: int,
     *,
     k: int = 2,
-    loading: str | float = "auto",
+    loading: str | float | Loading = "auto",
+    rows: Any = None,
 ) -> SparseFilters:
     """Find filters that use few features each, and say how much contrast they keep.
 
@@ -64,7 +68,8 @@ def find_sparse_filters(
         Features of each filter.
     k : int, default=2
         Number of filters.
-    loading : {"auto", "oas", "none", "diagonal"} or float, default="auto"
+    loading : {"auto", "oas", "none"}, float or Loading, default="auto"
+    rows : array or sparse matrix, optional
         As in `solve_contrast`.
 
     Returns
@@ -74,8 +79,7 @@ def find_sparse_filters(
     Notes
     -----
     The choice of features is greedy: other features may keep more. ``kept`` says how much could
-    be gained at most. It can be above 1 where ``loading="auto"`` preferred loud filters to a
-    larger contrast.
+    be gained at most. Of later filters it can be above 1.
 
     Examples
     --------
@@ -98,44 +102,69 @@ def find_sparse_filters(
     assert f is not None
     if isinstance(n_nonzero, bool) or not isinstance(n_nonzero, Integral):
         raise TypeError(f"n_nonzero={n_nonzero!r} must be a whole number")
-    full = solve_contrast(f, b, k, loading=loading)
+    if rows is None and hasattr(target, "shape"):
+        rows = target
+    full = solve_contrast(f, b, k, loading=loading, rows=rows)
     m = len(full.target_variance)
     if not k <= n_nonzero <= m:
         raise ValueError(
             f"n_nonzero={n_nonzero} must be between {k} (components) and {m} (features)"
         )
-    r_f = f.covariance()
-    if b is None or full.loading is None:
-        loaded = np.eye(m)
-    else:
-        loaded = full.loading.weight * b.covariance() + np.diag(full.loading.diagonal)
+    blocks = _Blocks(f, b, full.loading)
     deviation = np.sqrt(full.target_variance)
     safe = np.where(deviation > 0.0, deviation, np.inf)
     filters, values = np.zeros((m, k)), np.zeros(k)
     for j in range(k):
         candidates = (full.filters[:, j] * deviation, full.atoms[:, j] / safe)
         supports = (np.argsort(-np.abs(w), kind="stable")[: int(n_nonzero)] for w in candidates)
-        found = [_best_within(r_f, loaded, np.sort(s), filters[:, :j]) for s in supports]
+        found = [_best_within(blocks, np.sort(s), filters[:, :j]) for s in supports]
         values[j], filters[:, j] = max(found, key=lambda pair: pair[0])
     return SparseFilters(filters, values, values / full.eigenvalues)
 
 
+class _Blocks:
+    """Both covariances of a few features, from the rows where moments keep them."""
+
+    def __init__(self, target: Moments, background: Moments | None, loading: Loading | None):
+        self._loading = loading
+        self._sides = [
+            CentredRows(m, np.ones(m.n_features or 0)) if m.is_thin else m.covariance()
+            for m in (target, background)
+            if m is not None
+        ]
+
+    def of(self, features: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
+        """Return those of the target and of the loaded background."""
+        square = np.ix_(features, features)
+        found = [
+            side.covariance_of(features) if isinstance(side, CentredRows) else side[square]
+            for side in self._sides
+        ]
+        if self._loading is None:
+            return found[0], np.eye(len(features))
+        loaded = self._loading.weight * found[1] + np.diag(self._loading.diagonal[features])
+        return found[0], loaded
+
+
 def _best_within(
-    r_f: FloatArray, loaded: FloatArray, support: NDArray[np.intp], before: FloatArray
+    blocks: _Blocks, support: NDArray[np.intp], before: FloatArray
 ) -> tuple[float, FloatArray]:
     """Return the largest contrast within some features, and its filter.
 
     Its output is uncorrelated, in the background, with those of the filters before.
     """
-    square = np.ix_(support, support)
+    features = np.union1d(support, np.flatnonzero(before.any(axis=1)))
+    r_f, sigma = blocks.of(features)
+    inside = np.flatnonzero(np.isin(features, support))
     # Σ-orthogonal to the filters before: vᵀΣf = 0, so v in the null space of (Σf)ᵀ.
     basis = np.eye(len(support))
     if before.shape[1]:
-        basis = null_space((loaded[support] @ before).T)
+        basis = null_space((sigma[inside] @ before[features]).T)
     if not basis.shape[1]:
         raise ValueError("n_nonzero is too small for as many filters; raise it or lower k")
-    values, vectors = eigh(basis.T @ r_f[square] @ basis, basis.T @ loaded[square] @ basis)
-    best = np.zeros(len(r_f))
+    square = np.ix_(inside, inside)
+    values, vectors = eigh(basis.T @ r_f[square] @ basis, basis.T @ sigma[square] @ basis)
+    best = np.zeros(len(before))
     best[support] = basis @ vectors[:, -1]
     sign = -1.0 if best[np.abs(best).argmax()] < 0.0 else 1.0
     return float(values[-1]), sign * best

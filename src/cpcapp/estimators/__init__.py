@@ -1,6 +1,18 @@
 """The scikit-learn face of the package."""
 
 from cpcapp.estimators.cpca import CPCA
-from cpcapp.estimators.cpca_plus_plus import CPCAPlusPlus, NoComponentsWarning
+from cpcapp.estimators.cpca_plus_plus import (
+    CPCAPlusPlus,
+    LawOfNoiseWarning,
+    NoComponentsWarning,
+)
+from cpcapp.estimators.refit import bootstrap, held_out_contrasts
 
-__all__ = ["CPCA", "CPCAPlusPlus", "NoComponentsWarning"]
+__all__ = [
+    "CPCA",
+    "CPCAPlusPlus",
+    "LawOfNoiseWarning",
+    "NoComponentsWarning",
+    "bootstrap",
+    "held_out_contrasts",
+]

@@ -1,4 +1,4 @@
-"""cPCA of Abid et al.: the difference of covariances, with a contrast parameter to sweep."""
+"""cPCA of Abid et al.: the difference of covariances."""
 
 from __future__ import annotations
 
@@ -6,73 +6,56 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.cluster import SpectralClustering
 
-from cpcapp.contrast.solve import check_n_components, solve_difference
-from cpcapp.estimators._alpha import bound_alpha, unique_alpha
-from cpcapp.estimators._base import ContrastiveTransformer, check_moments
-from cpcapp.estimators._extras import Extras
-from cpcapp.moments.moments import FloatArray, Moments
+from cpcapp.contrast.difference import solve_bounded_difference, solve_difference
+from cpcapp.contrast.solution import Contrast
+from cpcapp.contrast.solve import check_n_components
+from cpcapp.estimators.base import ContrastiveTransformer
+from cpcapp.estimators.inputs import FitArguments, Sides, read_moments, read_sides
+from cpcapp.moments.moments import Moments
 
-_CHOICES = ("auto", "uca", "clustering")
+_MOST_ROWS = 10_000
 
 
 class CPCA(ContrastiveTransformer):
     """Contrastive PCA: the leading eigenvectors of ``R_f - α R_b``.
 
-    Unless ``alpha`` is a number, the contrast parameter is swept, the subspaces found are clustered
-    by their principal angles, and the medoid of each cluster is offered as a view of the data
-    (``selected_alphas_``). Which of them to look at is left to a person by the method's authors.
-    ``alpha_``, the one used by ``transform``, is chosen as ``alpha`` says.
-
     Parameters
     ----------
     n_components : int, default=2
-    alpha : {"auto", "uca", "clustering"} or float, default="auto"
-        Which α to use.
-
-        - ``"auto"``: 6, or more where noise alone gives more
-          (:func:`cpcapp.contrast.loading.contrast_bound`). Components with a positive eigenvalue
-          have
-          more than 6 times the power of the background. Of the three it is the best by far on
-          labelled
-          data.
-        - ``"uca"``: the α of unique component analysis, with which the first component has no more
-          background power than the median principal component of the background.
-        - ``"clustering"``: the medoid of the largest cluster that does not hold plain PCA.
-        - a number: the contrast itself; nothing is swept. 0 is PCA of the target.
-    alphas : array-like, optional
-        Values to sweep, to which ``"auto"`` and ``"uca"`` add the one they choose; by default 0
-        and 40 values from 0.1 to 1000, evenly spaced in logarithm.
-    n_clusters : int, default=4
-        How many views to offer.
+    alpha : "auto" or float, default="auto"
+        How much of the background is taken off. 0 is PCA of the target. ``"auto"`` takes the one of
+        3, 12 and 48 whose first two outputs show classes best (least kurtosis), and 12 if none
+        does, as `CPCAPlusPlus` chooses its bound: a component with a positive eigenvalue has more
+        than ``alpha_`` times the variance of the background.
+    standardize : bool or None, default=None
+        Whether features are taken in units ``D`` of their variance, the mean of both sets, that is
+        whether ``(R_f - α R_b) v = λ D v`` is solved. False is the method as published, which goes
+        by the features' own units. None: True with ``alpha="auto"``, which means little in units
+        that have nothing to do with each other, and False with a number.
     random_state : int or None, default=0
-        Seed of the clustering.
+        Chooses the rows that are looked at for ``"auto"``, where there are many.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Orthonormal filters at ``alpha_``, in rows. They are their own atoms (``atoms_``).
+        Filters, in rows. Orthonormal without ``standardize``; with it ``F D Fᵀ = I``.
+    atoms_ : ndarray of shape (n_components, n_features)
+        ``components_`` without ``standardize``, with it ``components_`` times ``D``.
     eigenvalues_ : ndarray of shape (n_components,)
         Of ``R_f - alpha_ R_b``, descending.
+    contrast_ : ndarray of shape (n_components,)
+        Variance of the target over variance of the background.
     alpha_ : float
-    alphas_ : ndarray of shape (n_alphas,)
-        All values that were tried, ascending.
-    subspaces_ : ndarray of shape (n_alphas, n_components, n_features)
-        The filters at each of them.
-    subspace_eigenvalues_ : ndarray of shape (n_alphas, n_components)
-        Of ``R_f - α R_b`` at each of them, descending.
-    labels_ : ndarray of shape (n_alphas,)
-        Cluster of each.
-    selected_alphas_ : ndarray
-        The medoids of the clusters, ascending.
     mean_, background_mean_ : ndarray of shape (n_features,)
+    background_weights_, covariate_effects_
+        As in `CPCAPlusPlus`.
 
     Notes
     -----
     Sparse data stay sparse while their moments are added up. With fewer samples than features
-    the eigenproblems are solved in the span of the rows, which are made dense for it.
+    the eigenproblems are solved in the span of the rows, which are made dense for it. The sweep
+    over many α of the method's authors is :func:`cpcapp.contrast.difference.solve_difference`.
 
     References
     ----------
@@ -87,9 +70,8 @@ class CPCA(ContrastiveTransformer):
     >>> est = CPCA(alpha=2.7).fit(data.target, background=data.background)
     >>> est.transform(data.target).shape
     (400, 2)
-    >>> est = CPCA().fit(data.target, background=data.background)
-    >>> est.subspaces_.shape
-    (42, 2, 30)
+    >>> CPCA().fit(data.target, background=data.background).alpha_
+    3.0
     """
 
     def __init__(
@@ -97,14 +79,12 @@ class CPCA(ContrastiveTransformer):
         n_components: int = 2,
         *,
         alpha: str | float = "auto",
-        alphas: ArrayLike | None = None,
-        n_clusters: int = 4,
+        standardize: bool | None = None,
         random_state: int | None = 0,
     ) -> None:
         self.n_components = n_components
         self.alpha = alpha
-        self.alphas = alphas
-        self.n_clusters = n_clusters
+        self.standardize = standardize
         self.random_state = random_state
 
     def fit(
@@ -124,43 +104,28 @@ class CPCA(ContrastiveTransformer):
 
         Parameters
         ----------
-        X : array-like, memory map or sparse matrix of shape (n_samples, n_features)
-            The target; with ``is_background``, target and background together.
+        X, background, is_background
+            As in `CPCAPlusPlus.fit`. Without a background the result is PCA, whatever ``alpha``.
         y : ignored
-        background : like X or Moments, of the same features, or a list of those, optional
-            Without one the result is PCA, whatever ``alpha``.
-        is_background : array-like of shape (n_samples,), optional
-            True for the rows of ``X`` that are background.
-        sample_weight : array-like of shape (n_samples,), optional
-            Weights of the rows of ``X``, at least 0. A whole number counts for mean and covariance
-            as that many copies of the row; shrinkage and tests go by Kish's effective number of
-            samples, ``(Σw)² / Σw²``.
-        background_sample_weight : array-like of shape (n_background,), optional
-            Weights of the rows of ``background``; a list for a list of backgrounds.
-        background_mixture : {"mean", "worst"} or array-like of shape (n_backgrounds,), optional
-            How to mix a list of backgrounds: with equal weights (the default), with weights that
-            make the contrast smallest, or with these. See :func:`cpcapp.combine_backgrounds`.
-        covariates : array-like of shape (n_samples,) or (n_samples, n_covariates), optional
-            What they explain is taken out first, by least squares, in target and background each
-            for itself. Numbers are taken as they are. Text and categories (batches, say) become
-            one column for each category. See `remove_covariates` for the scores.
-        background_covariates : like covariates, for the rows of ``background``, optional
+        sample_weight, background_sample_weight, background_mixture
+            As in `CPCAPlusPlus.fit`.
+        covariates, background_covariates
+            As in `CPCAPlusPlus.fit`.
 
         Returns
         -------
         CPCA
             itself.
         """
-        alphas = self._check_alphas()
-        extras = Extras(
+        self._forget()
+        given = FitArguments(
             sample_weight,
             background_sample_weight,
             background_mixture,
             covariates,
             background_covariates,
         )
-        target, back = self._read_both(X, y, background, is_background, extras)
-        return self._solve(target, back, alphas)
+        return self._solve(read_sides(self, X, y, background, is_background, given))
 
     def fit_moments(self, target: Moments, background: Moments | None = None) -> Self:
         """Find the filters from moments that were added up elsewhere.
@@ -184,128 +149,74 @@ class CPCA(ContrastiveTransformer):
         >>> CPCA(n_components=1, alpha=2.0).fit_moments(target, background).components_.shape
         (1, 5)
         """
-        alphas = self._check_alphas()
-        self.n_features_in_ = check_moments(target, background)
-        return self._solve(target, background, alphas)
+        self._forget()
+        return self._solve(read_moments(self, target, background, None, self.n_components))
 
-    def _solve(self, target: Moments, back: Moments | None, alphas: FloatArray) -> Self:
-        check_n_components(self.n_components, target, name="n_components")
-        chosen: int | None = None
-        if back is None:
-            alphas, back = np.zeros(1), target
-        elif self.alpha in ("auto", "uca"):
-            uca = self.alpha == "uca"
-            alpha = unique_alpha(target, back) if uca else bound_alpha(target)
-            alphas = np.unique(np.append(alphas, alpha))
-            chosen = int(np.searchsorted(alphas, alpha))
-        self._deviation = np.sqrt(target.variance())
+    def _solve(self, sides: Sides) -> Self:
+        alpha = _check_alpha(self.alpha)
+        if self.standardize not in (None, True, False):
+            raise ValueError(f"standardize={self.standardize!r} must be True, False or None")
+        standardize = alpha is None if self.standardize is None else self.standardize
+        if alpha is None and not standardize:
+            raise ValueError(
+                "alpha='auto' chooses α in units of the features' variance, which standardize="
+                "False rules out; give alpha as a number, or standardize=True"
+            )
+        target, background = sides.target, sides.background
+        k = check_n_components(self.n_components, target, name="n_components")
         with self._naming_features():
-            values, filters = solve_difference(target, back, self.n_components, alphas)
-        self.alphas_ = alphas
-        self.subspaces_ = filters.transpose(0, 2, 1)
-        self.subspace_eigenvalues_ = values
-        self.labels_ = _cluster(self.subspaces_, self.n_clusters, self.random_state)
-        medoids = _medoids(self.subspaces_, self.labels_)
-        self.selected_alphas_ = alphas[np.sort(medoids)]
-        if chosen is None:
-            chosen = _largest_other_cluster(self.labels_, medoids)
-        self.alpha_ = float(alphas[chosen])
-        self.components_ = self.subspaces_[chosen]
-        self.atoms_ = self.components_
-        self.eigenvalues_ = values[chosen]
+            if background is None:
+                alpha = 0.0
+                values, filters = (x[0] for x in solve_difference(target, target, k, [0.0]))
+                atoms = filters
+            elif standardize:
+                rows, weights = sides.rows_to_look_at(_MOST_ROWS)
+                found = solve_bounded_difference(
+                    target, background, k, rows=rows, row_weights=weights, alpha=alpha
+                )
+                alpha, values = found.alpha, found.eigenvalues
+                filters, atoms = found.filters, found.atoms
+            else:
+                assert alpha is not None
+                values, filters = (x[0] for x in solve_difference(target, background, k, [alpha]))
+                atoms = filters
         assert target.mean is not None
-        self.mean_ = target.mean
-        self.background_mean_ = None if back is target else back.mean
+        contrast = Contrast(
+            filters=filters,
+            atoms=atoms,
+            eigenvalues=values,
+            contrast=_variance_ratio(filters, target, background),
+            loading=None,
+            bound=alpha,
+            solver="dense",
+            target_variance=target.variance(),
+            explained_variance=np.full(k, np.nan),
+            mean=target.mean,
+            background_mean=None if background is None else background.mean,
+        )
+        self._store(contrast, sides)
+        self.alpha_ = alpha
         return self
 
-    def transform_at(self, X: Any, alpha: float) -> FloatArray:
-        """Reduce samples with the filters of another α of the sweep (the nearest one).
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        alpha : float
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-        """
-        X = self._check_new(X)
-        filters = self.subspaces_[int(np.abs(self.alphas_ - alpha).argmin())]
-        return np.asarray(X @ filters.T - filters @ self.mean_)
-
-    def _check_alphas(self) -> FloatArray:
-        alpha: Any = self.alpha
-        if isinstance(alpha, str):
-            if alpha not in _CHOICES:
-                names = ", ".join(map(repr, _CHOICES))
-                raise ValueError(f"alpha={alpha!r} must be one of {names}, or a number")
-            if self.alphas is None:
-                return np.concatenate([[0.0], np.logspace(-1, 3, 40)])
-            alphas = np.unique(np.asarray(self.alphas, dtype=np.float64))
-        elif isinstance(alpha, Real) and not isinstance(alpha, bool | np.bool_):
-            alphas = np.array([float(alpha)])
-        else:
-            names = ", ".join(map(repr, _CHOICES))
-            raise TypeError(f"alpha={alpha!r} must be one of {names}, or a number")
-        if alphas.size == 0 or not (np.isfinite(alphas).all() and (alphas >= 0.0).all()):
-            raise ValueError("alpha and alphas must be finite numbers of at least 0")
-        return alphas
+def _check_alpha(alpha: Any) -> float | None:
+    """Return α as a number, or None where it is to be chosen."""
+    if isinstance(alpha, str) and alpha == "auto":
+        return None
+    if isinstance(alpha, str) or not isinstance(alpha, Real) or isinstance(alpha, bool | np.bool_):
+        raise TypeError(f"alpha={alpha!r} must be 'auto' or a number of at least 0")
+    if not (np.isfinite(float(alpha)) and float(alpha) >= 0.0):
+        raise ValueError(f"alpha={alpha!r} must be 'auto' or a number of at least 0")
+    return float(alpha)
 
 
-def subspace_affinity(subspaces: NDArray[Any]) -> FloatArray:
-    """Return the product of the cosines of the principal angles between subspaces.
-
-    Parameters
-    ----------
-    subspaces : ndarray of shape (n, n_components, n_features)
-        Orthonormal rows.
-
-    Returns
-    -------
-    ndarray of shape (n, n)
-        1 for equal subspaces, 0 if one holds a direction orthogonal to the other.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> subspace_affinity(np.eye(3)[[[0, 1], [1, 0], [1, 2]]])
-    array([[1., 1., 0.],
-           [1., 1., 0.],
-           [0., 0., 1.]])
-    """
-    # The cosines are the singular values of U_iᵀU_j; their product is |det|.
-    inner = np.einsum("ikm,jlm->ijkl", subspaces, subspaces, optimize=True)
-    affinity = np.abs(np.linalg.det(inner))
-    return np.asarray(np.minimum((affinity + affinity.T) / 2.0, 1.0))
-
-
-def _cluster(
-    subspaces: NDArray[Any], n_clusters: int, random_state: int | None
-) -> NDArray[np.intp]:
-    if n_clusters < 1:
-        raise ValueError(f"n_clusters={n_clusters} must be at least 1")
-    if len(subspaces) <= n_clusters or n_clusters == 1:
-        single = n_clusters == 1
-        return np.zeros(len(subspaces), dtype=np.intp) if single else np.arange(len(subspaces))
-    # A floor keeps the graph connected; it is far below any affinity that means something.
-    affinity = np.maximum(subspace_affinity(subspaces), 1e-6)
-    model = SpectralClustering(n_clusters, affinity="precomputed", random_state=random_state)
-    return np.asarray(model.fit_predict(affinity))
-
-
-def _medoids(subspaces: NDArray[Any], labels: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return, for each cluster, the member that is most alike to the others."""
-    affinity = subspace_affinity(subspaces)
-    medoids = []
-    for label in np.unique(labels):
-        members = np.flatnonzero(labels == label)
-        within = affinity[np.ix_(members, members)].sum(axis=1)
-        medoids.append(members[within.argmax()])
-    return np.array(medoids)
-
-
-def _largest_other_cluster(labels: NDArray[np.intp], medoids: NDArray[np.intp]) -> int:
-    """Return the medoid of the largest cluster without the first (smallest) α."""
-    others = [m for m in medoids if labels[m] != labels[0]] or list(medoids)
-    return int(max(others, key=lambda m: ((labels == labels[m]).sum(), -m)))
+def _variance_ratio(filters: Any, target: Moments, background: Moments | None) -> Any:
+    """Return the variance of the outputs over the target, over that of the background."""
+    if background is None:
+        return np.full(filters.shape[1], np.nan)
+    powers = [
+        np.einsum("ij,ij->j", filters, moments.covariance() @ filters)
+        for moments in (target, background)
+    ]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return powers[0] / powers[1]

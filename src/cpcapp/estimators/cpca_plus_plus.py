@@ -2,87 +2,91 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import warnings
 from typing import Any, Self
 
 import numpy as np
-from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import _check_feature_names_in
 
-from cpcapp.contrast.solve import (
-    Contrast,
-    InsufficientRankError,
-    SingularBackgroundError,
-    check_n_components,
-    solve_contrast,
+from cpcapp.contrast.solution import Contrast, InsufficientRankError, SingularBackgroundError
+from cpcapp.contrast.solve import check_n_components, check_sides, solve_contrast
+from cpcapp.estimators.base import ContrastiveTransformer
+from cpcapp.estimators.callers import refuse_misrouted_background
+from cpcapp.estimators.inputs import (
+    FitArguments,
+    RowSet,
+    Sides,
+    check_rows,
+    is_several,
+    read_moments,
+    read_sides,
+    read_source,
 )
-from cpcapp.contrast.views import Views, ViewsDisagreeWarning, may_disagree, views_of
-from cpcapp.estimators._base import ContrastiveTransformer, check_moments
-from cpcapp.estimators._extras import Extras, is_several, mix
-from cpcapp.estimators._rows_at_hand import (
-    RowsAtHand,
-    calibrate,
-    count_by_permutation,
-    wants_calibration,
-)
-from cpcapp.estimators._streams import apply_to_source, read_source
-from cpcapp.inference.glrt import count_components, power_p_value, warn_of_heavy_tails
-from cpcapp.inference.permutation import PermutationTest
-from cpcapp.inference.power import Calibration, expected_power
-from cpcapp.moments.moments import FloatArray, Moments
-from cpcapp.moments.sources import as_host_array, kind_of
+from cpcapp.estimators.streams import apply_to_source
+from cpcapp.inference.noise import count_components
+from cpcapp.inference.notes import MOST, Note, notes_on
+from cpcapp.inference.permutation import PermutationTest, count_components_of
+from cpcapp.inference.power import Calibration, calibrate
+from cpcapp.moments.moments import Moments
+from cpcapp.moments.reservoir import Reservoir
+from cpcapp.moments.rows import FloatArray, NonFiniteError
+from cpcapp.moments.sources import kind_of
 
 _COUNTING = ("auto", "permutation")
-# Not of each estimator, which could not be pickled then.
-_solving = threading.RLock()
+# Rows whose outputs say which bound shows classes best: their kurtosis has an error of .05 then.
+_MOST_ROWS = 10_000
 
 
 class NoComponentsWarning(UserWarning):
     """``n_components="auto"`` or ``"permutation"`` found nothing; the output has no columns."""
 
 
+class LawOfNoiseWarning(UserWarning):
+    """Components were counted by a law for Gaussian samples, as there were no rows to shuffle."""
+
+
 class CPCAPlusPlus(ContrastiveTransformer):
     """Contrastive feature extraction with no parameter to tune (cPCA++).
 
     Finds the directions along which a target set varies most *relative to* a background set:
-    the filters ``F`` of ``R_f v = λ R_b v``. An eigenvalue of 5 reads "five times the variance
-    of the background". Without a background this is PCA.
+    the filters ``F`` of ``R_f v = λ R_b v``. Without a background this is PCA.
 
     Parameters
     ----------
     n_components : int, "auto" or "permutation", default=2
-        How many components to keep. ``"auto"`` keeps those whose eigenvalue stands above what
+        How many components to keep. ``"auto"`` keeps those whose contrast stands above what
         shuffling the rows of both sets gives (:func:`cpcapp.permutation_test`). Where only moments
-        are at hand (``fit_moments``, ``partial_fit``, a background of `Moments`) it goes by the law
-        of F-matrices, which is for Gaussian samples and needs a background covariance of full rank.
-        ``"permutation"`` raises an error there. Either may find nothing: then ``transform`` returns
-        arrays of shape ``(n_samples, 0)``, which most later steps of a pipeline refuse, and ``fit``
-        gives a `NoComponentsWarning` (``from cpcapp.estimators import NoComponentsWarning``).
-    loading : {"auto", "likelihood", "oas", "none", "diagonal"} or float, default="auto"
-        How to keep the background covariance safe to divide by; see
-        :func:`cpcapp.solve_contrast`. ``"auto"`` prefers loud directions to a contrast beyond 6, as
-        long as they keep most of it; ``"likelihood"`` is the plain ratio, however faint what it
-        finds. ``views_`` has both, and ``fit`` gives a `ViewsDisagreeWarning`
-        if they show different things.
+        are at hand (``fit_moments``, a background of `Moments`) it goes by the law of F-matrices,
+        which is for Gaussian samples, and says so in a `LawOfNoiseWarning`; ``"permutation"``
+        raises an error there. Either may find nothing: then ``transform`` returns arrays of shape
+        ``(n_samples, 0)``, which most later steps of a pipeline refuse, and ``fit`` gives a
+        `NoComponentsWarning` (both in ``cpcapp.estimators``).
+    loading : {"auto", "oas", "none"} or float, default="auto"
+        What is added to the background covariance to make it safe to divide by.
+
+        ``"auto"`` solves ``R_f v = λ (R_b + ρD) v`` with ``D`` the mean of both sets' variance of
+        each feature, so that units do not matter, and ``ρ`` the least for which no ``λ`` exceeds a
+        bound ``c``: ``ρc`` is the largest eigenvalue of ``D^-½ (R_f - c R_b) D^-½``, or 0. Of
+        ``c = 3, 12, 48`` it keeps the one whose first two outputs show classes best (least
+        kurtosis), and 12 if none does. See :func:`cpcapp.solve_contrast`.
+        ``"none"`` is Algorithm 1 of the paper to the last digit, a number its diagonal loading,
+        ``"oas"`` shrinkage of least squared error.
     solver : {"auto", "dense", "iterative", "dual", "matrix-free"}, default="auto"
         See :func:`cpcapp.solve_contrast`.
     scaling : {"background", "unit"}, default="background"
-        Filters such that background data comes out with variance 1, or of length 1.
+        Filters such that (loaded) background comes out with variance 1, or of length 1.
     false_alarm_rate : float, default=0.05
         For ``n_components="auto"`` and ``"permutation"``: the probability to keep anything when
         both sets are samples of one population.
     random_state : int or None, default=0
-        Seed of the permutations, and of the folds of ``calibrate``.
-    calibrate : bool or "auto", default="auto"
-        Whether ``fit`` solves five times more, without a fifth of the background each, to learn
-        what power background has that the filters have not seen; `p_value` goes by it. Loading and
-        steering stay as they are, so that this takes about as long as the fit itself. ``"auto"``
-        does so up to about 500 features.
+        Seed of the permutations, of folds, and of the rows that are looked at where there are many.
     missing : {"error", "pairwise"}, default="error"
         What to do about NaN. ``"pairwise"`` takes each covariance from the rows that have both
         features (:func:`cpcapp.pairwise_moments`), and ``transform`` takes a missing value for the
         mean. Infinity is always an error.
+    calibrate : bool, default=False
+        Whether ``fit`` solves five times more, without a fifth of the background each, to learn
+        what power background has that the filters have not seen. `p_value` needs it.
 
     Attributes
     ----------
@@ -91,24 +95,29 @@ class CPCAPlusPlus(ContrastiveTransformer):
     atoms_ : ndarray of shape (n_components_, n_features)
         Dictionary atoms ``W``, in rows, with ``components_ @ atoms_.T`` the identity.
     eigenvalues_ : ndarray of shape (n_components_,)
-        Target power over loaded background power, descending. Without a background the
+        Target power over *loaded* background power, descending. Without a background the
         variances.
-    mean_ : ndarray of shape (n_features,)
-        Mean of the target.
-    background_mean_ : ndarray of shape (n_features,) or None
+    contrast_ : ndarray of shape (n_components_,)
+        Variance of the target over variance of the background, without loading: what "times the
+        background's variance" means. Where rows are few it is far too high, as the filters were
+        chosen for it: :func:`cpcapp.held_out_contrasts` has it on rows they have not seen.
+    bound_ : float or None
+        The bound ``c`` of ``loading="auto"``.
     loading_ : ndarray of shape (n_features,) or None
         What was added to the diagonal of the background covariance.
     shrinkage_ : float or None
-        Share by which the background covariance itself was scaled down (``loading="auto"``,
-        ``"likelihood"`` and ``"oas"``).
-    views_ : Views
-        The loud and the rare solution of ``loading="auto"``, from one fit; see
-        :class:`cpcapp.contrast.views.Views`. With other loadings both are the same.
+        Share by which the background covariance itself was scaled down (``loading="oas"``).
+    mean_ : ndarray of shape (n_features,)
+        Mean of the target.
+    background_mean_ : ndarray of shape (n_features,) or None
     n_components_ : int
+    notes_ : list of Note
+        What to know before the result is believed: a component that one row or one cell carries
+        alone, a direction that was counted but is not shown. Each has a ``code`` and a ``text``.
     permutation_test_ : PermutationTest or None
         How the components were counted; None if no rows were shuffled.
     smallest_p_value_ : float or None
-        The smallest value that `p_value` can give; None where it goes by the χ² law.
+        The smallest value that `p_value` can give; None without ``calibrate=True``.
     explained_variance_ : ndarray of shape (n_components_,)
         How much of the target's variance (with ``ddof=0``, summed over features) each component
         explains, as a predictor of the features.
@@ -128,14 +137,14 @@ class CPCAPlusPlus(ContrastiveTransformer):
 
     See Also
     --------
-    CPCA : the difference ``R_f - αR_b`` in place of the ratio, with α to choose.
+    CPCA : the difference ``R_f - αR_b`` in place of the ratio.
     sklearn.decomposition.PCA : without a background.
 
     Notes
     -----
     ``fit`` keeps no data and no covariances, only the filters, so ``partial_fit`` after ``fit``
-    starts anew (with a warning). ``partial_fit`` keeps the moments of both sides, and solves
-    when a result is first asked for.
+    starts anew (with a warning). ``partial_fit`` keeps the moments of both sides and a bounded
+    random sample of their rows, as shuffling and kurtosis need rows.
 
     References
     ----------
@@ -164,7 +173,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         false_alarm_rate: float = 0.05,
         random_state: int | None = 0,
         missing: str = "error",
-        calibrate: bool | str = "auto",
+        calibrate: bool = False,
     ) -> None:
         self.n_components = n_components
         self.loading = loading
@@ -199,9 +208,9 @@ class CPCAPlusPlus(ContrastiveTransformer):
         X : array-like, memory map or sparse matrix of shape (n_samples, n_features)
             The target; with ``is_background``, target and background together. Also a Dask array or
             dataframe, a dataset of h5py or zarr, Arrow data (a table, batches, a Parquet file, a
-            data set of many), a torch tensor, a CuPy array, or an iterator of chunks. Of these only
-            the moments are taken (except for torch tensors on the CPU), so that components are
-            counted and p-values computed as by ``fit_moments``.
+            data set of many), a torch tensor, a CuPy array, or an iterator of chunks. Of these the
+            moments are added up chunk by chunk, and a random sample of the rows is kept while
+            `fit` runs, to count components and to calibrate p-values.
         y : ignored
         background : like X or Moments, of the same features, or a list of those, optional
         is_background : array-like of shape (n_samples,), optional
@@ -234,34 +243,18 @@ class CPCAPlusPlus(ContrastiveTransformer):
         CPCAPlusPlus
             itself.
         """
-        self._reset()
-        X, background = as_host_array(X), as_host_array(background)
-        extras = Extras(
+        self._forget()
+        given = FitArguments(
             sample_weight,
             background_sample_weight,
             background_mixture,
             covariates,
             background_covariates,
+            groups,
+            background_groups,
             self.missing,
         )
-        target, back = self._read_both(X, y, background, is_background, extras)
-        rows, streamed = None, kind_of(X) is not None
-        if extras.is_plain(background) and not streamed:
-            # A background that was read in chunks is gone.
-            background = back if kind_of(background) is not None else background
-            rows = RowsAtHand.of(X, background, is_background, groups, background_groups)
-        elif groups is not None or background_groups is not None:
-            raise ValueError(
-                "groups can't be used together with weights, covariates, missing='pairwise', a "
-                "list of backgrounds or an X that is read in chunks"
-            )
-        with self._naming_features():
-            wanted = wants_calibration(self, target, back, rows)
-            self._solve(target, back, self._count(target, back, rows), overwrite=not wanted)
-            if wanted:
-                assert back is not None and rows is not None
-                self._calibration = calibrate(self, target, back, self._contrast, rows)
-            return self
+        return self._solve(read_sides(self, X, y, background, is_background, given))
 
     def fit_moments(
         self, target: Moments, background: Any = None, *, background_mixture: Any = None
@@ -288,18 +281,10 @@ class CPCAPlusPlus(ContrastiveTransformer):
         >>> CPCAPlusPlus(n_components=1).fit_moments(Moments.of(chunks)).n_samples_seen_
         (200, 0)
         """
-        self._reset()
-        if is_several(background):
-            for one in background:
-                check_moments(target, one)
-            background, self.background_weights_ = mix(
-                background, background_mixture, target, self.n_components
-            )
-        elif background_mixture is not None:
-            raise ValueError("background_mixture needs a list of backgrounds")
-        self.n_features_in_ = check_moments(target, background)
-        rows = RowsAtHand.kept_by(target, background)
-        return self._solve(target, background, self._count(target, background, rows))
+        self._forget()
+        return self._solve(
+            read_moments(self, target, background, background_mixture, self.n_components)
+        )
 
     def partial_fit(
         self,
@@ -309,8 +294,9 @@ class CPCAPlusPlus(ContrastiveTransformer):
         *,
         sample_weight: Any = None,
         background_sample_weight: Any = None,
+        solve: bool = True,
     ) -> Self:
-        """Add samples of either side, or of both, in any order.
+        """Add samples of either side, or of both, in any order, and solve.
 
         Parameters
         ----------
@@ -323,54 +309,18 @@ class CPCAPlusPlus(ContrastiveTransformer):
             Weights of the rows of ``X``, as in `fit`.
         background_sample_weight : array-like of shape (n_background,), optional
             Weights of the rows of ``background``.
+        solve : bool, default=True
+            False only adds up, for many small chunks; then call it once more with the last chunk,
+            or with nothing.
 
         Returns
         -------
         CPCAPlusPlus
             itself.
         """
-        if X is None and background is None:
+        started = hasattr(self, "_target")
+        if X is None and background is None and not (started and solve):
             raise ValueError("partial_fit needs X, background or both")
-        self._check_partial(background, background_sample_weight)
-        first = not hasattr(self, "_target")
-        if first and hasattr(self, "_contrast"):
-            warnings.warn(
-                "partial_fit starts anew after fit, which keeps only the filters and no moments; "
-                "to go on from earlier data, use partial_fit from the first chunk on",
-                stacklevel=2,
-            )
-        chunk, added = None, None
-        streamed = kind_of(X) is not None
-        if streamed:
-            weights = sample_weight
-            chunk = read_source(self, X, "X", reset=first, sample_weight=weights, min_samples=1)
-        elif X is not None:
-            X = self._check_target(X, reset=first, min_samples=1)
-            chunk = self._moments(X, "X", sample_weight)
-        elif first and kind_of(background) is not None:
-            # It is read only once, and says how many features there are.
-            weights, background_sample_weight = background_sample_weight, None
-            background = read_source(
-                self, background, "background", reset=True, sample_weight=weights, min_samples=1
-            )
-        elif first:
-            self._learn_features(background)
-        if background is not None:
-            rows = -1 if X is None or streamed else X.shape[0]
-            added = self._read_background(
-                background, rows, min_samples=1, sample_weight=background_sample_weight
-            )
-        # Both sides are read and sound: nothing is lost to a bad chunk before this line.
-        if first:
-            self._target, self._background = Moments(), Moments()
-        if chunk is not None:
-            self._target += chunk
-        if added is not None:
-            self._background += added
-        self._forget_rows()
-        return self
-
-    def _check_partial(self, background: Any, background_sample_weight: Any) -> None:
         if is_several(background):
             raise ValueError(
                 "partial_fit takes one background at a time; add up Moments of each, and give "
@@ -378,78 +328,103 @@ class CPCAPlusPlus(ContrastiveTransformer):
             )
         if isinstance(background, Moments) and background_sample_weight is not None:
             raise ValueError("a background of Moments has its weights; give them to Moments.update")
-
-    def _learn_features(self, background: Any) -> None:
-        """Take the number and names of the features from the first chunk, a background."""
-        if isinstance(background, Moments):
-            if background.n_features is None:
-                raise ValueError("background holds no samples yet")
-            self.n_features_in_ = background.n_features
-        else:
-            self._check_target(background, reset=True, min_samples=1, name="background")
-
-    def _reset(self) -> None:
-        self._forget_rows()
-        for name in ("_target", "_background"):
-            self.__dict__.pop(name, None)
-        self._forget_extras()
-
-    def _forget_rows(self) -> None:
-        for name in ("_contrast", "_permutation_test", "_calibration"):
-            self.__dict__.pop(name, None)
-
-    def _count(self, target: Moments, background: Moments | None, rows: RowsAtHand | None) -> int:
-        """Return how many components to compute; 0 only if noise explains them all."""
-        k = self.n_components
-        if not isinstance(k, str):
-            return check_n_components(k, target, name="n_components")
-        if k not in _COUNTING:
-            raise ValueError(f"n_components={k!r} must be a whole number, 'auto' or 'permutation'")
-        if background is None:
-            raise ValueError(f"n_components={k!r} needs a background to compare with")
-        if rows is not None and rows.background is not None:
-            found, self._permutation_test = count_by_permutation(self, target, background, rows)
-            return found
-        assert target.n_features is not None
-        if k == "auto" and background.n_samples - 1 > target.n_features:
-            # A singular background (copies of a feature, say) is beyond the law of F-matrices.
-            with contextlib.suppress(SingularBackgroundError):
-                rate = self.false_alarm_rate
-                count = count_components(target, background, false_alarm_rate=rate)
-                if rows is not None:
-                    warn_of_heavy_tails(rows.target, "X", stacklevel=3)
-                return min(count, target.n_samples - 1)
-        if rows is not None:
-            raise ValueError("n_components by permutation needs background samples, not Moments")
-        raise ValueError(
-            f"n_components={k!r} must permute the samples here, which moments do not hold; "
-            "use fit with all data (without weights, covariates, missing values or a list of "
-            "backgrounds), or give a number"
-        )
-
-    def _solve(
-        self, target: Moments, background: Moments | None, k: int, overwrite: bool = False
-    ) -> Self:
-        assert target.mean is not None
-        self._mean = target.mean
-        self._background_mean = None if background is None else background.mean
-        self._counts = (target.n_samples, 0 if background is None else background.n_samples)
-        try:
-            contrast = solve_contrast(
-                target,
-                background,
-                max(k, 1),
-                loading=self.loading,
-                solver=self.solver,
-                scaling=self.scaling,
-                overwrite=overwrite,
+        if not started and hasattr(self, "components_"):
+            warnings.warn(
+                "partial_fit starts anew after fit, which keeps only the filters and no moments; "
+                "to go on from earlier data, use partial_fit from the first chunk on",
+                stacklevel=2,
             )
-        except InsufficientRankError as error:
-            raise InsufficientRankError(error.rank, f"n_components={k}") from None
-        self._contrast = contrast if k else _first(contrast, 0)
-        if k and may_disagree(contrast):
-            _warn_if_views_disagree(views_of(contrast, self._mean))
-        if not k:
+            self._forget()
+        chunks = {}
+        if X is not None:
+            chunks["X"] = self._read_chunk(X, "X", sample_weight, reset=not started)
+        if background is not None:
+            reset = not started and X is None
+            refuse_misrouted_background(
+                self, -1 if X is None or kind_of(X) is not None else np.shape(X)[0], background
+            )
+            chunks["background"] = self._read_chunk(
+                background, "background", background_sample_weight, reset=reset
+            )
+        # Both sides are read and sound: nothing is lost to a bad chunk before this line.
+        if not started:
+            self._target, self._background = Moments(), Moments()
+            self._rows = {"X": Reservoir(), "background": Reservoir()}
+        for name, (moments, rows) in chunks.items():
+            if name == "X":
+                self._target += moments
+            else:
+                self._background += moments
+            if rows is None:
+                self._rows.pop(name, None)
+            elif name in self._rows:
+                self._rows[name].update(rows.rows(), rows.weights)
+        self._why_unfitted = "partial_fit has added up only; call it with solve=True."
+        for stored in [n for n in vars(self) if n.endswith("_") and n not in _LEARNED]:
+            del self.__dict__[stored]
+        if solve:
+            self._solve_what_there_is()
+        return self
+
+    def _read_chunk(
+        self, data: Any, name: str, weights: Any, *, reset: bool
+    ) -> tuple[Moments, RowSet | None]:
+        """Return the moments of one chunk and its rows, if it has any."""
+        if isinstance(data, Moments):
+            if data.n_features is None:
+                raise ValueError(f"{name} holds no samples yet")
+            if reset:
+                self.n_features_in_ = data.n_features
+            elif data.n_features != self.n_features_in_:
+                raise ValueError(
+                    f"{name} has {data.n_features} features, but X has {self.n_features_in_}; "
+                    "both must have the same"
+                )
+            return data, None
+        if kind_of(data) is not None:
+            return read_source(self, data, name, reset=reset, sample_weight=weights, min_samples=1)
+        rows = RowSet(check_rows(self, data, name, reset=reset, min_samples=1))
+        try:
+            moments = Moments.of(rows.X, sample_weight=weights)
+        except NonFiniteError as error:
+            names = getattr(self, "feature_names_in_", None)
+            advice = "partial_fit takes no missing values; use fit" if self._allows_nan else None
+            raise NonFiniteError(error.columns, names, source=name, advice=advice) from None
+        return moments, RowSet(rows.X, weights=weights)
+
+    def _solve_what_there_is(self) -> None:
+        """Solve if there is enough of both sides; if not, keep the reason."""
+        target, background = self._target, self._background
+        if target.n_samples < 2:
+            few = "only background has been seen so far; add target samples"
+            self._why_unfitted = few if target.n_samples == 0 else "1 target sample is too few."
+            return
+        sets = {
+            name: RowSet(rows.rows(), weights=rows.weights(), numbers=rows.index())
+            for name, rows in self._rows.items()
+            if rows.n_seen
+        }
+        known = background if background.n_samples else None
+        its = [sets["background"]] if "background" in sets else []
+        try:
+            self._solve(
+                Sides(target, known, sets.get("X"), its, ours=False, random_state=self.random_state)
+            )
+        except ValueError as error:  # too few rows as yet, or all of them alike
+            self._why_unfitted = str(error)
+
+    def _solve(self, sides: Sides) -> Self:
+        """Count if that is asked for, solve, store."""
+        if self.calibrate not in (True, False):
+            raise ValueError(f"calibrate={self.calibrate!r} must be True or False")
+        target, background = sides.target, sides.background
+        seen = (target.n_samples, 0 if background is None else background.n_samples)
+        with self._naming_features():
+            k, test = self._count(sides)
+            rows, weights = sides.rows_to_look_at(_MOST_ROWS)
+            found = self._find(sides, max(k, 1), rows, weights, counted=test is not None)
+        if k == 0:
+            found = found.first(0)
             warnings.warn(
                 f"n_components={self.n_components!r} found no component: nothing in the target "
                 "varies more, against the background, than sampling noise does (false_alarm_rate="
@@ -458,122 +433,121 @@ class CPCAPlusPlus(ContrastiveTransformer):
                 NoComponentsWarning,
                 stacklevel=3,
             )
+        calibration = self._calibrated(sides, found) if self.calibrate else None
+        self._store(found, sides)
+        self.n_components_ = len(found.eigenvalues)
+        self.loading_ = None if found.loading is None else found.loading.diagonal
+        self.shrinkage_ = None if found.loading is None else 1.0 - found.loading.weight
+        self.bound_ = found.bound
+        self.solver_ = found.solver
+        self.explained_variance_ = found.explained_variance
+        self.explained_variance_ratio_ = found.explained_variance / found.target_variance.sum()
+        self.n_samples_seen_ = seen
+        self.permutation_test_ = test
+        self.smallest_p_value_ = None if calibration is None else calibration.smallest
+        self._calibration = calibration
+        self.notes_ = self._notes(sides, found, rows, test)
         return self
 
+    def _find(
+        self, sides: Sides, k: int, rows: Any, weights: FloatArray | None, *, counted: bool
+    ) -> Contrast:
+        """Solve; fewer components than were counted, where there are not as many."""
+        try:
+            return solve_contrast(
+                sides.target,
+                sides.background,
+                k,
+                loading=self.loading,
+                rows=rows,
+                row_weights=weights,
+                solver=self.solver,
+                scaling=self.scaling,
+                overwrite=sides.ours and not counted,
+            )
+        except InsufficientRankError as error:
+            if counted and 1 <= error.rank < k:
+                return self._find(sides, error.rank, rows, weights, counted=False)
+            raise InsufficientRankError(error.rank, f"n_components={k}") from None
+
+    def _count(self, sides: Sides) -> tuple[int, PermutationTest | None]:
+        """Return how many components to keep, and the test that says so."""
+        k: Any = self.n_components
+        if not isinstance(k, str):
+            return check_n_components(k, sides.target, name="n_components"), None
+        if k not in _COUNTING:
+            raise ValueError(f"n_components={k!r} must be a whole number, 'auto' or 'permutation'")
+        if sides.background is None:
+            raise ValueError(f"n_components={k!r} needs a background to compare with")
+        check_sides(sides.target, sides.background)  # values that can't be squared
+        if sides.has_rows:
+            test = count_components_of(
+                sides.target_sample,
+                sides.background_sample,
+                false_alarm_rate=self.false_alarm_rate,
+                random_state=self.random_state,
+            )
+            return test.n_components, test
+        if k == "permutation":
+            raise ValueError(
+                "n_components='permutation' must permute the samples of both sets, and only "
+                "Moments are at hand; give rows to fit, or n_components as a number"
+            )
+        try:
+            count = count_components(
+                sides.target, sides.background, false_alarm_rate=self.false_alarm_rate
+            )
+        except (SingularBackgroundError, InsufficientRankError):
+            raise ValueError(
+                "n_components='auto' must permute the samples here, as the moments of the "
+                "background have not full rank; give rows to fit, or n_components as a number"
+            ) from None
+        warnings.warn(
+            "only moments are at hand, so components were counted by the law of F-matrices, which "
+            "is for Gaussian samples and counts too many for heavy tails; give rows to fit, or "
+            "n_components as a number",
+            LawOfNoiseWarning,
+            stacklevel=4,
+        )
+        return min(count, sides.target.n_samples - 1), None
+
+    def _calibrated(self, sides: Sides, found: Contrast) -> Calibration:
+        if sides.background is None:
+            raise ValueError("calibrate=True needs a background")
+        if not sides.has_rows:
+            raise ValueError(
+                "calibrate=True needs the rows of both sets, and only Moments are at hand"
+            )
+        if len(found.eigenvalues) == 0:  # all powers are 0, and all p-values 1
+            return Calibration(np.zeros(len(sides.background_sample)))
+        return calibrate(
+            sides.target_sample,
+            sides.background_sample,
+            found,
+            random_state=self.random_state,
+        )
+
+    def _notes(
+        self, sides: Sides, found: Contrast, rows: Any, test: PermutationTest | None
+    ) -> list[Note]:
+        """Return what a reader should know, if there may be anything to say."""
+        if sides.target_rows is None or not len(found.eigenvalues):
+            return []
+        outputs = rows @ found.filters
+        squares = (outputs - outputs.mean(axis=0)) ** 2
+        alone = squares.max(axis=0) > MOST * squares.sum(axis=0)
+        if test is None and not alone.any():
+            return []
+        back = sides.background_sample if sides.has_rows else None
+        names = _check_feature_names_in(self)
+        return notes_on(found, sides.target_sample, back, test, feature_names=names)
+
     # -- results ---------------------------------------------------------------------------
-
-    def _get_contrast(self) -> Contrast:
-        """Return the solution, computing it if chunks came in since the last one."""
-        if not hasattr(self, "_contrast"):
-            if not hasattr(self, "_target"):
-                raise NotFittedError(
-                    f"This {type(self).__name__} instance is not fitted yet. Call 'fit' or "
-                    "'partial_fit' first."
-                )
-            if self._target.n_samples == 0:
-                raise NotFittedError("only background has been seen so far; add target samples")
-            with _solving, self._naming_features():
-                target, background = self._target, self._background
-                if not hasattr(self, "_contrast"):  # unless another thread was faster
-                    known = background if background.n_samples else None
-                    self._solve(target, known, self._count(target, known, None))
-        return self._contrast
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_contrast") or hasattr(self, "_target")
-
-    @property
-    def components_(self) -> FloatArray:  # type: ignore[override]
-        """Filters ``Fᵀ``, in rows."""
-        return self._get_contrast().filters.T
-
-    @property
-    def atoms_(self) -> FloatArray:  # type: ignore[override]
-        """Dictionary atoms ``Wᵀ``, in rows."""
-        return self._get_contrast().atoms.T
-
-    @property
-    def eigenvalues_(self) -> FloatArray:
-        """Target power over background power along each filter."""
-        return self._get_contrast().eigenvalues
-
-    @property
-    def explained_variance_(self) -> FloatArray:
-        """Variance of the target's features that each component explains."""
-        return self._get_contrast().explained_variance
-
-    @property
-    def explained_variance_ratio_(self) -> FloatArray:
-        """Share of the target's variance that each component explains."""
-        contrast = self._get_contrast()
-        return np.asarray(contrast.explained_variance / contrast.target_variance.sum())
-
-    @property
-    def n_components_(self) -> int:
-        """Number of components."""
-        return len(self._get_contrast().eigenvalues)
-
-    @property
-    def mean_(self) -> FloatArray:  # type: ignore[override]
-        """Mean of the target."""
-        self._get_contrast()
-        return self._mean
-
-    @property
-    def background_mean_(self) -> FloatArray | None:  # type: ignore[override]
-        """Mean of the background, or None."""
-        self._get_contrast()
-        return self._background_mean
-
-    @property
-    def loading_(self) -> FloatArray | None:
-        """What was added to the diagonal of the background covariance, or None."""
-        loading = self._get_contrast().loading
-        return None if loading is None else loading.diagonal
-
-    @property
-    def shrinkage_(self) -> float | None:
-        """Share by which the background covariance was scaled down, or None."""
-        loading = self._get_contrast().loading
-        return None if loading is None else 1.0 - loading.weight
-
-    @property
-    def views_(self) -> Views:
-        """The loud and the rare solution."""
-        return views_of(self._get_contrast(), self._mean)
-
-    @property
-    def solver_(self) -> str:
-        """The solver that was used."""
-        return self._get_contrast().solver
-
-    @property
-    def permutation_test_(self) -> PermutationTest | None:
-        """How the components were counted, or None."""
-        self._get_contrast()
-        return getattr(self, "_permutation_test", None)
-
-    @property
-    def smallest_p_value_(self) -> float | None:
-        """The smallest value that `p_value` can give, or None."""
-        self._get_contrast()
-        calibration: Calibration | None = getattr(self, "_calibration", None)
-        return None if calibration is None else calibration.smallest
-
-    @property
-    def _deviation(self) -> FloatArray:  # type: ignore[override]
-        return np.asarray(np.sqrt(self._get_contrast().target_variance))
-
-    @property
-    def n_samples_seen_(self) -> tuple[int, int]:
-        """Samples of target and background."""
-        self._get_contrast()
-        return self._counts
 
     def power(self, X: Any) -> FloatArray:
         """Return the output power ``‖Fᵀ(x - background mean)‖²`` of each sample.
 
-        Background samples have a power of about ``n_components_`` (with
+        Background samples have a power of about ``n_components_`` at most (with
         ``scaling="background"``), samples with more of what is special about the target a
         larger one. Without a background the mean of the target is subtracted.
 
@@ -585,29 +559,19 @@ class CPCAPlusPlus(ContrastiveTransformer):
         -------
         ndarray of shape (n_samples,)
         """
+        contrast = self._as_contrast()
         if kind_of(X) is not None:
             return apply_to_source(self, "power", X, None)  # type: ignore[no-any-return]
-        X = self._check_new(X)
-        mean = self.mean_ if self.background_mean_ is None else self.background_mean_
-        outputs = self._project(X, mean)
-        return np.asarray(np.einsum("ij,ij->i", outputs, outputs))
+        return contrast.power(self._check_new(X))
 
     def p_value(self, X: Any) -> FloatArray:
         """Return for each sample how likely background is to have a power as high.
 
-        After ``fit`` with background rows, this is the share of background rows with a power as
-        high, each by filters that were fitted without it (five folds; the sample itself counts as
-        one of them). That assumes no distribution. With ``n`` background rows, or groups of them,
-        no value is below ``1 / (n + 1)``, and with more than 5000 rows none is below 0.0002: see
-        ``smallest_p_value_``. Nothing is extrapolated beyond.
-
-        Where only moments are at hand (``fit_moments``, ``partial_fit``, a background of
-        `Moments`), with fewer than 20 background rows and with ``calibrate=False`` the background
-        is taken to be Gaussian, so that the power has a scaled χ² law, which allows for the loading
-        and for the filters having been made with the help of the background's samples (by the
-        factor of generalized cross-validation). For heavy tails such values are too small: ten
-        times too many are below 0.001. They are also too small for components that are noise
-        themselves, and with fewer background samples than features.
+        This is the share of background rows with a power as high, each by filters that were fitted
+        without it (five folds; the sample itself counts as one of them), and assumes no
+        distribution. With ``n`` background rows, or groups of them, no value is below
+        ``1 / (n + 1)``: see ``smallest_p_value_``. Nothing is extrapolated beyond. It takes
+        ``calibrate=True`` before ``fit``, and at least 20 background rows.
 
         Parameters
         ----------
@@ -617,39 +581,18 @@ class CPCAPlusPlus(ContrastiveTransformer):
         -------
         ndarray of shape (n_samples,)
         """
+        self._check_fitted()
+        if self.background_mean_ is None:
+            raise ValueError("p_value needs a background; this estimator was fitted without one")
+        if self._calibration is None:
+            raise ValueError(
+                "p_value compares with background rows that the filters have not seen: set "
+                "calibrate=True and fit again"
+            )
         if kind_of(X) is not None:
             return apply_to_source(self, "p_value", X, None)  # type: ignore[no-any-return]
-        power = self.power(X)
-        covariance = self._get_contrast().output_covariance
-        if covariance is None:
-            raise ValueError("p_value needs a background; this estimator was fitted without one")
-        calibration: Calibration | None = getattr(self, "_calibration", None)
-        if calibration is not None:
-            return calibration.p_value(power / expected_power(covariance))
-        return power_p_value(power, covariance)
+        return self._calibration.p_value(self.power(X))
 
 
-def _warn_if_views_disagree(views: Views) -> None:
-    if views.disagree:
-        warnings.warn(
-            "the loud and the rare view of this contrast show different things: their most similar "
-            f"outputs have a correlation of {views.correlations[0]:.2f}. components_ prefers the "
-            "loud view; look at views_.loud.transform(X) and views_.rare.transform(X), and set "
-            "loading='likelihood' to keep the rare one",
-            ViewsDisagreeWarning,
-            stacklevel=4,
-        )
-
-
-def _first(contrast: Contrast, k: int) -> Contrast:
-    output = contrast.output_covariance
-    return Contrast(
-        filters=contrast.filters[:, :k],
-        atoms=contrast.atoms[:, :k],
-        eigenvalues=contrast.eigenvalues[:k],
-        loading=contrast.loading,
-        output_covariance=None if output is None else output[:k, :k],
-        solver=contrast.solver,
-        target_variance=contrast.target_variance,
-        explained_variance=contrast.explained_variance[:k],
-    )
+# What partial_fit learns from the first chunk, and keeps.
+_LEARNED = ("n_features_in_", "feature_names_in_")

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.contrast.solve import solve_contrast, solve_difference
+from cpcapp.contrast.difference import solve_difference
+from cpcapp.contrast.solve import solve_contrast
 from cpcapp.datasets import needle as needle_moments
 from cpcapp.experiments._results import Cell, PaperSays, Progress, Result, Settings, Table
 from cpcapp.moments.moments import FloatArray, Moments

@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 
 from cpcapp.contrast.loading import oas_shrinkage
 from cpcapp.contrast.solve import subspace_overlap
-from cpcapp.inference.glrt import count_components, noise_threshold
+from cpcapp.inference.noise import count_components, noise_threshold
 from cpcapp.moments.moments import FloatArray, Moments
 
 __all__ = ["MixedBackground", "RankedBackground", "combine_backgrounds", "suitable_background"]

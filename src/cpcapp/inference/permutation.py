@@ -1,10 +1,9 @@
 """How many components are more than chance: shuffle the rows of target and background.
 
-With ``S_f`` and ``S_b`` the scatters of the two sets and ``D`` the loading, the contrast is
-``S_f/n_f v = λ (w S_b/n_b + D) v``. Shuffling leaves ``A = w (S_f + S_b)/n_b + D`` almost as it is,
-and ``S_f v = κ A v`` has the same eigenvectors, with ``κ = n_f λ / (1 + w n_f/n_b λ)`` rising with
-λ. So the pooled rows are whitened by ``A`` once. After that a permutation takes products with its
-target rows only, and no factorization.
+The largest contrast is found for each shuffled pair of sets exactly as for the two that were given:
+means and covariates taken out of each set, in units of the background (and a tenth of both sets),
+its covariance shrunk by OAS. So the test holds whatever these steps do. A direction that was found
+is taken out of all rows, and the rest is tested again.
 """
 
 from __future__ import annotations
@@ -13,35 +12,26 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from cpcapp.contrast.solve import InsufficientRankError, solve_contrast
-from cpcapp.contrast.whitening import PooledRows
-from cpcapp.inference.shuffling import Pool, count_positive, lanczos
-from cpcapp.moments.moments import Moments
-from cpcapp.moments.rows import refuse_masked
+from cpcapp.inference.arrangements import Arrangements, LargestContrast, orthonormal_design
+from cpcapp.moments.covariates import CovariateCoder
+from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import as_rows, refuse_masked
+from cpcapp.moments.sample import Sample, make_sample, sample_size
+from cpcapp.moments.weights import check_weights
 
-__all__ = [
-    "PermutationTest",
-    "RowSubset",
-    "as_matrix",
-    "check_groups",
-    "check_permutations",
-    "count_loaded",
-    "count_positive",
-    "kept_rows",
-    "lanczos",
-    "mean_excess_kurtosis",
-    "permutation_test",
-]
-
-# Whitened rows of this many cells (16 MB) are kept for the permutations, of at most so many rows.
-# Beyond that the rows are a random sample.
-_MAX_CELLS = 1 << 21
-_MAX_ROWS = 10_000
-# Permutations of the first batch: where there is nothing, they mostly suffice to say so.
-_FIRST_BATCH = 25
+# Of more rows a random part is used: so many, and so many multiplications for each shuffled pair.
+_MAX_ROWS, _MAX_PRODUCTS = 10_000, 2.5e9
+_LEAST_PERMUTATIONS = 99
+# Shuffled sets that are the observed ones again differ by rounding.
+_SAME = 1.0 - 1e-6
+_CONSTANT = 1e-10
+# Means that differ more than in 99 % of shuffled sets are taken out before rows are shuffled.
+_MEANS_APART, _GAPS = 0.01, 199
+# Huber's estimator cuts at 1.345 standard deviations, half the distance of a Gaussian's quartiles
+# beyond them.
+_BEYOND_QUARTILES, _HUBER_STEPS = 0.5, 10
 
 
 @dataclass(frozen=True)
@@ -51,69 +41,74 @@ class PermutationTest:
     Attributes
     ----------
     n_components : int
-        Components with an eigenvalue above the threshold.
+        Directions in which the target varies more than chance explains.
     p_value : float
-        How often shuffled sets have a largest eigenvalue as high as the one observed. The smallest
+        How often shuffled sets have a largest contrast as high as the one observed. The smallest
         value it can take is ``1 / (n_permutations + 1)``.
+    p_values : tuple of float
+        The same for each step: the first for the two sets as they are, each further one after
+        the directions before it were taken out of all rows.
     largest : float
-        Largest eigenvalue of the two sets as they are, but for rows that were drawn in. That of
-        `solve_contrast` can be larger, for heavy tails, and for features that vary little in the
-        background by chance.
+        Largest contrast of the two sets as they are, in the units of the test.
     threshold : float
-        Eigenvalue that shuffled sets exceed with a probability of ``false_alarm_rate``.
+        What shuffled sets exceed with a probability of ``false_alarm_rate``, in the same units.
     n_permutations : int
-        Permutations made. Fewer than asked for if it was clear early that there is nothing.
+        Shuffled sets of the first step. Fewer than asked for if it was clear early that there is
+        nothing.
     n_rows : tuple of int
         Rows of target and background used; fewer than there are if a sample was drawn.
+    filters : ndarray of shape (n_features, n_components)
+        The directions that were counted.
     """
 
     n_components: int
-    p_value: float
+    p_values: tuple[float, ...]
     largest: float
     threshold: float
     n_permutations: int
     n_rows: tuple[int, int]
+    filters: FloatArray
+
+    @property
+    def p_value(self) -> float:
+        """Of the two sets as they are."""
+        return self.p_values[0]
 
 
 def permutation_test(
     X: Any,
     background: Any,
     *,
-    groups: Any = None,
-    background_groups: Any = None,
+    groups: ArrayLike | None = None,
+    background_groups: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    background_sample_weight: ArrayLike | None = None,
+    covariates: Any = None,
+    background_covariates: Any = None,
     false_alarm_rate: float = 0.05,
     n_permutations: int | None = None,
-    loading: str | float = "auto",
     random_state: int | np.random.Generator | None = 0,
-    stop_early: bool = True,
 ) -> PermutationTest:
-    """Count the components that stand above what shuffling target and background gives.
+    """Count the directions in which the target varies more than shuffling both sets gives.
 
-    Assumes no distribution and works with any number of features. What is compared is the largest
-    eigenvalue of the contrast, with the loading of the two sets as they are. Where the loading
-    is in units of each feature, these are here the variance of the feature in both sets, so that a
-    feature that is almost constant in one set can't give large eigenvalues by itself. Rows that
-    lie further out than 99.9 % of Gaussian rows would (by their distance from the centre in units
-    of both sets) are drawn in to that distance, so that a few of them can't decide.
+    Assumes no distribution, holds for small samples, and works with any number of features.
 
     Parameters
     ----------
     X, background : array-like or sparse matrix of shape (n, n_features)
-        A difference of their means beyond chance is removed before rows are shuffled, by the
-        means of the middle half of each feature.
+        NaN is a missing value. A difference of their means beyond chance is taken out first.
     groups, background_groups : array-like of shape (n,), optional
         Rows with the same label move together: all cells of a patient, copies of a row, runs of a
         time series. Give both or neither. A label names one group of X and another one of the
         background.
+    sample_weight, background_sample_weight : array-like of shape (n,), optional
+    covariates, background_covariates : array-like of shape (n,) or (n, n_covariates), optional
+        Numbers or labels whose effect is taken out of each set. Give both or neither.
     false_alarm_rate : float, default=0.05
         Probability to count anything when both sets are samples of one population.
     n_permutations : int, optional
         At least ``1/false_alarm_rate - 1``. By default 99, or as many as the rate needs.
-    loading : {"auto", "oas", "none", "diagonal"} or float, default="auto"
-        As in `solve_contrast`.
     random_state : int, Generator or None, default=0
-    stop_early : bool, default=True
-        Stop as soon as too many shuffled sets exceed the observed one for anything to be counted.
 
     Returns
     -------
@@ -121,8 +116,15 @@ def permutation_test(
 
     Notes
     -----
-    Of more than 10,000 rows, or more than ``2**21`` values, a random sample of rows is used (at
-    least 1448 rows, as far as there are as many).
+    The statistic is the largest λ of ``R_f v = λ R_b v``, with ``R_b`` shrunk by OAS in units in
+    which each feature has variance 1, where nine tenths of a unit are the background's variance
+    and one tenth that of both sets. It is not the eigenvalue of a fit, which has another loading.
+
+    Without covariates, missing values, or means that differ, the test is exact: rows are shuffled
+    as they are. Otherwise the effects of covariates are estimated first, robustly, and taken out
+    of each shuffled set once more; then the test holds closely.
+
+    Of more than 10,000 rows (fewer where there are many features) a random part is used.
 
     Examples
     --------
@@ -137,61 +139,128 @@ def permutation_test(
     >>> found.n_components, found.p_value
     (2, 0.01)
     """
-    n_permutations = check_permutations(false_alarm_rate, n_permutations)
-    rows = [_as_rows(X, "X"), _as_rows(background, "background")]
-    labels = check_groups(groups, background_groups, rows[0].shape[0], rows[1].shape[0])
     rng = np.random.default_rng(random_state)
-    rows, labels = _sample(rows, labels, rng)
-    target, back = Moments.of(rows[0]), Moments.of(rows[1])
-    # Steering does not change the loading.
-    shrinking = "likelihood" if loading == "auto" else loading
-    found = solve_contrast(target, back, 1, loading=shrinking).loading
-    assert found is not None
-    pool = Pool.whiten(rows, (target, back), labels, found, loading)
-    pool.check_arrangements(false_alarm_rate)
-    return _shuffle(pool, false_alarm_rate, n_permutations, rng, stop_early)
+    target, other = read_sets(
+        X,
+        background,
+        groups=groups,
+        background_groups=background_groups,
+        weights=(sample_weight, background_sample_weight),
+        covariates=(covariates, background_covariates),
+        rng=rng,
+    )
+    return count_components_of(
+        target,
+        other,
+        false_alarm_rate=false_alarm_rate,
+        n_permutations=n_permutations,
+        random_state=rng,
+    )
 
 
-def count_loaded(
-    test: PermutationTest,
-    target: Moments,
-    background: Moments,
+def count_components_of(
+    target: Sample,
+    background: Sample,
     *,
-    loading: str | float = "auto",
-) -> int:
-    """Return how many components are significant, of those that a loading gives.
-
-    The loading has the last word on which components there are: those that `solve_contrast`
-    returns must be above the threshold too. One stays if the test finds any.
-
-    Parameters
-    ----------
-    test : PermutationTest
-        Of rows of both sets.
-    target, background : Moments
-    loading : str or float, default="auto"
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> X, B = rng.normal(size=(60, 100)), rng.normal(size=(60, 100))
-    >>> X[:, :2] *= 4
-    >>> count_loaded(permutation_test(X, B), Moments.of(X), Moments.of(B))
-    2
-    """
-    assert target.n_features is not None
-    k = min(test.n_components, target.n_samples - 1, target.n_features)
-    while k > 0:
-        try:
-            found = solve_contrast(target, background, k, loading=loading).eigenvalues
-        except InsufficientRankError as error:
-            k = error.rank
-            continue
-        above = max(int((found > test.threshold).sum()), 1)
-        if above >= k:
+    false_alarm_rate: float = 0.05,
+    n_permutations: int | None = None,
+    most: int | None = None,
+    random_state: int | np.random.Generator | None = 0,
+    stop_early: bool = True,
+) -> PermutationTest:
+    """Count as `permutation_test` does, at most ``most`` directions."""
+    n_permutations = check_permutations(false_alarm_rate, n_permutations)
+    rng = np.random.default_rng(random_state)
+    target, background = _bounded(target, background, rng)
+    arrangements = Arrangements(target, background)
+    arrangements.require(false_alarm_rate)
+    Z = _rows_to_shuffle(target, background, arrangements, rng)
+    Z -= Z.mean(axis=0)
+    scale = Z.std(axis=0)
+    size = np.maximum(np.abs(target.raw).max(axis=0), np.abs(background.raw).max(axis=0))
+    Z /= np.where(scale > _CONSTANT * size, scale, np.inf)
+    # Observed is one of n + 1: with more than this many above it, its rank is out of reach.
+    most_above = int(false_alarm_rate * (n_permutations + 1) + 1e-9) - 1
+    most = min(Z.shape if most is None else (*Z.shape, most))
+    p_values: list[float] = []
+    directions: list[tuple[FloatArray, FloatArray]] = []
+    first, chance = 0.0, np.zeros(1)
+    while len(directions) < most:
+        statistic = LargestContrast(Z)
+        value, filter_, atom = statistic.direction(arrangements.observed())
+        if value <= 0.0:
             break
-        k = above
-    return k
+        shuffled: list[float] = []
+        while len(shuffled) < n_permutations:
+            shuffled.append(statistic.value(arrangements.shuffle(rng)))
+            above = int((np.array(shuffled) >= _SAME * value).sum())
+            if stop_early and above > most_above:
+                break
+        if not p_values:
+            first, chance = value, np.array(shuffled)
+        p_values.append((above + 1.0) / (len(shuffled) + 1.0))
+        if above > most_above:
+            break
+        directions.append((filter_, atom))
+        Z -= np.outer(Z @ filter_, atom)
+    # With n shuffled sets the observed one is one of n + 1: the rank that keeps the rate exact.
+    rank = max(int(false_alarm_rate * (len(chance) + 1) + 1e-9), 1)
+    return PermutationTest(
+        n_components=len(directions),
+        p_values=tuple(p_values) or (1.0,),
+        largest=first,
+        threshold=float(np.sort(chance)[-rank]),
+        n_permutations=len(chance) if p_values else 0,
+        n_rows=(len(target), len(background)),
+        filters=_filters(directions, scale),
+    )
+
+
+def _filters(directions: list[tuple[FloatArray, FloatArray]], scale: FloatArray) -> FloatArray:
+    """Return filters of the rows as given: each was found with those before it taken out."""
+    filters = np.zeros((len(scale), len(directions)))
+    for k, (filter_, _) in enumerate(directions):
+        v = filter_
+        for before, atom in reversed(directions[:k]):
+            v = v - before * (atom @ v)  # (I - f wᵀ) v
+        filters[:, k] = v / np.where(scale > 0.0, scale, 1.0)
+    return filters
+
+
+# -- what is given -------------------------------------------------------------------------
+
+
+def read_sets(
+    X: Any,
+    background: Any,
+    *,
+    groups: ArrayLike | None,
+    background_groups: ArrayLike | None,
+    weights: tuple[Any, Any] = (None, None),
+    covariates: tuple[Any, Any] = (None, None),
+    rng: np.random.Generator,
+) -> tuple[Sample, Sample]:
+    """Return what a caller gives as samples."""
+    names = "X", "background"
+    rows = [as_rows(refuse_masked(d, name)) for d, name in zip((X, background), names, strict=True)]
+    if rows[0].shape[1] != rows[1].shape[1]:
+        raise ValueError(
+            f"background has {rows[1].shape[1]} features, but X has {rows[0].shape[1]}"
+        )
+    counts = rows[0].shape[0], rows[1].shape[0]
+    labels = check_groups(groups, background_groups, *counts) or (None, None)
+    designs = _check_covariates(*covariates, *counts) or (None, None)
+    checked = [
+        check_weights(values, n, name)
+        for values, n, name in zip(
+            weights, counts, ("sample_weight", "background_sample_weight"), strict=True
+        )
+    ]
+    target, other = (
+        _make_sample(*given, rng)
+        for given in zip(names, rows, checked, labels, designs, strict=True)
+    )
+    return target, other
 
 
 def check_permutations(false_alarm_rate: float, n_permutations: int | None) -> int:
@@ -200,7 +269,7 @@ def check_permutations(false_alarm_rate: float, n_permutations: int | None) -> i
         raise ValueError(f"false_alarm_rate={false_alarm_rate} must be between 0 and 1")
     needed = int(np.ceil(1.0 / false_alarm_rate - 1e-9)) - 1
     if n_permutations is None:
-        return max(99, needed)
+        return max(_LEAST_PERMUTATIONS, needed)
     if n_permutations < needed:
         raise ValueError(
             f"n_permutations={n_permutations} must be at least {needed} for "
@@ -210,15 +279,12 @@ def check_permutations(false_alarm_rate: float, n_permutations: int | None) -> i
 
 
 def check_groups(
-    groups: Any, background_groups: Any, n_target: int, n_background: int
-) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
-    """Return the groups of both sets as numbers from 0, or None if there are none.
-
-    Examples
-    --------
-    >>> check_groups(["a", "b", "a"], [7, 5], 3, 2)
-    (array([0, 1, 0]), array([1, 0]))
-    """
+    groups: ArrayLike | None,
+    background_groups: ArrayLike | None,
+    n_target: int,
+    n_background: int,
+) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Return the labels of both sets, or None if there are none."""
     if groups is None and background_groups is None:
         return None
     if groups is None or background_groups is None:
@@ -227,146 +293,162 @@ def check_groups(
             f"{given} was given without {missing}; rows are shuffled between both sets, so give "
             "the groups of both (numpy.arange(n) where each row is its own)"
         )
-    numbered = []
-    for name, values, n in (
-        ("groups", groups, n_target),
-        ("background_groups", background_groups, n_background),
-    ):
-        labels = np.asarray(refuse_masked(values, name))
-        if labels.shape != (n,):
-            raise ValueError(f"{name} has shape {labels.shape}; it must be ({n},), one per row")
-        if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-            raise ValueError(f"{name} contains NaN or infinity; give every row a label")
-        numbered.append(np.unique(labels, return_inverse=True)[1])
-        if numbered[-1].max() < 1:
-            raise ValueError(f"{name} has 1 group; at least 2 are needed")
-    return numbered[0], numbered[1]
-
-
-def mean_excess_kurtosis(rows: Any) -> float:
-    """Return the mean over features of the excess kurtosis, 0 for Gaussian samples.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> round(mean_excess_kurtosis(rng.laplace(size=(100_000, 2))))
-    3
-    """
-    moments = Moments.of(rows)
-    spread = moments.spread()
-    scale = np.where(spread.constant, np.inf, np.sqrt(spread.variance))
-    assert moments.mean is not None
-    centres = moments.mean, moments.mean
-    kurtosis = PooledRows([_as_rows(rows, "rows")], centres, scale).mean_powers(4)[0]
-    return float(kurtosis[~spread.constant].mean()) - 3.0 if not spread.constant.all() else 0.0
-
-
-def kept_rows(moments: Moments) -> Any:
-    """Return the rows that moments still hold, or None if they hold the scatter only, or weights.
-
-    Examples
-    --------
-    >>> kept_rows(Moments.of(np.ones((2, 5)))).shape
-    (2, 5)
-    """
-    if not moments.is_thin or not moments.n_samples or moments.is_weighted:
-        return None
-    blocks = moments._rows
-    if any(sp.issparse(block) for block in blocks):
-        return sp.csr_array(sp.vstack([sp.csr_array(block) for block in blocks]))
-    return np.concatenate(blocks)
-
-
-# -- rows ----------------------------------------------------------------------------------
-
-
-def as_matrix(data: Any) -> Any:
-    """Return rows as an array of numbers or a CSR matrix."""
-    if sp.issparse(data):
-        return sp.csr_array(data)
-    array = np.asarray(data)
-    return array.astype(np.float64) if array.dtype.kind == "O" else array
-
-
-class RowSubset:
-    """Some rows of an array or a sparse matrix, read when they are asked for.
-
-    Examples
-    --------
-    >>> rows = RowSubset(np.arange(10.0).reshape(5, 2), np.array([0, 3, 4]))
-    >>> rows.shape, rows[np.array([1])]
-    ((3, 2), array([[6., 7.]]))
-    """
-
-    def __init__(self, data: Any, index: NDArray[np.intp]) -> None:
-        self.data, self.index = as_matrix(data), index
-        self.shape = (len(index), self.data.shape[1])
-
-    def __getitem__(self, chosen: Any) -> Any:
-        return self.data[self.index[chosen]]
-
-
-def _as_rows(data: Any, name: str) -> Any:
-    return data if isinstance(data, RowSubset) else as_matrix(refuse_masked(data, name))
-
-
-def _max_rows(n_features: int) -> int:
-    """Return how many rows fit: whitened ones have as many columns as rows or features.
-
-    Examples
-    --------
-    >>> _max_rows(20), _max_rows(1000), _max_rows(20_000)
-    (10000, 2097, 1448)
-    """
-    return max(int(_MAX_CELLS**0.5), min(_MAX_ROWS, _MAX_CELLS // n_features))
-
-
-def _sample(
-    rows: list[Any],
-    labels: tuple[NDArray[np.intp], NDArray[np.intp]] | None,
-    rng: np.random.Generator,
-) -> tuple[list[Any], tuple[NDArray[np.intp], NDArray[np.intp]] | None]:
-    """Return at most as many rows as are used; the smaller set keeps more of its own."""
-    most = _max_rows(rows[0].shape[1])
-    counts = [part.shape[0] for part in rows]
-    if sum(counts) <= most:
-        return [part[:] if isinstance(part, RowSubset) else part for part in rows], labels
-    half = most // 2
-    rows, kept_labels = list(rows), []
-    for i, n in enumerate(counts):
-        kept = min(n, max(half, most - counts[1 - i]))
-        chosen = np.sort(rng.permutation(n)[:kept])
-        rows[i] = rows[i][chosen]
-        if labels is not None:
-            kept_labels.append(np.unique(labels[i][chosen], return_inverse=True)[1])
-    return rows, None if labels is None else (kept_labels[0], kept_labels[1])
-
-
-# -- permutations --------------------------------------------------------------------------
-
-
-def _shuffle(
-    pool: Pool, rate: float, n_permutations: int, rng: np.random.Generator, stop_early: bool
-) -> PermutationTest:
-    own = pool.own_largest()
-    # Observed is one of n + 1: more than this many above it, and its rank is out of reach.
-    most_above = int(np.floor(rate * (n_permutations + 1) + 1e-9)) - 1
-    found = np.empty(0)
-    while len(found) < n_permutations:
-        batch = min(_FIRST_BATCH if not len(found) else 100, n_permutations - len(found))
-        found = np.concatenate([found, pool.largest(pool.draw(batch, rng))])
-        if stop_early and (found >= own).sum() > most_above:
-            break
-    # With n permutations the observed value is one of n + 1: the rank that keeps the rate exact.
-    rank = max(int(np.floor(rate * (len(found) + 1) + 1e-9)), 1)
-    threshold = float(np.sort(found)[-rank])
-    above = int((found >= own).sum())
-    n_rows = (pool.n_target, len(pool.rows) - pool.n_target)
-    return PermutationTest(
-        n_components=0 if above > most_above else max(pool.count_above(threshold), 1),
-        p_value=(above + 1.0) / (len(found) + 1.0),
-        largest=pool.eigenvalue(own),
-        threshold=pool.eigenvalue(threshold),
-        n_permutations=len(found),
-        n_rows=n_rows,
+    return (
+        _check_labels(groups, n_target, "groups"),
+        _check_labels(background_groups, n_background, "background_groups"),
     )
+
+
+def _check_labels(values: ArrayLike, n: int, name: str) -> NDArray[Any]:
+    labels = np.asarray(refuse_masked(values, name))
+    if labels.shape != (n,):
+        raise ValueError(f"{name} has shape {labels.shape}; it must be ({n},), one per row")
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise ValueError(f"{name} contains NaN or infinity; give every row a label")
+    if len(np.unique(labels)) < 2:
+        raise ValueError(f"{name} has 1 group; at least 2 are needed")
+    return labels
+
+
+def _check_covariates(
+    covariates: Any, background_covariates: Any, n_target: int, n_background: int
+) -> tuple[FloatArray, FloatArray] | None:
+    """Return the designs of both sets: a column of ones, and covariates."""
+    if covariates is None and background_covariates is None:
+        return None
+    if covariates is None or background_covariates is None:
+        missing = "covariates" if covariates is None else "background_covariates"
+        raise ValueError(f"{missing} is missing; give the covariates of both sets")
+    coder = CovariateCoder.learn(covariates, background_covariates)
+    encoded = (
+        coder.encode(covariates, n_target),
+        coder.encode(background_covariates, n_background, "background_covariates"),
+    )
+    for name, columns in zip(("covariates", "background_covariates"), encoded, strict=True):
+        if np.isnan(columns).any():
+            raise ValueError(f"{name} contains NaN; fill it in, or drop those rows")
+    designs = [np.column_stack([np.ones(len(columns)), columns]) for columns in encoded]
+    return designs[0], designs[1]
+
+
+def _make_sample(
+    name: str,
+    rows: Any,
+    weights: FloatArray | None,
+    labels: NDArray[Any] | None,
+    design: FloatArray | None,
+    rng: np.random.Generator,
+) -> Sample:
+    """Return a sample of the rows that count, or of some of them, at random."""
+    index = np.arange(rows.shape[0]) if weights is None else np.flatnonzero(weights)
+    most = min(sample_size(rows.shape[1]), _MAX_ROWS)
+    if len(index) > most:
+        index = np.sort(rng.permutation(index)[:most])
+    if len(index) < 2:
+        raise ValueError(f"{name} has {len(index)} rows of weight above 0; at least 2 are needed")
+    chosen = rows[index]
+    if np.isinf(chosen.data if hasattr(chosen, "indptr") else chosen).any():
+        raise ValueError(f"{name} contains infinity; remove those rows, or give NaN")
+    return make_sample(
+        chosen,
+        weights=None if weights is None else weights[index],
+        groups=None if labels is None else labels[index],
+        design=None if design is None else design[index],
+        index=index,
+    )
+
+
+def _bounded(target: Sample, background: Sample, rng: np.random.Generator) -> tuple[Sample, Sample]:
+    """Return at most as many rows as are used; the smaller set keeps more of its own."""
+    p = target.raw.shape[1]
+    # A shuffled pair takes n p² multiplications, or with more features than rows n² p / 2.
+    most = max(_MAX_PRODUCTS / p**2, min(p, (2.0 * _MAX_PRODUCTS / p) ** 0.5))
+    most = int(min(most, _MAX_ROWS))
+    if len(target) + len(background) <= most:
+        return target, background
+    kept = [
+        min(len(one), max(most // 2, most - len(other)))
+        for one, other in ((target, background), (background, target))
+    ]
+    parts = [
+        sample.take(np.sort(rng.permutation(len(sample))[:n]))
+        for sample, n in zip((target, background), kept, strict=True)
+    ]
+    return parts[0], parts[1]
+
+
+# -- what is shuffled ----------------------------------------------------------------------
+
+
+def _rows_to_shuffle(
+    target: Sample, background: Sample, arrangements: Arrangements, rng: np.random.Generator
+) -> FloatArray:
+    """Return rows as they are, or where that would tell the sets apart, without their design."""
+    complete = target.complete and background.complete
+    if complete and target.design.shape[1] == background.design.shape[1] == 1:
+        Z = np.concatenate([target.raw, background.raw])
+        if not _means_differ(Z, arrangements, rng):
+            return Z
+    lost: list[NDArray[np.bool_] | None] = [None, None]
+    if not complete:
+        # Each row also loses what a random row of the other set lacks: then both lack as much.
+        lacking = [(s.rows == 0.0) & (not s.complete) for s in (target, background)]
+        lost = [
+            own | other[rng.integers(len(other), size=len(own))]
+            for own, other in (lacking, lacking[::-1])
+        ]
+    return np.concatenate(
+        [_residuals(s, gone) for s, gone in zip((target, background), lost, strict=True)]
+    )
+
+
+def _means_differ(Z: FloatArray, arrangements: Arrangements, rng: np.random.Generator) -> bool:
+    """Return whether the means differ by more than chance, by a permutation test."""
+    coefficients = np.zeros((_GAPS + 1, len(Z)))
+    for row in coefficients:
+        first = row is coefficients[0]
+        sides = arrangements.observed() if first else arrangements.shuffle(rng)
+        for side, sign in zip(sides, (1.0, -1.0), strict=True):
+            row[side.rows] = sign * side.root**2 / (side.root @ side.root)
+    centred = Z - Z.mean(axis=0)
+    spread = centred.std(axis=0)
+    gaps = coefficients @ (centred / np.where(spread > 0.0, spread, 1.0))
+    squares = np.einsum("ij,ij->i", gaps, gaps)
+    return bool((squares[1:] >= _SAME * squares[0]).sum() < _MEANS_APART * (_GAPS + 1))
+
+
+def _residuals(sample: Sample, lost: NDArray[np.bool_] | None) -> FloatArray:
+    """Return rows without the effects of their design, by Huber's robust estimator.
+
+    By least squares one value far out would move all other rows, and shuffled sets would differ
+    from the observed ones by that.
+    """
+    root = np.sqrt(sample.weights)[:, None]
+    Q = orthonormal_design(sample.design, sample.weights)
+
+    def effects(rows: FloatArray) -> FloatArray:
+        return np.asarray(Q @ (Q.T @ (rows * root)) / root)
+
+    plain, steady = sample.raw - effects(sample.raw), sample.raw - np.median(sample.raw, axis=0)
+    rows = np.where(np.abs(plain).sum(axis=0) < np.abs(steady).sum(axis=0), plain, steady)
+    for _ in range(_HUBER_STEPS):
+        if lost is None:
+            low, high = np.quantile(rows, [0.25, 0.75], axis=0)
+        else:
+            low, high = _quartiles_of_present(rows, lost)
+        beyond = _BEYOND_QUARTILES * (high - low)
+        drawn_in = np.clip(rows, low - beyond, high + beyond)
+        rows = rows - effects(drawn_in if lost is None else np.where(lost, 0.0, drawn_in))
+    # A row of leverage h lost the share h of its variance.
+    q = sample.design.shape[1] / sample.n_groups if sample.n_groups < len(sample) else 0.0
+    left = 1.0 - np.maximum(np.einsum("ij,ij->i", Q, Q), q)
+    rows = rows / np.sqrt(np.maximum(left, 1.0 / len(rows)))[:, None]
+    return rows if lost is None else np.where(lost, 0.0, rows)
+
+
+def _quartiles_of_present(
+    rows: FloatArray, lost: NDArray[np.bool_]
+) -> tuple[FloatArray, FloatArray]:
+    present = np.where(lost & ~lost.all(axis=0), np.nan, rows)
+    low, high = np.nanquantile(present, [0.25, 0.75], axis=0)
+    return low, high

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 
-from cpcapp.moments.moments import FloatArray, Moments
-from cpcapp.moments.rows import refuse_masked
+from cpcapp.moments.moments import Moments
+from cpcapp.moments.rows import FloatArray, refuse_masked
 
 __all__ = ["CovariateCoder", "CovariateEffect", "partial_out", "regress_out"]
 
@@ -59,10 +59,13 @@ def partial_out(moments: Moments, columns: ArrayLike) -> Moments:
     Notes
     -----
     The covariance of residuals is the Schur complement ``S_xx - S_xz S_zz⁻¹ S_zx`` of the scatter.
-    So chunks of features and covariates side by side can be added up first. ``n_samples`` stays
-    as it is; the covariance of residuals is divided by it, not by the degrees of freedom. It is
-    exact to the rounding of the whole variance: of a feature of which covariates explain all but
-    1e-6, ten digits are left.
+    So chunks of features and covariates side by side can be added up first. Each covariate that
+    the others do not explain costs a degree of freedom: with q of them the covariance of residuals
+    is divided by ``n - q``, where a plain one is divided by n, the number of samples (with weights
+    Kish's effective number). ``n_samples`` stays as it is.
+
+    It is exact to the rounding of the whole variance: of a feature of which covariates explain all
+    but 1e-6, ten digits are left.
 
     Examples
     --------
@@ -81,8 +84,6 @@ def partial_out(moments: Moments, columns: ArrayLike) -> Moments:
 def regress_out(moments: Moments, columns: ArrayLike) -> tuple[Moments, CovariateEffect]:
     """Return the moments of the residuals, as `partial_out` does, and what was taken out.
 
-    Examples
-    --------
     >>> rows = np.array([[0.0, 0.0], [2.0, 1.0], [4.0, 2.0], [7.0, 3.0]])
     >>> residuals, effect = regress_out(Moments.of(rows), [1])
     >>> effect.coef.round(2), residuals.n_features
@@ -98,7 +99,8 @@ def regress_out(moments: Moments, columns: ArrayLike) -> tuple[Moments, Covariat
         roots, basis = _range(z.T @ z)
         scores = z @ (basis / roots)  # orthonormal columns
         inner = scores.T @ x
-        left = Moments.from_centred_rows(x - scores @ inner, moments, mean)
+        gain = _gain(moments, len(roots))
+        left = Moments.from_centred_rows((x - scores @ inner) * np.sqrt(gain), moments, mean)
     else:
         scatter = moments.scatter()
         roots, basis = _range(scatter[np.ix_(is_covariate, is_covariate)])
@@ -108,9 +110,20 @@ def regress_out(moments: Moments, columns: ArrayLike) -> tuple[Moments, Covariat
         # What covariates explain to rounding does not vary at all.
         gone = after.diagonal() <= 1e3 * _EPS * len(roots) * before.diagonal()
         after[gone], after[:, gone] = 0.0, 0.0
-        left = Moments.from_scatter(after, moments, mean)
+        left = Moments.from_scatter(after * _gain(moments, len(roots)), moments, mean)
     coef = (basis / roots) @ inner
     return left, CovariateEffect(coef, moments.mean[is_covariate])
+
+
+def _gain(moments: Moments, n_covariates: int) -> float:
+    """Return n/(n - q): residuals of q covariates have lost q degrees of freedom."""
+    effective = moments.total_weight / moments._squared_weight * moments.total_weight
+    if effective <= n_covariates + 1:
+        raise ValueError(
+            f"{effective:g} samples are too few for {n_covariates} columns of covariates; there "
+            f"must be more than {n_covariates + 1}"
+        )
+    return float(effective / (effective - n_covariates))
 
 
 def _range(scatter: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -127,18 +140,17 @@ def _range(scatter: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _mask(columns: ArrayLike, n_features: int) -> NDArray[np.bool_]:
+    """Return which columns are meant, by indices or by a mask."""
     chosen = np.atleast_1d(np.asarray(columns))
-    if chosen.dtype == bool:
-        if chosen.shape != (n_features,):
-            raise ValueError(f"columns has shape {chosen.shape}; a mask must be ({n_features},)")
-        mask = chosen
-    else:
-        if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
-            raise ValueError(f"columns={columns!r} must be indices of columns, or a mask")
-        if len(chosen) and not (-n_features <= chosen.min() and chosen.max() < n_features):
-            raise ValueError(f"columns={columns!r} must be between 0 and {n_features - 1}")
-        mask = np.zeros(n_features, dtype=bool)
+    mask = np.zeros(n_features, dtype=bool)
+    if chosen.dtype == bool and chosen.shape != mask.shape:
+        raise ValueError(f"columns has shape {chosen.shape}; a mask must be ({n_features},)")
+    if chosen.dtype.kind not in "iub" or chosen.ndim != 1:
+        raise ValueError(f"columns={columns!r} must be indices of columns, or a mask")
+    try:
         mask[chosen] = True
+    except IndexError:
+        raise ValueError(f"columns={columns!r} must be between 0 and {n_features - 1}") from None
     if not mask.any() or mask.all():
         raise ValueError(
             f"columns marks {int(mask.sum())} of {n_features} columns as covariates; there must "
@@ -150,10 +162,7 @@ def _mask(columns: ArrayLike, n_features: int) -> NDArray[np.bool_]:
 class CovariateCoder:
     """Turns covariates into numbers: text and categories become one column for each category.
 
-    Parameters
-    ----------
-    categories : list
-        For each covariate the sorted categories, or None if it is a number.
+    ``categories`` holds for each covariate the sorted categories, or None if it is a number.
 
     Examples
     --------

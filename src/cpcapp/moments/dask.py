@@ -11,7 +11,9 @@ import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from importlib import metadata
+from operator import add
 from typing import Any, TypeVar
 
 from cpcapp import __version__
@@ -41,28 +43,10 @@ def require_distributed() -> Any:
 
 @contextmanager
 def connect(address: str, *, patience: float | None = None) -> Iterator[Any]:
-    """Connect to the scheduler of a cluster, and disconnect at the end.
+    """Give a client of the scheduler at an address such as ``"tcp://10.0.0.7:8786"``.
 
     Whoever can reach a scheduler can run code on its workers. So clusters belong into a network of
     their own, or behind TLS.
-
-    Parameters
-    ----------
-    address : str
-        Such as ``"tcp://10.0.0.7:8786"``; ``dask scheduler`` prints it.
-    patience : float, optional
-        Seconds to wait for the scheduler, and for a first worker; 10 by default.
-
-    Yields
-    ------
-    distributed.Client
-
-    Raises
-    ------
-    SchedulerError
-        If nothing answers there, there is no worker, or workers have another version of cpcapp.
-    ImportError
-        If dask is not installed.
     """
     distributed = require_distributed()
     patience = _PATIENCE if patience is None else patience
@@ -117,61 +101,32 @@ def map_in_order(
 ) -> Generator[_Result]:
     """Yield the results for some items in their order, computed on a cluster.
 
-    A task whose worker is lost is done again elsewhere. Only a few items for each thread of the
-    cluster are under way at a time, so that there may be millions of them.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    work : callable
-        Sent once, however large.
-    items : iterable
-    progress : callable, optional
-        Called with the share done, from 0 to 1; ``items`` must have a length then.
-    on_lost : callable, optional
-        Makes the result of an item whose workers die again and again (by default four times, see
-        ``distributed.scheduler.allowed-failures``), and then again when nothing else is done.
-        Without it that is an error.
-
-    Yields
-    ------
-    result
+    A task whose worker is lost is done again elsewhere. If its workers die again and again (by
+    default four times, see ``distributed.scheduler.allowed-failures``) it is done once more when
+    nothing else is, and then ``on_lost`` makes the result; without it that is an error. Only a few
+    items for each thread are under way at a time, so that there may be millions of them.
     """
-    import dask
     import distributed
 
-    with dask.config.set(_LARGE):
-        shared = client.submit(_same, work, pure=False)
+    shared = _share(client, work)
     total = len(items) if isinstance(items, Sequence) else 0
-    waiting: deque[tuple[Any, Any]] = deque()
-    left, done = iter(items), 0
-    try:
-        while True:
-            for item in left:
-                task = client.submit(_call, shared, item, pure=False)
-                waiting.append((item, task))
-                if len(waiting) > 3 * count_threads(client):
-                    break
-            if not waiting:
-                return
-            item, task = waiting.popleft()
+    waiting: deque[tuple[_Item, Any]] = deque()
+    submitted = ((item, client.submit(_call, shared, item, pure=False)) for item in items)
+    for done, (item, task) in enumerate(_in_order(client, submitted, waiting), 1):
+        try:
+            result = task.result()
+        except distributed.KilledWorker:
+            if on_lost is None:
+                raise
+            # Dask blames all tasks of a worker that dies. So it is done once more, alone.
+            distributed.wait([other for _, other in waiting])
             try:
-                result = task.result()
+                result = client.submit(_call, shared, item, pure=False).result()
             except distributed.KilledWorker:
-                if on_lost is None:
-                    raise
-                # Dask blames all tasks of a worker that dies. So it is done once more, alone.
-                distributed.wait([other for _, other in waiting])
-                try:
-                    result = client.submit(_call, shared, item, pure=False).result()
-                except distributed.KilledWorker:
-                    result = on_lost(item)
-            done += 1
-            if progress is not None and total:
-                progress(done / total)
-            yield result
-    finally:
-        client.cancel([task for _, task in waiting])
+                result = on_lost(item)
+        if progress is not None and total:
+            progress(done / total)
+        yield result
 
 
 def sum_in_order(
@@ -181,41 +136,31 @@ def sum_in_order(
     *,
     per_sum: int = _FAN_IN**2,
 ) -> Generator[tuple[int, _Result]]:
-    """Yield sums of the results for consecutive items, each added up by a tree on the cluster.
+    """Yield how many items are done, and the sum of the results of those since the last one.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    work : callable
-        Returns something that adds up without a change of its parts, such as `cpcapp.Moments`.
-    items : sequence
-    per_sum : int, default=64
-        Items of each sum.
-
-    Yields
-    ------
-    done : int
-        Items so far.
-    result
-        The sum of those since the last one.
+    Each sum is of ``per_sum`` consecutive items, added up by a tree on the cluster. Results must
+    add up without a change of their parts, as `cpcapp.Moments` do.
     """
-    import dask
+    shared = _share(client, work)
+    parts = [items[start : start + per_sum] for start in range(0, len(items), per_sum)]
+    submitted = ((part, _submit_tree(client, shared, part)) for part in parts)
+    done = 0
+    for part, task in _in_order(client, submitted, deque(), per_sum):
+        done += len(part)
+        yield done, task.result()
 
-    with dask.config.set(_LARGE):
-        shared = client.submit(_same, work, pure=False)
-    starts = iter(range(0, len(items), per_sum))
-    waiting: deque[tuple[int, Any]] = deque()
+
+def _in_order(
+    client: Any, submitted: Iterable[Any], waiting: deque[Any], size: int = 1
+) -> Generator[Any]:
+    """Yield pairs of items and their task in order, with a few tasks a thread under way."""
     try:
-        while True:
-            for start in starts:
-                part = items[start : start + per_sum]
-                waiting.append((start + len(part), _submit_tree(client, shared, part)))
-                if len(waiting) > math.ceil(3 * count_threads(client) / per_sum):
-                    break
-            if not waiting:
-                return
-            done, task = waiting.popleft()
-            yield done, task.result()
+        for pair in submitted:
+            waiting.append(pair)
+            if len(waiting) > math.ceil(3 * count_threads(client) / size):
+                yield waiting.popleft()
+        while waiting:
+            yield waiting.popleft()
     finally:
         client.cancel([task for _, task in waiting])
 
@@ -224,8 +169,16 @@ def _submit_tree(client: Any, shared: Any, items: Sequence[Any]) -> Any:
     level = [client.submit(_call, shared, item, pure=False) for item in items]
     while len(level) > 1:
         groups = [level[i : i + _FAN_IN] for i in range(0, len(level), _FAN_IN)]
-        level = [client.submit(_sum, group, pure=False) for group in groups]
+        level = [client.submit(reduce, add, group, pure=False) for group in groups]
     return level[0]
+
+
+def _share(client: Any, work: Any) -> Any:
+    """Send what is the same for all items once."""
+    import dask
+
+    with dask.config.set(_LARGE):
+        return client.submit(_same, work, pure=False)
 
 
 def _same(work: Any) -> Any:
@@ -234,10 +187,3 @@ def _same(work: Any) -> Any:
 
 def _call(work: Callable[[Any], Any], item: Any) -> Any:
     return work(item)
-
-
-def _sum(parts: Sequence[Any]) -> Any:
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,7 @@ _SPLIT_EVERY = 8
 
 
 def as_dask_array(data: Any) -> Any:
-    """Return a Dask array or dataframe as an array with all features in each block.
-
-    Examples
-    --------
-    >>> import dask.array as da
-    >>> as_dask_array(da.ones((4, 6), chunks=(2, 3))).chunks
-    ((2, 2), (6,))
-    """
+    """Return a Dask array or dataframe as an array with all features in each block."""
     if hasattr(data, "dtypes") and hasattr(data, "to_dask_array"):
         text = [name for name, kind in data.dtypes.items() if not _is_number(kind)]
         if text:
@@ -39,55 +33,41 @@ def _is_number(kind: Any) -> bool:
     return getattr(kind, "kind", "O") in "biuf"
 
 
-def sum_blocks(data: Any, summarize: Callable[[Any, Any], Any], weights: Any = None) -> Any:
-    """Summarize each block of rows where it lies, and add up the summaries by a tree.
+def sum_blocks(data: Any, summarize: Callable[[int, Any, Any], Any], weights: Any = None) -> Any:
+    """Return the sums of what ``summarize`` lists for each block: its number, rows and weights.
 
-    Parameters
-    ----------
-    data : Dask array or dataframe
-    summarize : callable of a block and its weights
-        Returns something that adds up. It is sent to workers.
-    weights : array-like or Dask array of shape (n_samples,), optional
+    Blocks are summarized where they lie, and added up by a tree, by whichever scheduler Dask is
+    set to; by default threads.
 
-    Returns
-    -------
-    object
-        The sum, computed by whichever scheduler Dask is set to; by default threads.
-
-    Examples
-    --------
     >>> import dask.array as da
-    >>> sum_blocks(da.arange(8, chunks=3).reshape(-1, 1), lambda block, _: int(block.sum()))
-    28
+    >>> rows = da.arange(8, chunks=3).reshape(-1, 1)
+    >>> sum_blocks(rows, lambda number, block, weights: [int(block.sum()), number])
+    [28, 3]
     """
     import dask
     import dask.bag as db
 
     rows = as_dask_array(data)
     blocks = rows.to_delayed().ravel().tolist()
-    beside = _weight_blocks(rows, weights, len(blocks))
+    block_weights = _weight_blocks(rows, weights, len(blocks))
     # Names that depend on the graph only would not do: a summary may be a closure.
     part = dask.delayed(_summary, pure=False)
-    parts = [part(summarize, block, its) for block, its in zip(blocks, beside, strict=True)]
+    parts = [
+        part(summarize, number, block, own)
+        for number, (block, own) in enumerate(zip(blocks, block_weights, strict=True))
+    ]
     total = db.from_delayed(parts).reduction(_add, _add, split_every=_SPLIT_EVERY)
     # A bag on its own would start processes; a delayed value runs in threads, or on a cluster.
     return total.to_delayed().compute()
 
 
-def _summary(summarize: Callable[[Any, Any], Any], block: Any, weights: Any) -> list[Any]:
-    return [summarize(block, weights)]
+def _summary(summarize: Callable[..., Any], number: int, block: Any, weights: Any) -> list[Any]:
+    return [summarize(number, block, weights)]
 
 
 def _add(parts: Iterable[Any]) -> Any:
     """Add up without a change of any part: a worker that is lost may need one of them again."""
-    parts = iter(parts)
-    total = next(parts)
-    for number, part in enumerate(parts):
-        if number:
-            total += part
-        else:
-            total = total + part
-    return total
+    return reduce(lambda total, part: [a + b for a, b in zip(total, part, strict=True)], parts)
 
 
 def _weight_blocks(rows: Any, weights: Any, count: int) -> list[Any]:
@@ -101,27 +81,13 @@ def _weight_blocks(rows: Any, weights: Any, count: int) -> list[Any]:
         raise ValueError(
             f"sample_weight has shape {np.shape(weights)}; it must be ({rows.shape[0]},), one a row"
         )
-    beside = da.asarray(weights).rechunk((rows.chunks[0],))
-    return list(beside.to_delayed().ravel())
+    return list(da.asarray(weights).rechunk((rows.chunks[0],)).to_delayed().ravel())
 
 
 def map_blocks(data: Any, work: Callable[[Any], Any], n_columns: int | None) -> Any:
-    """Return the results for all blocks of rows as a Dask array that is not computed yet.
+    """Return the results of ``work`` for all blocks as a Dask array that is not computed yet.
 
-    Parameters
-    ----------
-    data : Dask array or dataframe
-    work : callable of a block
-        Returns an array with as many rows, of the block's dtype or float64.
-    n_columns : int or None
-        Of the result; None for one number a row.
-
-    Examples
-    --------
-    >>> import dask.array as da
-    >>> twice = map_blocks(da.ones((4, 2), chunks=(3, 2)), lambda rows: 2 * rows, 2)
-    >>> twice.chunks, float(twice.sum().compute())
-    (((3, 1), (2,)), 16.0)
+    It has as many rows and ``n_columns`` columns; None stands for one number a row.
     """
     rows = as_dask_array(data)
     single = n_columns is not None and rows.dtype == np.float32

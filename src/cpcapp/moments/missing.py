@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import eigh
 
-from cpcapp.moments.moments import FloatArray, Moments
-from cpcapp.moments.rows import NonFiniteError, as_rows
+from cpcapp.moments.moments import Moments
+from cpcapp.moments.rows import FloatArray, NonFiniteError, as_rows
 from cpcapp.moments.weights import drop_zero_weights
 
 __all__ = ["MISSING", "nearest_positive_semidefinite", "pairwise_moments"]
@@ -19,9 +18,6 @@ __all__ = ["MISSING", "nearest_positive_semidefinite", "pairwise_moments"]
 MISSING = ("error", "pairwise")
 
 _BLOCK = 4096  # rows looked at together
-
-#: Rows with their weights.
-Blocks = Iterable[tuple[Any, FloatArray | None]]
 
 
 def pairwise_moments(X: Any, sample_weight: Any = None) -> Moments:
@@ -64,33 +60,21 @@ def pairwise_moments(X: Any, sample_weight: Any = None) -> Moments:
     if sp.issparse(rows):
         raise ValueError("missing values need a dense array: in a sparse matrix they would be 0")
     rows, weights = drop_zero_weights(rows, sample_weight)
-
-    def blocks() -> Blocks:
-        for start in range(0, len(rows), _BLOCK):
-            cut = slice(start, start + _BLOCK)
-            yield rows[cut], None if weights is None else weights[cut]
-
-    return moments_of_blocks(blocks)
-
-
-def moments_of_blocks(make_blocks: Callable[[], Blocks]) -> Moments:
-    """Return the pairwise moments of blocks of rows with their weights, which are read twice."""
-    mean, complete = _means(make_blocks())
+    weights = np.ones(len(rows)) if weights is None else weights
+    blocks = [slice(start, start + _BLOCK) for start in range(0, len(rows), _BLOCK)]
+    mean, complete = _means(rows, weights, blocks)
     if complete:
-        whole = Moments()
-        for rows, weights in make_blocks():
-            whole.update(rows, weights)
-        return whole
+        return Moments.of(rows, sample_weight=None if (weights == 1.0).all() else weights)
     m = len(mean)
     shared, squared, sums, products = (np.zeros((m, m)) for _ in range(4))
-    for rows, weights in make_blocks():
-        known = np.isfinite(rows).astype(np.float64)
-        centred = np.where(known > 0.0, rows - mean, 0.0)
-        weighted = known if weights is None else known * weights[:, None]
+    for block in blocks:
+        known = np.isfinite(rows[block]).astype(np.float64)
+        centred = np.where(known > 0.0, rows[block] - mean, 0.0)
+        weighted = known * weights[block, None]
         shared += weighted.T @ known
         squared += weighted.T @ weighted
         sums += centred.T @ weighted  # (i, j): Σ x_i over the rows that have j too
-        products += centred.T @ (centred if weights is None else centred * weights[:, None])
+        products += centred.T @ (centred * weights[block, None])
     _require_shared(shared, squared)
     # Σ(x - x̄)(y - ȳ)/n = Σxy/n - (Σx/n)(Σy/n), all over the rows that the pair shares
     covariance = products / shared - (sums / shared) * (sums.T / shared)
@@ -105,17 +89,6 @@ def nearest_positive_semidefinite(matrix: FloatArray) -> FloatArray:
     Nearest in the Frobenius norm, in units in which the diagonal is 1, so that the units of
     features do not matter. A matrix that has none is returned as it is.
 
-    Parameters
-    ----------
-    matrix : ndarray of shape (n, n)
-        Symmetric, with a diagonal of at least 0.
-
-    Returns
-    -------
-    ndarray of shape (n, n)
-
-    Examples
-    --------
     >>> nearest_positive_semidefinite(np.array([[1.0, 2.0], [2.0, 1.0]]))
     array([[1.5, 1.5],
            [1.5, 1.5]])
@@ -126,26 +99,22 @@ def nearest_positive_semidefinite(matrix: FloatArray) -> FloatArray:
     values, vectors = eigh(matrix / units)
     if values[0] >= 0.0:
         return matrix
-    kept = values > 0.0
     # Setting negative eigenvalues to 0 is the projection onto the cone.
-    roots = vectors[:, kept] * np.sqrt(values[kept])
+    roots = vectors * np.sqrt(np.maximum(values, 0.0))
     return np.asarray((roots @ roots.T) * units)
 
 
-def _means(blocks: Blocks) -> tuple[FloatArray, bool]:
+def _means(rows: Any, weights: FloatArray, blocks: list[slice]) -> tuple[FloatArray, bool]:
     """Return the mean of what is there of each feature, and whether nothing is missing."""
-    total, weight, complete = np.zeros(0), np.zeros(0), True
-    for rows, weights in blocks:
-        if len(total) == 0:
-            total, weight = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
-        infinite = np.isinf(rows).any(axis=0)
+    total, weight, complete = np.zeros(rows.shape[1]), np.zeros(rows.shape[1]), True
+    for block in blocks:
+        infinite = np.isinf(rows[block]).any(axis=0)
         if infinite.any():
             raise NonFiniteError(np.flatnonzero(infinite))
-        known = ~np.isnan(rows)
+        known = ~np.isnan(rows[block])
         complete = complete and bool(known.all())
-        its = np.ones(len(rows)) if weights is None else weights
-        total += its @ np.where(known, rows, 0.0)
-        weight += its @ known
+        total += weights[block] @ np.where(known, rows[block], 0.0)
+        weight += weights[block] @ known
     empty = np.flatnonzero(weight == 0.0)
     if len(empty):
         raise ValueError(f"feature {empty[0]} has no value in any row; drop it")

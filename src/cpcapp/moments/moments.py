@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
-from functools import partial
+from collections.abc import Iterator
 from numbers import Real
 from typing import Any, Self
 
@@ -11,37 +12,42 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from cpcapp.moments import file as _moments_files
-from cpcapp.moments.accumulate import Accumulator
+from cpcapp.moments import file as moments_file
+from cpcapp.moments.additive import Additive
 from cpcapp.moments.blocks import (
-    centre_full_columns,
+    add_products,
+    centre,
     mean_of,
     mirror,
     quiet,
     rank_one,
-    sum_or_none,
-    weight_of,
+    squares_of,
 )
-from cpcapp.moments.dask_blocks import sum_blocks
-from cpcapp.moments.removal import LeftOver, drop_rows, removal_rounding, require_digits
+from cpcapp.moments.removal import ROUNDING, drop_rows, require_digits, weights_left
 from cpcapp.moments.rows import (
     FeatureRangeError,
+    FloatArray,
     NonFiniteError,
-    as_rows,
-    require_finite,
+    raise_if_not_finite,
 )
-from cpcapp.moments.sources import kind_of, weighted_row_chunks
 from cpcapp.moments.spread import Spread, find_spread
-from cpcapp.moments.weights import LEAST_WEIGHT, drop_zero_weights
+from cpcapp.moments.weights import LEAST_WEIGHT
 
 __all__ = ["FeatureRangeError", "FloatArray", "Moments", "NonFiniteError", "Spread"]
 
-FloatArray = NDArray[np.float64]
-
 _FORMS = ("auto", "scatter")
+# Tall enough for a product to run at full speed; no more rows are ever copied.
+_DENSE_BLOCK = 1024
+# The cancellation left in a sparse block is at most its row count times the rounding unit.
+_SPARSE_BLOCK = 65_536
+# Sparse rows of at least this many features are kept beyond as many samples, up to this many stored
+# values for each entry of the scatter. A value takes 12 bytes with its place, so that the rows take
+# at most 3/8 of the memory of the scatter; benchmarks/results/sparse.md has the times.
+_SPARSE_ROWS_FROM = 2000
+_SPARSE_ROWS_SHARE = 0.25
 
 
-class Moments(Accumulator):
+class Moments(Additive):
     """Sample count, mean and scatter of a data set that arrives in pieces.
 
     The scatter is the sum of ``(x - mean)(x - mean)ᵀ`` over the samples. Pieces may have any
@@ -90,7 +96,18 @@ class Moments(Accumulator):
     def __init__(self, *, form: str = "auto") -> None:
         if form not in _FORMS:
             raise ValueError(f"form={form!r} must be one of {', '.join(map(repr, _FORMS))}")
-        super().__init__(form)
+        self.form = form
+        super().__init__()
+
+    def _clear(self) -> None:
+        super()._clear()
+        # In place of the scatter: the rows as they were given, and the diagonal of the scatter.
+        self._rows: list[Any] = []
+        self._row_weights: list[FloatArray | None] = []  # of each block; None if all are 1
+        self._squares: FloatArray | None = None
+        # self._scatter is a lower triangle in Fortran order: what BLAS fills.
+        # How far the diagonal of the scatter may be off since samples were removed.
+        self._rounding: FloatArray | float = 0.0
 
     @classmethod
     def of(cls, data: Any, *, sample_weight: Any = None, form: str = "auto") -> Self:
@@ -119,14 +136,10 @@ class Moments(Accumulator):
         >>> Moments.of(np.arange(10.0).reshape(5, 2) for _ in range(3)).n_samples
         15
         """
-        _refuse_moments(data)
-        if kind_of(data) == "dask":
-            found: Self = sum_blocks(data, partial(_of_block, cls, form), sample_weight)
-            return found
+        from cpcapp.moments.accumulate import add_up  # which reads rows into these moments
+
         self = cls(form=form)
-        for chunk, weights in weighted_row_chunks(data, sample_weight):
-            with quiet():
-                self._absorb(*drop_zero_weights(self._check(chunk), weights))
+        add_up(data, sample_weight, into=self)
         return self
 
     @classmethod
@@ -147,9 +160,9 @@ class Moments(Accumulator):
         if n_samples < 1:
             raise ValueError(f"n_samples={n_samples} must be at least 1")
         self = cls(form="scatter")
-        self._start(cov.shape[0])
+        own = np.broadcast_to(np.asarray(mean, dtype=np.float64), cov.shape[0]).copy()
+        self._set_mean(own, np.zeros_like(own))
         self.total_weight = self._squared_weight = float(int(n_samples))
-        self.mean = np.broadcast_to(np.asarray(mean, dtype=np.float64), cov.shape[0]).copy()
         self._scatter = np.asfortranarray(cov * n_samples)
         return self
 
@@ -181,34 +194,19 @@ class Moments(Accumulator):
         >>> Moments.from_centred_rows(2.0 * like.centred_rows(), like, like.mean).variance()
         array([1., 1., 0.])
         """
+        weights = like._kept_weights()
         self = cls(form=like.form)
-        self._start(rows.shape[1])
-        start = 0
-        for block, weights in zip(like._rows, like._row_weights, strict=True):
-            own = rows[start : start + block.shape[0]]
-            start += block.shape[0]
+        with quiet():
             self._keep(
-                (own if weights is None else own / np.sqrt(weights)[:, None]) + mean, weights
+                (rows if weights is None else rows / np.sqrt(weights)[:, None]) + mean, weights
             )
         return self
 
     @property
-    def n_samples(self) -> int:
-        """Number of samples; with weights Kish's effective number, rounded."""
-        if self.total_weight == 0.0:
-            return 0
-        # (Σw)²/Σw², in an order that is exact without weights.
-        return max(1, round(self.total_weight / self._squared_weight * self.total_weight))
-
-    @property
-    def is_weighted(self) -> bool:
-        """Whether any sample has another weight than 1."""
-        return self._is_weighted()
-
-    @property
-    def n_features(self) -> int | None:
-        """Number of features, or None before the first chunk."""
-        return None if self.mean is None else int(self.mean.shape[0])
+    def mean(self) -> FloatArray | None:
+        """Mean of each feature, (n_features,); None before the first chunk."""
+        mean: FloatArray | None = self._mean
+        return mean
 
     @property
     def is_thin(self) -> bool:
@@ -245,68 +243,102 @@ class Moments(Accumulator):
         >>> m.mean, m.covariance(), m.n_samples
         (array([1.]), array([[2.]]), 2)
         """
-        _refuse_moments(chunk)
-        if kind_of(chunk) == "dask":
-            return self.__iadd__(type(self).of(chunk, sample_weight=sample_weight))
-        for piece, weights in weighted_row_chunks(chunk, sample_weight):
-            rows, weights = drop_zero_weights(self._check(piece), weights)
-            with quiet():
-                require_finite(rows)
-                self._absorb(rows, weights)
-        return self
+        from cpcapp.moments.accumulate import add_up
 
-    def _check(self, chunk: Any) -> Any:
-        rows = as_rows(chunk)
-        if self.mean is not None and rows.shape[1] != self.mean.shape[0]:
-            raise ValueError(
-                f"chunk has {rows.shape[1]} features, but the moments have {self.mean.shape[0]}"
-            )
-        return rows
+        return self.__iadd__(add_up(chunk, sample_weight))
+
+    def _absorb(self, rows: Any, weights: FloatArray | None) -> None:
+        """Add checked rows with weights above 0, as rows while that is the smaller form."""
+        n, m = rows.shape
+        if n == 0:
+            return
+        self._require_width(m)
+        with quiet():
+            if self._keeps(rows, weights):
+                self._keep(rows.copy() if sp.issparse(rows) else np.array(rows, float), weights)
+                return
+            self._fold()
+            if self._scatter is None:
+                self._scatter = np.zeros((m, m), order="F")
+            step = _SPARSE_BLOCK if sp.issparse(rows) else _DENSE_BLOCK
+            for start in range(0, n, step):
+                part = slice(start, start + step)
+                self._add_block(rows[part], None if weights is None else weights[part])
+
+    def _keeps(self, rows: Any, weights: FloatArray | None) -> bool:
+        """Return whether these rows and all before them are a smaller form than the scatter."""
+        if self.form != "auto" or self._scatter is not None:
+            return False
+        blocks, m = [*self._rows, rows], rows.shape[1]
+        if sum(block.shape[0] for block in blocks) < m:
+            return True
+        if m < _SPARSE_ROWS_FROM or not all(sp.issparse(block) for block in blocks):
+            return False
+        if weights is not None or self._kept_weights() is not None:
+            return False  # no solver multiplies with weighted rows
+        return sum(int(block.nnz) for block in blocks) <= _SPARSE_ROWS_SHARE * int(m) ** 2
+
+    def _keep(self, rows: Any, weights: FloatArray | None) -> None:
+        """Keep rows as they are."""
+        self._add_block(rows, weights)
+        self._rows.append(rows)
+        self._row_weights.append(weights)
+
+    def _add_block(self, rows: Any, weights: FloatArray | None) -> None:
+        """Add rows to mean and scatter, or to mean and variances while rows are kept."""
+        centred, shift = centre(rows, weights)
+        rest = mean_of(centred, weights)
+        raise_if_not_finite(shift + rest)
+        if self._scatter is not None:
+            self._scatter = add_products(self._scatter, centred, weights)
+        else:
+            before = 0.0 if self._squares is None else self._squares
+            self._squares = before + squares_of(centred, weights)
+        weight = squared = float(rows.shape[0])
+        if weights is not None:
+            weight, squared = float(weights.sum()), float(weights @ weights)
+        # Σ(x-x̄)(x-x̄)ᵀ = Σ(x-s)(x-s)ᵀ - n(x̄-s)(x̄-s)ᵀ
+        self._add_outer(-weight, rest)
+        self._merge(weight, squared, shift, rest)
+
+    def _add_outer(self, weight: float, vector: FloatArray) -> None:
+        if self._scatter is not None:
+            rank_one(self._scatter, vector, weight)
+        elif self._squares is not None:
+            self._squares = self._squares + weight * vector**2
+
+    def _fold(self) -> None:
+        """Turn the rows kept so far into a scatter matrix."""
+        if self._rows:
+            self._scatter = self._lower()
+            self._rows, self._row_weights, self._squares = [], [], None
 
     # -- adding up -------------------------------------------------------------------------
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        new = type(self)(form=self.form)
-        new.total_weight, new._squared_weight = self.total_weight, self._squared_weight
-        new.mean = None if self.mean is None else self.mean.copy()
-        new._low = self._low  # not changed in place, and neither are these
+        new = copy.copy(self)  # only these are ever changed in place
         new._rows, new._row_weights = list(self._rows), list(self._row_weights)
-        new._rounding = self._rounding
         new._scatter = None if self._scatter is None else self._scatter.copy(order="F")
         return new
 
-    def __add__(self, other: Moments) -> Self:
-        if not isinstance(other, Moments):
-            return NotImplemented
-        return self.copy().__iadd__(other)
-
-    def __radd__(self, other: object) -> Self:
-        return self if other == 0 else NotImplemented  # so that sum() works
-
-    def __iadd__(self, other: Moments) -> Self:
+    def __iadd__(self, other: Any) -> Self:
         if not isinstance(other, Moments):
             return NotImplemented
         if other.mean is None:
             return self
-        if self.mean is not None and self.mean.shape != other.mean.shape:
-            raise ValueError(
-                f"can't add moments of {self.n_features} and of {other.n_features} features"
-            )
-        self._rounding = sum_or_none(self._rounding, other._rounding)
+        self._require_width(other.n_features)
+        self._rounding = self._rounding + other._rounding
         if other.is_thin:
-            for block, weights in list(zip(other._rows, other._row_weights, strict=True)):
+            for block, weights in list(other._kept()):
                 self._absorb(block, weights)
             return self
-        if self.mean is None:
-            self._start(len(other.mean))
         self._fold()
-        assert self._scatter is not None and other._scatter is not None and other._low is not None
-        self._scatter += other._scatter
-        weight = other.total_weight
-        step = self._mean_step(other.mean, other._low)
-        rank_one(self._scatter, step, self._merge_weight(weight))
-        self._move_mean(weight, other._squared_weight, other.mean, other._low)
+        if self._scatter is None:
+            self._scatter = other._scatter.copy(order="F")
+        else:
+            self._scatter += other._scatter
+        self._merge(other.total_weight, other._squared_weight, other._mean, other._low)
         return self
 
     # -- taking away -----------------------------------------------------------------------
@@ -342,63 +374,51 @@ class Moments(Accumulator):
         return self.__isub__(type(self).of(chunk, sample_weight=sample_weight))
 
     def __sub__(self, other: Moments) -> Self:
-        if not isinstance(other, Moments):
-            return NotImplemented
-        return self.copy().__isub__(other)
+        return self.copy().__isub__(other) if isinstance(other, Moments) else NotImplemented
 
     def __isub__(self, other: Moments) -> Self:
         if not isinstance(other, Moments):
             return NotImplemented
         if other.mean is None:
             return self
-        if self.mean is None or self.mean.shape != other.mean.shape:
+        if self.n_features != other.n_features:
             raise ValueError(
                 f"can't take moments of {other.n_features} features from those of {self.n_features}"
             )
-        left = LeftOver.of(self, other)
-        if left.is_empty:
+        weight, squared = weights_left(self, other)
+        thin = self.is_thin and other.is_thin
+        if weight == 0.0:
             self._clear()
-        elif self.is_thin and other.is_thin and self._drop(other):
-            pass
+        elif thin and (left := drop_rows(list(self._kept()), list(other._kept()))) is not None:
+            rounding = self._rounding
+            self._clear()
+            self._rounding = rounding
+            for rows, weights in left:
+                self._keep(rows, weights)
         else:
-            self._subtract(other, left)
+            self._subtract(other, weight, squared)
         return self
 
-    def _drop(self, other: Moments) -> bool:
-        """Drop the rows of other, if they are all here."""
-        found = drop_rows(self._rows, self._row_weights, other._rows, other._row_weights)
-        if found is None:
-            return False
-        assert self.mean is not None
-        m, rounding = len(self.mean), self._rounding
-        self._clear()
-        self._start(m)
-        self._rounding = rounding
-        for rows, weights in found:
-            self._keep(rows, weights)
-        return True
-
-    def _subtract(self, other: Moments, left: LeftOver) -> None:
-        constant = self.constant_features()
+    def _subtract(self, other: Moments, weight: float, squared: float) -> None:
+        """Take scatter and mean away, so that this weight and its squares are left."""
         before = self._lower()
-        assert self.mean is not None and self._low is not None
-        assert other.mean is not None and other._low is not None
         # S_a = S_ab - S_b - (n_ab n_b / n_a) δδᵀ with δ the mean of b less that of both.
-        step = self._mean_step(other.mean, other._low)
+        step = self._mean_step(other._mean, other._low)
         after = np.asfortranarray(before - other._lower())
-        rank_one(after, step, -self.total_weight * other.total_weight / left.weight)
-        rounding = removal_rounding(self._rounding, before.diagonal())
-        if left.is_single:
-            after[:] = 0.0  # what is there is rounding
+        rank_one(after, step, -self.total_weight * other.total_weight / weight)
+        rounding = self._rounding + ROUNDING * before.diagonal()
+        if weight == squared == 1.0:
+            after[:] = 0.0  # a single sample: what is there is rounding
         else:
-            require_digits(after.diagonal(), np.where(constant, 0.0, rounding))
-        # A feature that was constant before has rounding of either sign.
+            # A feature that was constant before has rounding of either sign.
+            varying = ~self.constant_features()
+            require_digits(after.diagonal() * varying, rounding * varying)
         diagonal = np.diag_indices_from(after)
         after[diagonal] = np.maximum(after[diagonal], 0.0)
-        mean, low = self.mean, self._low - step * (other.total_weight / left.weight)
+        mean, low = self._mean, self._low - step * (other.total_weight / weight)
         self._clear()
         self._set_mean(mean, low)
-        self.total_weight, self._squared_weight = left.weight, left.squared
+        self.total_weight, self._squared_weight = weight, squared
         self._scatter, self._rounding = after, rounding
 
     def decay(self, factor: float) -> Self:
@@ -438,12 +458,13 @@ class Moments(Accumulator):
         self._squared_weight *= factor**2
         self._row_weights = [
             factor * (np.ones(rows.shape[0]) if weights is None else weights)
-            for rows, weights in zip(self._rows, self._row_weights, strict=True)
+            for rows, weights in self._kept()
         ]
         if self._scatter is not None:
             self._scatter *= factor
-        if self._rounding is not None:
-            self._rounding = self._rounding * factor
+        if self._squares is not None:
+            self._squares = self._squares * factor
+        self._rounding = self._rounding * factor
         return self
 
     # -- results ---------------------------------------------------------------------------
@@ -474,23 +495,8 @@ class Moments(Accumulator):
         See `spread` for where it is rounding, and where it can't be told.
         """
         self._require_samples()
-        if self._scatter is not None:
-            return self._scatter.diagonal() / self.total_weight
-        assert self.mean is not None
-        total = np.zeros_like(self.mean)
-        with quiet():
-            for block, weights in zip(self._rows, self._row_weights, strict=True):
-                weight, _ = weight_of(block, weights)
-                if sp.issparse(block):
-                    shifted, shift = centre_full_columns(block)
-                    # Σ(x-m)² = Σx² - 2mΣx + n·m², x and m both shifted
-                    rest = -self._mean_step(shift)
-                    sums = weight * mean_of(shifted, weights)
-                    squares = weight * mean_of(shifted.power(2), weights)
-                    total += squares - 2 * rest * sums + weight * rest**2
-                else:
-                    total += weight * mean_of(self._mean_step(block) ** 2, weights)
-        return np.maximum(total, 0.0) / self.total_weight
+        squares: Any = self._squares if self._scatter is None else self._scatter.diagonal()
+        return np.asarray(np.maximum(squares, 0.0) / self.total_weight)
 
     def moved(self, mean: ArrayLike) -> Self:
         """Return the moments of the same samples, moved to another mean.
@@ -512,10 +518,9 @@ class Moments(Accumulator):
         (array([0.]), array([1.]))
         """
         self._require_samples()
-        assert self.mean is not None
         to = np.asarray(mean, dtype=np.float64)
-        if to.shape != self.mean.shape:
-            raise ValueError(f"mean has shape {to.shape}; it must be {self.mean.shape}")
+        if to.shape != self._mean.shape:
+            raise ValueError(f"mean has shape {to.shape}; it must be {self._mean.shape}")
         if not np.isfinite(to).all():
             raise ValueError("mean must be finite")
         if self.is_thin:
@@ -545,18 +550,16 @@ class Moments(Accumulator):
         array([1., 1.])
         """
         self._require_samples()
-        assert self.mean is not None
         units = np.asarray(scale, dtype=np.float64)
-        if units.shape != self.mean.shape:
-            raise ValueError(f"scale has shape {units.shape}; it must be {self.mean.shape}")
+        if units.shape != self._mean.shape:
+            raise ValueError(f"scale has shape {units.shape}; it must be {self._mean.shape}")
         if not (np.isfinite(units).all() and (units > 0).all()):
             raise ValueError("scale must be finite and above 0")
-        new = type(self)(form=self.form)
-        new.total_weight, new._squared_weight = self.total_weight, self._squared_weight
-        assert self._low is not None
-        new._set_mean(self.mean / units, self._low / units)
-        new._rounding = None if self._rounding is None else self._rounding / units**2
-        new._row_weights = list(self._row_weights)
+        new = self.copy()
+        new._set_mean(self._mean / units, self._low / units)
+        new._rounding = self._rounding / units**2
+        if self._squares is not None:
+            new._squares = self._squares / units**2
         if self._scatter is not None:
             new._scatter = np.asfortranarray(self._scatter / units / units[:, None])
         new._rows = [
@@ -579,51 +582,73 @@ class Moments(Accumulator):
         >>> spread.constant
         array([False,  True])
         """
-        variance = self.variance()
-        assert self.mean is not None
-        return find_spread(variance, self.mean)
+        return find_spread(self.variance(), self._mean)
 
     def centred_rows(self) -> FloatArray:
         """Return ``A`` of shape (n_rows, n_features) with ``AᵀA`` the scatter.
 
         Only while ``is_thin``, and dense. Rows are multiplied by the root of their weight.
         """
-        if not self.is_thin or self.mean is None:
+        if not self.is_thin or self._mean is None:
             raise ValueError("the rows are no longer kept: the moments hold the scatter only")
-        centred = [
-            self._mean_step(rows.toarray() if sp.issparse(rows) else rows) for rows in self._rows
-        ]
-        for rows, weights in zip(centred, self._row_weights, strict=True):
-            if weights is not None:
-                rows *= np.sqrt(weights)[:, None]
-        return np.concatenate(centred)
+        centred = np.concatenate(
+            [self._mean_step(r.toarray() if sp.issparse(r) else r) for r in self._rows]
+        )
+        weights = self._kept_weights()
+        if weights is not None:
+            centred *= np.sqrt(weights)[:, None]
+        return centred
+
+    def sparse_rows(self) -> list[Any]:
+        """Return the rows as CSR blocks, not centred, while they are kept, sparse and unweighted.
+
+        Else an empty list. The solver that forms no matrix multiplies with them.
+        """
+        if self._kept_weights() is not None or not all(sp.issparse(rows) for rows in self._rows):
+            return []
+        if len(self._rows) > 1:  # of many small chunks
+            self._rows = [sp.csr_array(sp.vstack(self._rows, format="csr"))]
+            self._row_weights = [None]
+        return list(self._rows)
+
+    def _kept(self) -> Iterator[tuple[Any, FloatArray | None]]:
+        """Yield the blocks of rows that are kept, with their weights."""
+        return zip(self._rows, self._row_weights, strict=True)
+
+    def _kept_weights(self) -> FloatArray | None:
+        """Return the weights of all rows that are kept; None if all are 1."""
+        if all(weights is None for weights in self._row_weights):
+            return None
+        return np.concatenate(
+            [np.ones(rows.shape[0]) if own is None else own for rows, own in self._kept()]
+        )
 
     def _lower(self) -> FloatArray:
         """Return the scatter, valid in its lower triangle; not a copy unless thin."""
+        scatter: FloatArray
         if self._scatter is not None:
-            return self._scatter
-        whole = self.copy()
-        whole._fold()
-        assert whole._scatter is not None
-        return whole._scatter
+            scatter = self._scatter
+            return scatter
+        whole = Moments(form="scatter")
+        for rows, weights in self._kept():
+            whole._absorb(rows, weights)
+        scatter = whole._scatter
+        return scatter
 
     def _take_covariance(self) -> FloatArray:
-        """Hand over the covariance (lower triangle) without a copy; the moments are empty then."""
-        self._fold()
-        assert self._scatter is not None
-        taken = self._scatter
+        """Hand over the covariance (lower triangle) without a copy; the moments are empty then.
+
+        For solvers that were told that they may use the moments up.
+        """
+        taken = self._lower()
         taken /= self.total_weight
         self._clear()
         return taken
 
-    def _require_samples(self) -> None:
-        if self.n_samples == 0:
-            raise ValueError("the moments hold no samples yet; call update first")
-
     # -- files -----------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the moments to ``path``, a NumPy ``.npz`` archive without pickles.
+        """Write the moments to ``path``, a safetensors file.
 
         While ``is_thin`` this includes the rows; see ``form`` to prevent that.
 
@@ -631,44 +656,38 @@ class Moments(Accumulator):
         --------
         >>> import numpy as np, tempfile, pathlib
         >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> Moments.of(np.eye(3)).save(folder / "eye.npz")
-        >>> Moments.load(folder / "eye.npz").n_samples
+        >>> Moments.of(np.eye(3)).save(folder / "eye.safetensors")
+        >>> Moments.load(folder / "eye.safetensors").n_samples
         3
         """
         self._require_samples()
-        content = {"form": np.array(self.form), "n_samples": np.array(self.n_samples)}
-        weights = (self.total_weight, self._squared_weight) if self.is_weighted else None
-        arrays = {"mean": self.mean, "mean_low": self._low, "rounding": self._rounding}
-        content |= {name: value for name, value in arrays.items() if value is not None}
+        arrays = {"mean": self._mean, "mean_low": self._low}
+        if isinstance(self._rounding, np.ndarray):
+            arrays["rounding"] = self._rounding
         if self._scatter is not None:
-            content["scatter"] = self._scatter
-            _moments_files.write(path, content, weights)
+            arrays["scatter"] = self._scatter
         else:
-            _moments_files.write(path, content, weights, self._rows, self._row_weights)
+            arrays |= moments_file.pack_rows(self._rows, self._kept_weights())
+        weights = (self.total_weight, self._squared_weight)
+        moments_file.write(path, self.form, weights, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read moments that ``save`` wrote.
+        """Read moments that ``save`` wrote, also as the ``.npz`` archive of version 0.1.
 
         Raises
         ------
         ValueError
             If the file is damaged or of another kind.
         """
-        with _moments_files.reading(path) as content:
+        with moments_file.reading(path) as content:
             self = cls(form=content.form)
-            self.total_weight, self._squared_weight = content.weights
-            self._set_mean(content.mean, content.mean_low)
+            if content.scatter is None:
+                with quiet():
+                    self._keep(content.rows, content.row_weights)
+            else:
+                self._scatter = content.scatter
+                self._set_mean(content.mean, content.mean_low)
+                self.total_weight, self._squared_weight = content.weights
             self._rounding = content.rounding
-            self._scatter = content.scatter
-            self._rows, self._row_weights = content.rows, content.row_weights
         return self
-
-
-def _refuse_moments(data: Any) -> None:
-    if isinstance(data, Moments):
-        raise TypeError("data is Moments already; add moments with +")
-
-
-def _of_block(cls: type[Moments], form: str, block: Any, weights: Any) -> Moments:
-    return cls.of(block, sample_weight=weights, form=form)

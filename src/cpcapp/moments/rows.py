@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from cpcapp.moments.sparse import check_sparse
 
+FloatArray = NDArray[np.float64]
+
 _NAMED = 5  # columns that a message names; of the others it gives the number
 
 

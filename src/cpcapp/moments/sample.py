@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 
 # Rows that a sample keeps, as far as there are more: 64 MB of float64, and never below 500 rows.
 MAX_CELLS, LEAST_ROWS = 1 << 23, 500
@@ -90,8 +90,11 @@ class Sample:
         >>> whole.take(np.array([0, 1])).mean
         array([1.])
         """
+        raw = self.raw[chosen]
+        if not self.complete:  # what was filled in is missing again
+            raw = np.where(self.rows[chosen] == 0.0, np.nan, raw)
         part = make_sample(
-            self.raw[chosen],
+            raw,
             weights=self.weights[chosen],
             groups=self.groups[chosen],
             design=self.design[chosen],

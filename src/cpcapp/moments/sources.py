@@ -6,18 +6,20 @@ A kind is known by the module of its type. So nothing is imported for a kind tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.moments.rows import TextColumnsError
-from cpcapp.moments.weights import weighted_chunks
 
 # Values that are read at once: 32 MB of float64. A read goes to the end of a stored chunk, unless
 # that would take sixteen times as much, as chunks of single columns do.
 _VALUES = 1 << 22
 _MOST_VALUES = _VALUES << 4
+_NOTHING = object()
 
 KINDS = {
     "dask": "a Dask collection",
@@ -33,8 +35,6 @@ KINDS = {
 def kind_of(data: Any) -> str | None:
     """Return which of `KINDS` data is; None for what NumPy and scikit-learn read themselves.
 
-    Examples
-    --------
     >>> kind_of(np.eye(2)), kind_of(iter([np.eye(2)]))
     (None, 'iterator')
     """
@@ -56,27 +56,14 @@ def is_whole(data: Any) -> bool:
 
 
 def as_host_array(data: Any) -> Any:
-    """Return a torch tensor of the CPU as the NumPy array of the same memory; others as they are.
-
-    Examples
-    --------
-    >>> as_host_array([[1.0]])
-    [[1.0]]
-    """
+    """Return a torch tensor of the CPU as a NumPy array of the same memory; others as they are."""
     if type(data).__module__.partition(".")[0] == "torch" and getattr(data, "is_cpu", False):
         return data.detach().numpy()
     return data
 
 
 def column_names(data: Any) -> list[Any] | None:
-    """Return the names of the columns of Arrow data or of a Dask dataframe; None without names.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> column_names(pa.table({"a": [1.0], "b": [2.0]}))
-    ['a', 'b']
-    """
+    """Return the names of the columns of Arrow data or of a Dask dataframe; None without names."""
     kind = kind_of(data)
     if kind == "pyarrow":
         return list(_schema(data).names)
@@ -88,17 +75,8 @@ def column_names(data: Any) -> list[Any] | None:
 def row_chunks(data: Any) -> Iterator[Any]:
     """Yield the rows of any source in chunks that NumPy or SciPy holds.
 
-    Parameters
-    ----------
-    data : array-like, sparse matrix, any of `KINDS`, or an iterable of those
+    What is in memory already comes as it is, in one piece.
 
-    Yields
-    ------
-    ndarray, sparse matrix or array-like of shape (n, n_features)
-        What is in memory already comes as it is, in one piece.
-
-    Examples
-    --------
     >>> [len(chunk) for chunk in row_chunks(iter([np.eye(2), np.eye(3, 2)]))]
     [2, 3]
     """
@@ -107,7 +85,7 @@ def row_chunks(data: Any) -> Iterator[Any]:
         yield from _stored_chunks(data, kind)
     elif kind == "pyarrow":
         for batch in _batches(data):
-            yield batch_rows(batch)
+            yield _batch_rows(batch)
     elif kind == "dask":
         for block in data.to_delayed().ravel():
             yield block.compute()
@@ -125,35 +103,27 @@ def row_chunks(data: Any) -> Iterator[Any]:
 def weighted_row_chunks(data: Any, sample_weight: Any = None) -> Iterator[tuple[Any, Any]]:
     """Yield the rows of any source in chunks, each with its weights or None.
 
-    Parameters
-    ----------
-    data : as for `row_chunks`
-    sample_weight : array-like of shape (n_samples,), float, an iterable of those, or None
-        Of all rows; for an iterable of chunks one for each chunk, or a number for all.
-
-    Examples
-    --------
     >>> pairs = weighted_row_chunks(iter([np.eye(2), np.eye(1, 2)]), [[1, 2], [3]])
     >>> [weights for chunk, weights in pairs]
     [[1, 2], [3]]
     """
-    kind = kind_of(data)
-    if kind in (None, "iterator"):
-        if is_whole(data):
-            yield as_host_array(data), sample_weight
-            return
-        for chunk, weights in weighted_chunks(data, sample_weight):
-            yield from weighted_row_chunks(chunk, weights)
-    elif sample_weight is None or np.ndim(sample_weight) == 0:
+    if sample_weight is None or isinstance(sample_weight, Real):
         for rows in row_chunks(data):
             yield rows, sample_weight
-    else:
+    elif kind_of(data) not in (None, "iterator"):  # read in chunks, but weighted as a whole
         yield from _cut_weights(row_chunks(data), np.asarray(sample_weight))
+    elif is_whole(data):
+        yield as_host_array(data), sample_weight
+    else:
+        for chunk, weights in zip_longest(data, sample_weight, fillvalue=_NOTHING):
+            if chunk is _NOTHING or weights is _NOTHING:
+                raise ValueError(
+                    "sample_weight must give weights for each chunk, as many as chunks"
+                )
+            yield from weighted_row_chunks(chunk, weights)
 
 
-def _cut_weights(
-    chunks: Iterable[Any], weights: NDArray[Any]
-) -> Iterator[tuple[Any, NDArray[Any]]]:
+def _cut_weights(chunks: Iterable[Any], weights: NDArray[Any]) -> Iterator[tuple[Any, Any]]:
     done = 0
     for chunk in chunks:
         yield chunk, weights[done : done + chunk.shape[0]]
@@ -212,16 +182,8 @@ def _batches(data: Any) -> Iterator[Any]:
         yield from data
 
 
-def batch_rows(batch: Any) -> NDArray[np.float64]:
-    """Return a record batch as an array; missing values are NaN.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> batch_rows(pa.record_batch({"a": [1, None], "b": [2.5, 3.5]}))
-    array([[1. , 2.5],
-           [nan, 3.5]])
-    """
+def _batch_rows(batch: Any) -> NDArray[np.float64]:
+    """Return a record batch as an array; missing values are NaN."""
     import pyarrow as pa
 
     types = pa.types

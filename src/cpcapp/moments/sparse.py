@@ -8,16 +8,7 @@ from numpy.typing import NDArray
 
 
 def check_pointers(indptr: NDArray[Any], n_major: int, n_stored: int) -> None:
-    """Raise ValueError unless pointers divide the stored values into rows (or columns).
-
-    Parameters
-    ----------
-    indptr : ndarray of shape (n_major + 1,), of integers
-    n_major : int
-        Rows of a CSR matrix, columns of a CSC matrix.
-    n_stored : int
-        Values stored.
-    """
+    """Raise ValueError unless pointers divide the stored values into rows (or columns)."""
     if indptr.ndim != 1 or indptr.dtype.kind not in "iu" or len(indptr) != n_major + 1:
         raise ValueError(
             f"its indptr is {indptr.dtype} of shape {indptr.shape}, not {n_major + 1} integers"
@@ -28,16 +19,7 @@ def check_pointers(indptr: NDArray[Any], n_major: int, n_stored: int) -> None:
 
 
 def check_indices(indices: NDArray[Any], n_stored: int, n_minor: int) -> None:
-    """Raise ValueError unless every index lies in the matrix.
-
-    Parameters
-    ----------
-    indices : ndarray of shape (n_stored,), of integers
-    n_stored : int
-        Values stored.
-    n_minor : int
-        Columns of a CSR matrix, rows of a CSC matrix.
-    """
+    """Raise ValueError unless every index lies in the matrix."""
     if indices.ndim != 1 or indices.dtype.kind not in "iu" or len(indices) != n_stored:
         raise ValueError(
             f"its indices are {indices.dtype} of shape {indices.shape}, not {n_stored} integers"
@@ -52,16 +34,6 @@ def check_sparse(matrix: Any) -> None:
 
     SciPy's own products and sums do not look: an index outside the matrix writes to memory that is
     not theirs.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> matrix = sp.csr_array(np.eye(3))
-    >>> check_sparse(matrix)
-    >>> matrix.indices[1] = 7
-    >>> check_sparse(matrix)
-    Traceback (most recent call last):
-    ValueError: its indices hold 7, not from 0 to 2
     """
     if matrix.ndim != 2:
         return

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from cpcapp.moments.rows import FloatArray
 
 # Deviations below this fraction of the mean are rounding, not variation.
 _CONSTANT = 1e3 * np.finfo(np.float64).eps
@@ -37,12 +37,8 @@ class Spread:
 
 
 def find_spread(variance: FloatArray, mean: FloatArray) -> Spread:
-    """Return what variances say beside the means of their features; see `Moments.spread`."""
+    """Return what variances say beside the means of their features."""
     size = np.abs(mean)
-    inside = (variance >= _LEAST_VARIANCE) & (variance <= _MOST_VARIANCE)
-    if np.count_nonzero(inside) == len(variance) > 0:
-        constant = np.sqrt(variance) <= _CONSTANT * size
-        return Spread(variance, constant, np.zeros(len(size), dtype=bool))
     constant = np.sqrt(np.maximum(variance, 0.0)) <= _CONSTANT * size
     # Squares of small deviations are 0, as if the feature were constant: then its mean tells.
     lost = (variance < _LEAST_VARIANCE) & np.where(constant, (size > 0) & (size < 1e-150), True)

@@ -6,6 +6,7 @@ float64 data is multiplied in float64. Needs the extra ``torch``.
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +14,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from cpcapp.moments.moments import FloatArray, Moments, Spread
-from cpcapp.moments.rows import NonFiniteError
-from cpcapp.moments.spread import find_spread
+from cpcapp.moments.additive import Additive
+from cpcapp.moments.moments import Moments
+from cpcapp.moments.rows import FloatArray, NonFiniteError
+from cpcapp.moments.spread import Spread, find_spread
 from cpcapp.moments.weights import check_weights
 
 try:
@@ -89,13 +91,12 @@ def moments_of_tensor(
     """
     rows = _check_rows(x)
     if len(rows) < rows.shape[1]:
-        given = weights.cpu().numpy() if isinstance(weights, Tensor) else weights
-        return Moments.of(rows.cpu().numpy(), sample_weight=given)
+        return Moments.of(rows.cpu().numpy(), sample_weight=host_weights(weights, len(rows)))
     found = DeviceMoments(rows.device, allow_tf32=allow_tf32, double=double)
     return found.update(rows, weights).to_moments()
 
 
-class DeviceMoments:
+class DeviceMoments(Additive):
     """Sample count, mean and scatter that stay on a device until they are asked for.
 
     Adds up like `cpcapp.Moments`. `cpcapp.solve_contrast` takes them as they are, and solves on
@@ -135,12 +136,7 @@ class DeviceMoments:
     ) -> None:
         self.device = check_device(device)
         self.allow_tf32, self.double = allow_tf32, double
-        self.total_weight = 0.0
-        self._squared_weight = 0.0
-        # The mean is mean + low, as in `Moments`; the scatter is valid on and above its diagonal.
-        self._mean: Tensor | None = None
-        self._low: Tensor | None = None
-        self._scatter: Tensor | None = None
+        super().__init__()  # the scatter is valid on and above its diagonal
 
     @classmethod
     def of(cls, moments: Moments, device: Any = "cuda", **options: Any) -> Self:
@@ -155,30 +151,17 @@ class DeviceMoments:
         if moments.mean is None:
             return self
         # In Fortran order the lower triangle is the upper one of the transpose.
-        scatter = torch.from_numpy(moments._lower().T)
-        self._scatter = scatter.to(self.device, copy=True)
-        self._mean = torch.from_numpy(moments.mean).to(self.device, copy=True)
-        low = np.zeros_like(moments.mean) if moments._low is None else moments._low
-        self._low = torch.from_numpy(np.array(low)).to(self.device)
+        arrays = (moments._lower().T, moments._mean, moments._low)
+        self._scatter, self._mean, self._low = (
+            torch.from_numpy(np.ascontiguousarray(a)).to(self.device, copy=True) for a in arrays
+        )
         self.total_weight, self._squared_weight = moments.total_weight, moments._squared_weight
         return self
 
     @property
-    def n_samples(self) -> int:
-        """Number of samples; with weights Kish's effective number, rounded."""
-        if self.total_weight == 0.0:
-            return 0
-        return max(1, round(self.total_weight / self._squared_weight * self.total_weight))
-
-    @property
-    def n_features(self) -> int | None:
-        """Number of features, or None before the first chunk."""
-        return None if self._mean is None else int(self._mean.shape[0])
-
-    @property
-    def is_weighted(self) -> bool:
-        """Whether any sample has another weight than 1."""
-        return self.total_weight != self._squared_weight
+    def mean(self) -> FloatArray | None:
+        """The mean as a NumPy array, (n_features,); None before the first chunk."""
+        return None if self._mean is None else self._mean.cpu().numpy()
 
     def __repr__(self) -> str:
         return (
@@ -205,73 +188,50 @@ class DeviceMoments:
             itself.
         """
         rows = _check_rows(chunk)
-        n, width = rows.shape
-        if self._mean is not None and width != self.n_features:
-            raise ValueError(f"chunk has {width} features, but the moments have {self.n_features}")
-        if isinstance(weights, Tensor):
-            weights = weights.detach().cpu().numpy()
-        values = check_weights(weights, n, "weights")
-        if not n:
-            return self
-        if values is not None:
-            _checked_mean(rows)
-        if values is not None and not values.all():
-            kept = np.flatnonzero(values)
-            rows, values = rows[torch.from_numpy(kept).to(rows.device)], values[kept]
+        self._require_width(rows.shape[1])
+        rows, values = _drop_zero_weights(rows, host_weights(weights, len(rows)))
         if not len(rows):
             return self
-        if self._mean is None:
-            self._start(width)
-        together = self._rows_together(width)
-        starts = range(0, len(rows), together)
-        blocks = [rows[start : start + together] for start in starts]
+        together = _rows_together(rows.shape[1])
+        parts = [slice(start, start + together) for start in range(0, len(rows), together)]
         # All means before anything is added: a bad value anywhere changes nothing.
-        means = [None if values is not None else _checked_mean(block) for block in blocks]
+        means = [_mean_of(rows[p], None if values is None else values[p]) for p in parts]
+        for mean in means:
+            if not bool(mean.isfinite().all()):
+                raise NonFiniteError(np.flatnonzero(~mean.isfinite().cpu().numpy()))
+        if self._scatter is None:
+            shape = (rows.shape[1], rows.shape[1])
+            self._scatter = torch.zeros(shape, dtype=torch.float64, device=self.device)
         with _matrix_products(self.allow_tf32):
-            for start, block, mean in zip(starts, blocks, means, strict=True):
-                part = None if values is None else values[start : start + together]
-                self._add(block.to(self.device), part, mean)
+            for part, mean in zip(parts, means, strict=True):
+                own = None if values is None else values[part]
+                self._add_block(rows[part].to(self.device), own, mean.to(self.device))
         return self
 
-    def _start(self, width: int) -> None:
-        exact: dict[str, Any] = {"dtype": torch.float64, "device": self.device}
-        self._mean, self._low = torch.zeros(width, **exact), torch.zeros(width, **exact)
-        self._scatter = torch.zeros((width, width), **exact)
-
-    def _rows_together(self, width: int) -> int:
-        groups = max(1, _MAX_PRODUCT_NUMBERS // (width * panel_width(width)))
-        groups = min(groups, max(1, _MAX_ROWS_NUMBERS // (width * _ROWS)))
-        return groups * _ROWS
-
-    def _add(self, rows: Tensor, weights: FloatArray | None, mean: Tensor | None) -> None:
+    def _add_block(self, rows: Tensor, weights: FloatArray | None, mean: Tensor) -> None:
         exact = self.double or rows.dtype in (torch.float64, torch.int32, torch.int64)
         rows = rows.to(torch.float64 if exact else torch.float32)
-        weight = squared = float(len(rows))
-        shares: Tensor | None = None
-        if weights is not None:
-            weight, squared = float(weights.sum()), float(weights @ weights)
-            shares = torch.from_numpy(weights / weight).to(self.device)
-        mean = _mean_of(rows, shares) if mean is None else mean.to(self.device)
         # Rounded to the type of the rows, so that the difference is exact where they are alike.
         shift = mean.to(rows.dtype)
         centred = rows - shift
         # What rounding has left of the mean. In float64 the mean itself is rounded.
-        rest = _mean_of(centred, shares) if exact else mean - shift.double()
+        rest = _mean_of(centred, weights) if exact else mean - shift.double()
+        weight = squared = float(len(rows))
         if weights is not None:
-            roots = torch.from_numpy(np.sqrt(weights)).to(self.device)
-            centred *= roots[:, None].to(centred.dtype)
+            weight, squared = float(weights.sum()), float(weights @ weights)
+            centred *= torch.from_numpy(np.sqrt(weights)).to(centred)[:, None]
         self._add_products(centred)
+        # Σ(x-x̄)(x-x̄)ᵀ = Σ(x-s)(x-s)ᵀ - n(x̄-s)(x̄-s)ᵀ
+        self._add_outer(-weight, rest)
         self._merge(weight, squared, shift.double(), rest)
 
     def _add_products(self, centred: Tensor) -> None:
-        """Add ``Σ ccᵀ`` to the upper triangle, panel by panel."""
-        assert self._scatter is not None
+        """Add ``Σ ccᵀ`` to the upper triangle, panel by panel, in float64 between products."""
         n, width = centred.shape
         step = panel_width(width)
         whole = n // _ROWS * _ROWS
-        groups = [centred[:whole].view(-1, _ROWS, width), centred[None, whole:]]
-        for group in groups:
-            if not group.shape[0] * group.shape[1]:
+        for group in (centred[:whole].view(-1, _ROWS, width), centred[None, whole:]):
+            if group.shape[0] * group.shape[1] == 0:
                 continue
             for start in range(0, width, step):
                 left = group[:, :, start : start + step].transpose(1, 2)
@@ -281,94 +241,45 @@ class DeviceMoments:
                 else:
                     panel += (left @ group[:, :, start:]).sum(dim=0, dtype=torch.float64)
 
-    def _merge(self, weight: float, squared: float, mean: Tensor, rest: Tensor) -> None:
-        """Finish adding rows of mean ``mean + rest`` whose products were added about ``mean``."""
-        assert self._mean is not None and self._low is not None
-        step = (mean - self._mean) + (rest - self._low)
-        merged = self.total_weight * weight / (self.total_weight + weight)
-        # S_ab = S_a + S_b + (n_a n_b / n_ab) δδᵀ, and S_b = Σccᵀ - n_b·rest·restᵀ.
-        self._add_rank_one((-weight, rest), (merged, step))
-        first = self.total_weight == 0.0
-        self.total_weight += weight
-        self._squared_weight += squared
-        if first:
-            self._set_mean(mean, rest)
-        else:
-            self._set_mean(self._mean, self._low + step * (weight / self.total_weight))
-
-    def _add_rank_one(self, *terms: tuple[float, Tensor]) -> None:
-        assert self._scatter is not None
-        right = torch.stack([vector for _, vector in terms])
-        left = torch.stack([factor * vector for factor, vector in terms])
-        step = panel_width(right.shape[1])
-        for start in range(0, right.shape[1], step):
+    def _add_outer(self, weight: float, vector: Tensor) -> None:
+        step = panel_width(len(vector))
+        for start in range(0, len(vector), step):
             panel = self._scatter[start : start + step, start:]
-            panel.addmm_(left[:, start : start + step].T, right[:, start:])
-
-    def _set_mean(self, mean: Tensor, low: Tensor) -> None:
-        self._mean = mean + low
-        part = self._mean - mean
-        self._low = (mean - (self._mean - part)) + (low - part)
+            panel.addr_(vector[start : start + step], vector[start:], alpha=weight)
 
     # -- adding up -------------------------------------------------------------------------
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        new = type(self)(self.device, allow_tf32=self.allow_tf32, double=self.double)
-        new.total_weight, new._squared_weight = self.total_weight, self._squared_weight
-        new._mean, new._low = self._mean, self._low  # never changed in place
+        new = copy.copy(self)  # the mean is never changed in place
         new._scatter = None if self._scatter is None else self._scatter.clone()
         return new
 
-    def __add__(self, other: DeviceMoments) -> Self:
-        if not isinstance(other, DeviceMoments):
-            return NotImplemented
-        return self.copy().__iadd__(other)
-
-    def __radd__(self, other: object) -> Self:
-        return self if other == 0 else NotImplemented  # so that sum() works
-
-    def __iadd__(self, other: DeviceMoments) -> Self:
+    def __iadd__(self, other: Any) -> Self:
         if not isinstance(other, DeviceMoments):
             return NotImplemented
         if other._mean is None:
             return self
-        if self._mean is None:
-            self._start(len(other._mean))
-        if self.n_features != other.n_features:
-            raise ValueError(
-                f"can't add moments of {self.n_features} and of {other.n_features} features"
-            )
-        assert self._scatter is not None and other._scatter is not None and other._low is not None
-        self._scatter += other._scatter.to(self.device)
+        self._require_width(other.n_features)
+        if self._scatter is None:
+            self._scatter = other._scatter.to(self.device, copy=True)
+        else:
+            self._scatter += other._scatter.to(self.device)
         mean, low = other._mean.to(self.device), other._low.to(self.device)
-        # Its scatter is about its mean already: nothing is left to take off.
-        self._merge_centred(other.total_weight, other._squared_weight, mean, low)
+        self._merge(other.total_weight, other._squared_weight, mean, low)
         return self
-
-    def _merge_centred(self, weight: float, squared: float, mean: Tensor, low: Tensor) -> None:
-        # Σccᵀ about the mean itself is Σccᵀ about mean + low less n·low·lowᵀ, which _merge takes.
-        self._add_rank_one((weight, low))
-        self._merge(weight, squared, mean, low)
 
     # -- results ---------------------------------------------------------------------------
 
-    @property
-    def mean(self) -> FloatArray | None:
-        """The mean as a NumPy array, (n_features,); None before the first chunk."""
-        return None if self._mean is None else self._mean.cpu().numpy()
-
     def covariance(self) -> Tensor:
         """Return the covariance on the device, (n_features, n_features), float64, as a new one."""
-        if self._scatter is None:
-            raise ValueError("the moments hold no samples yet; call update first")
+        self._require_samples()
         upper = torch.triu(self._scatter / self.total_weight)
         return upper + torch.triu(upper, 1).T
 
     def spread(self) -> Spread:
         """Return the variance of each feature, and which features are constant."""
-        if self._scatter is None or self._mean is None:
-            raise ValueError("the moments hold no samples yet; call update first")
+        self._require_samples()
         variance = self._scatter.diagonal().clamp(min=0.0) / self.total_weight
         return find_spread(variance.cpu().numpy(), self._mean.cpu().numpy())
 
@@ -385,12 +296,32 @@ class DeviceMoments:
         array([[1.]])
         """
         found = Moments(form="scatter")
-        if self._scatter is None or self._mean is None or self._low is None:
+        if self._mean is None:
             return found
         found._set_mean(self._mean.cpu().numpy(), self._low.cpu().numpy())
         found.total_weight, found._squared_weight = self.total_weight, self._squared_weight
         found._scatter = np.asfortranarray(self._scatter.to("cpu", copy=True).numpy().T)
         return found
+
+
+def host_weights(weights: Any, n_rows: int) -> FloatArray | None:
+    """Return checked weights as an array of NumPy: there are few of them."""
+    if isinstance(weights, Tensor):
+        weights = weights.detach().cpu().numpy()
+    return check_weights(weights, n_rows, "weights")
+
+
+def _drop_zero_weights(rows: Tensor, weights: FloatArray | None) -> tuple[Tensor, Any]:
+    if weights is None or weights.all():
+        return rows, weights
+    kept = np.flatnonzero(weights)
+    return rows[torch.from_numpy(kept).to(rows.device)], weights[kept]
+
+
+def _rows_together(width: int) -> int:
+    """Return how many rows are added at once: as many products as memory is set aside for."""
+    groups = min(_MAX_PRODUCT_NUMBERS // panel_width(width), _MAX_ROWS_NUMBERS // _ROWS) // width
+    return max(1, groups) * _ROWS
 
 
 def panel_width(n_features: int) -> int:
@@ -405,11 +336,11 @@ def panel_width(n_features: int) -> int:
     return max(_LEAST_PANEL, -(-n_features // (128 * _PANELS)) * 128)
 
 
-def _mean_of(rows: Tensor, shares: Tensor | None) -> Tensor:
-    """Return the mean of each column in float64, by the shares of the rows if there are any."""
-    if shares is None:
+def _mean_of(rows: Tensor, weights: FloatArray | None) -> Tensor:
+    """Return the mean of each column in float64."""
+    if weights is None:
         return rows.sum(dim=0, dtype=torch.float64) / len(rows)
-    return shares @ rows.double()
+    return torch.from_numpy(weights / weights.sum()).to(rows.device) @ rows.double()
 
 
 def _check_rows(x: Any) -> Tensor:
@@ -420,15 +351,6 @@ def _check_rows(x: Any) -> Tensor:
     if x.is_complex():
         raise ValueError(f"x has type {x.dtype}; it must be real")
     return x.detach()
-
-
-def _checked_mean(rows: Tensor) -> Tensor:
-    """Return the mean of each column in float64, or raise if a value is NaN or infinite."""
-    # NaN and infinity stay what they are in a sum. What overflows in it can't be squared either.
-    mean = _mean_of(rows, None)
-    if not bool(mean.isfinite().all()):
-        raise NonFiniteError(np.flatnonzero(~mean.isfinite().cpu().numpy()))
-    return mean
 
 
 @contextmanager

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.contrast.solve import InsufficientRankError
-from cpcapp.contrast.top_features import rank_features
+from cpcapp.contrast.solution import InsufficientRankError, rank_features
 from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.moments.moments import Moments
 from cpcapp.tables.messages import TableError

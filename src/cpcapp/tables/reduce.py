@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from cpcapp import __version__
+from cpcapp.contrast.solution import rank_features
 from cpcapp.contrast.solve import solve_contrast
-from cpcapp.contrast.top_features import rank_features
 from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.inference.power import cross_fit
 from cpcapp.moments.moments import Moments

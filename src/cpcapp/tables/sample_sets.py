@@ -11,7 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from cpcapp.moments.moments import Moments
-from cpcapp.moments.row_sample import RowSample
+from cpcapp.moments.reservoir import Reservoir
+from cpcapp.moments.sample import sample_size
 from cpcapp.tables.cleaning import Cleaner, RowCounts
 from cpcapp.tables.columns import Selection
 from cpcapp.tables.label_columns import LabelColumnFinder
@@ -19,6 +20,8 @@ from cpcapp.tables.messages import TableError, quote_names
 from cpcapp.tables.model import FloatArray
 from cpcapp.tables.reading.table import Chunk, Progress, ProgressReport
 
+# Rows of a set that are kept: what the permutation test uses at most, and p-values of 0.0002.
+_MAX_ROWS = 5000
 STANDARDIZATIONS = ("none", "each", "background")
 
 
@@ -40,7 +43,7 @@ class SampleSet:
         Features are divided by it.
     counts : RowCounts
     label_columns : LabelColumnFinder
-    sample : RowSample
+    sample : Reservoir
         Rows in the units of the table, all of them or a random sample.
     """
 
@@ -52,7 +55,7 @@ class SampleSet:
     scale: FloatArray
     counts: RowCounts
     label_columns: LabelColumnFinder
-    sample: RowSample
+    sample: Reservoir
 
     @property
     def mean(self) -> FloatArray:
@@ -112,7 +115,7 @@ def read_set(
             fill = _average(cleaner, selection, features, share)
     cleaner = Cleaner(missing, fill, skip_bad_rows=skip_bad_rows)
     moments, label_columns = Moments(), LabelColumnFinder(features)
-    sample = RowSample(len(features))
+    sample = Reservoir(min(_MAX_ROWS, sample_size(len(features))))
     with progress(f"reading {selection.role}") as share:
         chunks = selection.chunks(features, [], share, value_counts)
         for chunk in cleaner.clean(chunks, features):

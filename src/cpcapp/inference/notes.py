@@ -1,0 +1,101 @@
+"""What a reader of components should know: found by looking at the rows that gave them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cpcapp.contrast.solve import Contrast
+from cpcapp.inference.permutation import PermutationTest
+from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.sample import Sample
+
+# Shares of a sum of squares above which one row, or one cell of it, is most of it.
+MOST = 0.5
+# Features of a hidden direction that a note names.
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Note:
+    """One thing to know about components.
+
+    Attributes
+    ----------
+    code : {"one-row", "hidden-direction"}
+    text : str
+        A sentence for readers.
+    """
+
+    code: str
+    text: str
+
+
+def notes_on(
+    contrast: Contrast,
+    target: Sample,
+    background: Sample | None,
+    test: PermutationTest | None,
+    feature_names: Sequence[Any] | None = None,
+) -> list[Note]:
+    """Return notes on components that one row carries, and on directions that they do not show."""
+    names = _Names(feature_names)
+    notes = list(_carried_by_one_row(contrast.filters, target, names))
+    if test is not None and test.n_components and contrast.filters.shape[1]:
+        notes += _hidden_directions(contrast.filters, target, test.filters, names)
+    return notes
+
+
+class _Names:
+    """Names of features, or their numbers."""
+
+    def __init__(self, names: Sequence[Any] | None) -> None:
+        self.names = names
+
+    def __getitem__(self, i: int) -> str:
+        return f"feature {i}" if self.names is None else f"feature {str(self.names[i])!r}"
+
+
+def _carried_by_one_row(filters: FloatArray, target: Sample, names: _Names) -> Iterator[Note]:
+    outputs = target.rows @ filters
+    squares = outputs**2 * target.weights[:, None]
+    for k, column in enumerate(squares.T):
+        row = int(column.argmax())
+        if column[row] <= MOST * column.sum():
+            continue
+        parts = target.rows[row] * filters[:, k]
+        cell = int(np.abs(parts).argmax())
+        # What the cell alone adds to the output, of all that is added with its sign
+        alone = parts[cell] / parts[parts * parts[cell] > 0.0].sum()
+        value = f"{target.raw[row, cell]:.4g}"
+        by = f"{names[cell]} = {value}" + ("" if alone > MOST else " and others")
+        share = 100.0 * column[row] / column.sum()
+        yield Note(
+            "one-row",
+            f"Component {k + 1} is carried by one row of the target: row {target.index[row]} "
+            f"({by}) has {share:.0f} % of its variance. Check that row, or fit without it.",
+        )
+
+
+def _hidden_directions(
+    filters: FloatArray, target: Sample, counted: FloatArray, names: _Names
+) -> Iterator[Note]:
+    root = np.sqrt(target.weights)[:, None]
+    basis = np.linalg.qr(target.rows @ filters * root).Q
+    outputs = target.rows @ counted * root
+    total = (outputs**2).sum(axis=0)
+    shown = ((basis.T @ outputs) ** 2).sum(axis=0)
+    weights = np.abs(counted) * np.sqrt(target.variance())[:, None]
+    for k in np.flatnonzero(shown < (1.0 - MOST) * total):
+        order = np.argsort(-weights[:, k], kind="stable")[:_NAMED]
+        largest = [i for i in order if weights[i, k] >= 0.3 * weights[order[0], k]]
+        share = 100.0 * shown[k] / total[k]
+        yield Note(
+            "hidden-direction",
+            f"Direction {k + 1} of those counted is hardly seen in the components: they show "
+            f"{share:.0f} % of its variance. It lies mostly in "
+            f"{', '.join(names[i] for i in largest)}.",
+        )

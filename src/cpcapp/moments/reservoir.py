@@ -1,0 +1,146 @@
+"""A bounded random sample of rows, drawn while they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from cpcapp.moments.rows import FloatArray
+from cpcapp.moments.sample import sample_size
+
+# Rows beyond the bound that are held before the largest keys are dropped, as a share of it: to drop
+# copies all that stay.
+_SLACK = 0.25
+
+
+class Reservoir:
+    """Rows of a set, all of them or a uniform random sample, in their order.
+
+    Each row gets a random key, and those with the smallest keys stay. So every row is as likely,
+    however the rows are divided into chunks, and reservoirs of consecutive parts add up.
+
+    Parameters
+    ----------
+    max_rows : int, optional
+        By default what `sample_size` gives for the features of the first rows.
+    seed : int or sequence of int, default=0
+        The same rows in every run.
+
+    Attributes
+    ----------
+    n_seen : int
+        Rows so far, without those of weight 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sample = Reservoir(100)
+    >>> for start in (0, 4000, 8000):
+    ...     sample.update(np.arange(start, start + 4000.0)[:, None])
+    >>> sample.rows().shape, sample.n_seen, sample.is_complete
+    ((100, 1), 12000, False)
+    >>> bool((sample.rows()[:, 0] == sample.index()).all())
+    True
+    """
+
+    def __init__(self, max_rows: int | None = None, seed: int | Sequence[int] = 0) -> None:
+        self.max_rows = max_rows or 0
+        self.seed = seed
+        self.n_seen = 0
+        self._n_given = 0  # with rows of weight 0, which have numbers too
+        self._rng = np.random.default_rng(seed)
+        self._limit = np.inf  # rows with keys beyond it are not among those that stay
+        self._blocks: list[Any] = []
+        self._keys = np.empty(0)
+        self._index = np.empty(0, dtype=np.intp)
+        self._weights = np.empty(0)
+        self._is_weighted = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no row was left out."""
+        return self.n_seen <= self.max_rows
+
+    def update(self, rows: Any, weights: FloatArray | None = None) -> None:
+        """Add the rows of a chunk: an array, a CSR matrix, or a torch tensor on any device."""
+        n = rows.shape[0]
+        self.max_rows = self.max_rows or sample_size(rows.shape[1])
+        keys = self._rng.random(n)
+        if weights is not None:
+            self._is_weighted = True
+            keys[weights == 0.0] = np.inf
+        self.n_seen += int(np.isfinite(keys).sum())
+        chosen = np.flatnonzero(keys < self._limit)
+        if len(chosen) > self.max_rows:
+            chosen = np.sort(chosen[_smallest(keys[chosen], self.max_rows)])
+        if len(chosen):
+            taken = rows[chosen]  # a copy: the chunk may be overwritten
+            if hasattr(taken, "detach"):
+                taken = taken.detach().cpu().double().numpy()
+            self._blocks.append(taken)
+            self._keys = np.append(self._keys, keys[chosen])
+            self._index = np.append(self._index, self._n_given + chosen)
+            taken_weights = np.ones(len(chosen)) if weights is None else weights[chosen]
+            self._weights = np.append(self._weights, taken_weights)
+        self._n_given += n
+        if len(self._keys) > (1.0 + _SLACK) * self.max_rows:
+            self._trim()
+
+    def __iadd__(self, later: Reservoir) -> Reservoir:
+        """Add the rows of another reservoir, which come after these."""
+        self.max_rows = self.max_rows or later.max_rows
+        self._blocks += later._blocks
+        self._keys = np.append(self._keys, later._keys)
+        self._index = np.append(self._index, self._n_given + later._index)
+        self._weights = np.append(self._weights, later._weights)
+        self._is_weighted |= later._is_weighted
+        self.n_seen += later.n_seen
+        self._n_given += later._n_given
+        self._trim()
+        return self
+
+    def __add__(self, later: Reservoir) -> Reservoir:
+        total = Reservoir(self.max_rows, self.seed)
+        total += self
+        total += later
+        return total
+
+    def rows(self) -> Any:
+        """Return the rows; as a CSR matrix if any of them came sparse."""
+        self._trim()
+        if not self._blocks:
+            raise ValueError("no rows have been added yet")
+        return self._blocks[0]
+
+    def weights(self) -> FloatArray | None:
+        """Return the weights of the rows, or None if none were given."""
+        self._trim()
+        return self._weights if self._is_weighted else None
+
+    def index(self) -> NDArray[np.intp]:
+        """Return the numbers of the rows among all that were given, from 0."""
+        self._trim()
+        return self._index
+
+    def _trim(self) -> None:
+        """Drop what is beyond the bound, and join the blocks."""
+        if len(self._blocks) > 1:
+            if any(sp.issparse(block) for block in self._blocks):
+                stacked = sp.vstack([sp.csr_array(block) for block in self._blocks], format="csr")
+                self._blocks = [sp.csr_array(stacked)]
+            else:
+                self._blocks = [np.concatenate(self._blocks)]
+        if len(self._keys) > self.max_rows:
+            stays = np.sort(_smallest(self._keys, self.max_rows))
+            self._limit = float(self._keys[stays].max())
+            self._blocks = [self._blocks[0][stays]]
+            self._keys, self._index = self._keys[stays], self._index[stays]
+            self._weights = self._weights[stays]
+
+
+def _smallest(keys: FloatArray, count: int) -> NDArray[np.intp]:
+    return np.argpartition(keys, count - 1)[:count]

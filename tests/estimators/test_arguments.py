@@ -1,0 +1,152 @@
+"""No argument changes what a number means in silence."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from cpcapp import CPCAPlusPlus, LawOfNoiseWarning, Moments, NoComponentsWarning
+
+
+@pytest.fixture
+def null():
+    """Two samples of one heavy-tailed population."""
+    rng = np.random.default_rng(1)
+    return rng.lognormal(size=(120, 12)), rng.lognormal(size=(90, 12))
+
+
+def fit_quietly(est, X, arguments):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoComponentsWarning)
+        return est.fit(X, **arguments)
+
+
+def counted(X, **arguments):
+    options = {"missing": arguments.pop("missing", "error")}
+    est = CPCAPlusPlus("auto", calibrate=True, **options)
+    return fit_quietly(est, X, arguments)
+
+
+SAME = {
+    "weights of one": lambda X, B: {
+        "background": B,
+        "sample_weight": np.ones(len(X)),
+        "background_sample_weight": np.full(len(B), 7.0),
+    },
+    "one background in a list": lambda X, B: {"background": [B]},
+    "each row its own group": lambda X, B: {
+        "background": B,
+        "groups": np.arange(len(X)),
+        "background_groups": np.arange(len(B)),
+    },
+    "nothing missing": lambda X, B: {"background": B, "missing": "pairwise"},
+    "a mask": lambda X, B: {"is_background": np.arange(len(X) + len(B)) >= len(X)},
+    "sparse": lambda X, B: {"background": sp.csr_array(B)},
+    "an iterator of chunks": lambda X, B: {"background": iter([B[:50], B[50:]])},
+    "a data frame": lambda X, B: {"background": pd.DataFrame(B)},
+}
+
+
+@pytest.mark.parametrize("kind", SAME)
+@pytest.mark.parametrize("signal", [False, True])
+def test_the_same_rows_give_the_same_test_and_the_same_p_values(null, kind, signal):
+    X, B = null
+    if signal:
+        X = X * np.r_[6.0, np.ones(11)]
+    plain = counted(X, background=B)
+    given = np.vstack([X, B]) if kind == "a mask" else X
+    found = counted(given, **SAME[kind](X, B))
+    assert found.n_components_ == plain.n_components_ == int(signal)
+    np.testing.assert_allclose(
+        found.permutation_test_.p_values, plain.permutation_test_.p_values, atol=1e-12
+    )
+    np.testing.assert_allclose(found.p_value(X), plain.p_value(X), atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["noise covariate", "batches", "two backgrounds", "missing"])
+def test_false_alarms_with_each_argument(rng, kind):
+    """At .05; each of these was above .5 when another law was used for it in silence."""
+    alarms = 0
+    for _ in range(30):
+        X, B = rng.lognormal(size=(80, 10)), rng.lognormal(size=(60, 10))
+        arguments = {"background": B}
+        if kind == "noise covariate":
+            arguments |= {"covariates": rng.normal(size=80)}
+            arguments |= {"background_covariates": rng.normal(size=60)}
+        elif kind == "batches":
+            batches = [rng.integers(0, 6, n).astype(str) for n in (80, 60)]
+            arguments |= {"covariates": batches[0], "background_covariates": batches[1]}
+        elif kind == "two backgrounds":
+            arguments = {"background": [B, rng.lognormal(size=(50, 10)) + 3.0]}
+        else:
+            arguments |= {"missing": "pairwise"}
+            X, B = (np.where(rng.random(rows.shape) < 0.1, np.nan, rows) for rows in (X, B))
+            arguments["background"] = B
+        est = CPCAPlusPlus("auto", missing=arguments.pop("missing", "error"))
+        alarms += fit_quietly(est, X, arguments).n_components_ > 0
+    assert alarms <= 6  # 1.5 are expected; P(more than 6) is 1e-4
+
+
+def test_a_law_for_gaussian_samples_says_so(rng):
+    X, B = rng.normal(size=(200, 10)) * np.r_[4.0, np.ones(9)], rng.normal(size=(300, 10))
+    with pytest.warns(LawOfNoiseWarning, match="only moments are at hand"):
+        est = CPCAPlusPlus("auto").fit_moments(Moments.of(X), Moments.of(B))
+    assert est.n_components_ == 1
+    with pytest.raises(ValueError, match="calibrate=True needs the rows of both sets"):
+        CPCAPlusPlus(1, calibrate=True).fit_moments(Moments.of(X), Moments.of(B))
+
+
+def test_p_values_are_refused_where_they_can_not_hold(rng):
+    X, B = rng.normal(size=(50, 5)), rng.normal(size=(19, 5))
+    with pytest.raises(ValueError, match="20 background rows"):
+        CPCAPlusPlus(1, calibrate=True).fit(X, background=B)
+    est = CPCAPlusPlus(1).fit(X, background=B)
+    assert est.smallest_p_value_ is None
+    with pytest.raises(ValueError, match="calibrate=True"):
+        est.p_value(X)
+    with pytest.raises(ValueError, match="calibrate='auto' must be True or False"):
+        CPCAPlusPlus(1, calibrate="auto").fit(X, background=B)
+    with pytest.raises(ValueError, match="false_alarm_rate=7"):
+        CPCAPlusPlus("auto", false_alarm_rate=7).fit(X, background=B)
+
+
+def test_fewer_components_are_the_first_of_more(rng):
+    X = rng.normal(size=(300, 20)) * np.r_[5.0, 4.0, 3.0, np.ones(17)]
+    B = rng.normal(size=(300, 20))
+    many = CPCAPlusPlus(10).fit(X, background=B)
+    for k in (1, 2, 5):
+        few = CPCAPlusPlus(k).fit(X, background=B)
+        np.testing.assert_allclose(few.components_, many.components_[:k], atol=1e-7)
+
+
+class TestNotes:
+    @pytest.fixture
+    def clean(self, rng):
+        return rng.normal(size=(200, 8)), rng.normal(size=(200, 8))
+
+    def test_one_bad_cell(self, clean):
+        X, B = clean
+        X[17, 3] = 1e3
+        frame = pd.DataFrame(X, columns=list("abcdefgh"))
+        est = CPCAPlusPlus(1).fit(frame, background=pd.DataFrame(B, columns=list("abcdefgh")))
+        assert [note.code for note in est.notes_] == ["one-row"]
+        assert "row 17" in est.notes_[0].text
+        assert "'d'" in est.notes_[0].text
+
+    def test_a_single_one_in_a_feature_of_zeros(self, clean):
+        X, B = clean
+        X[:, 5], B[:, 5] = 0.0, 0.0
+        X[40, 5] = 1.0
+        est = CPCAPlusPlus(1).fit(X, background=B)
+        assert "row 40" in est.notes_[0].text
+        assert "'x5'" in est.notes_[0].text
+
+    def test_nothing_to_say(self, clean):
+        X, B = clean
+        X[:, 2] *= 3.0
+        for k in (1, "auto"):
+            assert CPCAPlusPlus(k).fit(X, background=B).notes_ == []
