@@ -193,12 +193,20 @@ def test_layers_raw_and_the_other_method(cells):
 def test_auto_counts(cells):
     contrast(cells, "control", "auto")
     assert cells.obsm["X_cpcapp"].shape == (300, 1)
-    found = cells.uns["cpcapp"]
-    assert found["p_value"] == 0.01
-    assert found["eigenvalues"][0] > found["noise_threshold"]
+    p_values = cells.uns["cpcapp"]["p_values"]
+    assert p_values[0] == 0.01
     X, control = cells.X.toarray(), cells.obs["control"].to_numpy()
-    expected = permutation_test(X[~control], X[control])
-    assert found["noise_threshold"] == pytest.approx(expected.threshold)
+    np.testing.assert_allclose(p_values, permutation_test(X[~control], X[control]).p_values)
+
+
+def test_a_mask_given_as_a_series_goes_by_the_names_of_its_cells(cells, rng):
+    mask = cells.obs["control"]
+    expected = contrast(cells, mask.to_numpy(), 1, copy=True).uns["cpcapp"]["eigenvalues"]
+    shuffled = mask.iloc[rng.permutation(len(mask))]
+    found = contrast(cells, shuffled, 1, copy=True).uns["cpcapp"]["eigenvalues"]
+    np.testing.assert_allclose(found, expected)
+    with pytest.raises(ValueError, match="does not name each cell of adata once"):
+        contrast(cells, mask.reset_index(drop=True), 1)
 
 
 @pytest.mark.parametrize("n_background", [5, 9])
@@ -219,7 +227,7 @@ def test_auto_with_a_copy_of_a_gene(cells):
 
 def test_auto_that_finds_nothing(cells, rng):
     cells.X = sp.csr_matrix(rng.normal(size=(300, 8)))
-    with pytest.warns(NoComponentsWarning, match="found no component: nothing varies more"):
+    with pytest.warns(NoComponentsWarning, match="found no component: nothing in the target"):
         contrast(cells, "control", "auto")
     assert cells.obsm["X_cpcapp"].shape == (300, 0)
     assert cells.varm["cpcapp"].shape == cells.uns["cpcapp"]["atoms"].shape == (8, 0)

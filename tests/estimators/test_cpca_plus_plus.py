@@ -94,6 +94,13 @@ class TestFit:
         with pytest.raises(ValueError, match="background holds no samples yet"):
             CPCAPlusPlus().fit_moments(target, Moments())
 
+    def test_moments_after_a_data_frame_have_no_names(self, data):
+        frame = pd.DataFrame(data.target, columns=data.feature_names)
+        est = CPCAPlusPlus().fit(frame, background=data.background)
+        est.fit_moments(Moments.of(data.target[:, :4]), Moments.of(data.background[:, :4]))
+        assert not hasattr(est, "feature_names_in_")
+        assert [name for name, _ in est.top_features(4)[0]] != data.feature_names[:4]
+
     def test_again_forgets_the_first(self, data, fitted, rng):
         fitted.fit(rng.normal(size=(50, 4)), background=rng.normal(size=(60, 4)))
         assert fitted.components_.shape == (2, 4)
@@ -470,7 +477,7 @@ class TestBadInput:
         X = pd.DataFrame(data.target, columns=data.feature_names)
         B = pd.DataFrame(data.background, columns=data.feature_names)
         swapped = B[[*data.feature_names[1::-1], *data.feature_names[2:]]]
-        with pytest.raises(ValueError, match="column 0 is 'h1_2' in background and 'h1_1' in X"):
+        with pytest.raises(ValueError, match="column 0 is 'h1_2' in background, but it was 'h1_1'"):
             CPCAPlusPlus().fit(X, background=swapped)
         with pytest.raises(ValueError, match="feature names"):
             CPCAPlusPlus().fit(X, background=B).transform(swapped)

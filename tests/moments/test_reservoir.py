@@ -90,8 +90,12 @@ def test_one_pass_gives_moments_and_sample(source, max_rows):
     assert (len(other.index()) == 4000) or (other.index() != index).any()
 
 
+def test_the_bound_is_64_mb_unless_given():
+    sample = Reservoir()
+    sample.update(np.ones((1, 4096)))
+    assert sample.max_rows == 2048
+
+
 def test_no_rows():
     with pytest.raises(ValueError, match="no rows have been added"):
         Reservoir(5).rows()
-    with pytest.raises(ValueError, match="max_rows=0 must be at least 1"):
-        Reservoir(0)

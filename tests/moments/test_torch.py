@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpcapp import Moments, solve_contrast
-from cpcapp.contrast.solve import InsufficientRankError, SingularBackgroundError
+from cpcapp import Moments
 from cpcapp.moments import Reservoir, add_up
 from cpcapp.moments.moments import NonFiniteError
 from devices import on_each_device, torch
@@ -147,86 +146,6 @@ class TestAddingUp:
         with pytest.raises(TypeError):
             one + Moments.of(np.ones((4, 2)))
         assert (one + DeviceMoments("cpu")).n_samples == 4
-
-
-def assert_same_contrast(found, expected):
-    np.testing.assert_allclose(found.eigenvalues, expected.eigenvalues, rtol=1e-7)
-    np.testing.assert_allclose(found.filters, expected.filters, rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(found.atoms, expected.atoms, rtol=1e-5, atol=1e-6)
-    assert found.n_steered == expected.n_steered
-    for name in ("output_covariance", "explained_variance"):
-        one, other = getattr(found, name), getattr(expected, name)
-        assert (one is None) == (other is None)
-        if one is not None:
-            np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
-
-
-@on_each_device
-class TestContrast:
-    @pytest.fixture
-    def sides(self, rng):
-        X = rng.normal(size=(900, 40)) * np.r_[np.full(38, 3.0), 30.0, 25.0]
-        return X, rng.normal(size=(700, 40)) * np.linspace(1.0, 4.0, 40)
-
-    @pytest.mark.parametrize("loading", ["auto", "likelihood", "oas", "none", "diagonal", 0.1])
-    @pytest.mark.parametrize("k", [1, 7])
-    def test_is_that_of_numpy(self, sides, device, loading, k):
-        on_device = [DeviceMoments(device).update(torch.from_numpy(X).to(device)) for X in sides]
-        expected = solve_contrast(*sides, k, loading=loading, solver="dense")
-        found = solve_contrast(*on_device, k, loading=loading)
-        assert found.solver == "dense"
-        assert_same_contrast(found, expected)
-        assert (found.rare is None) == (expected.rare is None)
-        if found.rare is not None:
-            assert_same_contrast(found.rare, expected.rare)
-
-    def test_steered_filters_that_lose_too_much_are_filled_up(self, rng, device):
-        """As for NumPy: some filters are steered, the others have the largest contrast."""
-        basis = np.linalg.qr(rng.standard_normal((60, 60))).Q
-        scale = np.r_[np.full(5, 30.0), np.ones(55)]
-        X, B = rng.standard_normal((2, 2000, 60)) * scale
-        X[:, :5] *= 2.5**0.5
-        X[:, 10:12] += [30.0, 25.0] * rng.standard_normal((2000, 2))
-        X[:, 12:20] += 4.0 * rng.standard_normal((2000, 8))
-        X, B = X @ basis.T, B @ basis.T
-        expected = solve_contrast(X, B, 16)
-        assert 0 < expected.n_steered < 16
-        assert_same_contrast(solve_contrast(X, B, 16, device=device), expected)
-
-    def test_without_a_background(self, sides, device):
-        assert_same_contrast(
-            solve_contrast(sides[0], None, 4, device=device), solve_contrast(sides[0], None, 4)
-        )
-
-    def test_one_side_on_the_device(self, sides, device):
-        target = DeviceMoments(device).update(torch.from_numpy(sides[0]).to(device))
-        found = solve_contrast(target, Moments.of(sides[1]), 3, scaling="unit")
-        assert_same_contrast(found, solve_contrast(*sides, 3, scaling="unit"))
-        assert target.n_samples == 900  # nothing is used up
-
-    def test_constant_features(self, rng, device):
-        X, B = rng.normal(size=(200, 5)), rng.normal(size=(200, 5))
-        X[:, 1], B[:, 1], B[:, 3] = 7.0, 7.0, -2.0
-        assert_same_contrast(solve_contrast(X, B, 2, device=device), solve_contrast(X, B, 2))
-
-    def test_fewer_samples_than_features(self, rng, device):
-        X, B = rng.normal(size=(30, 50)), rng.normal(size=(25, 50))
-        expected = solve_contrast(X, B, 2, solver="dense")
-        assert_same_contrast(solve_contrast(X, B, 2, device=device), expected)
-
-    def test_errors_are_the_same(self, rng, device):
-        X, B = rng.normal(size=(50, 4)), rng.normal(size=(50, 4))
-        B[:, 2] = B[:, 0] + B[:, 1]
-        with pytest.raises(SingularBackgroundError, match="its rank is 3 of 4"):
-            solve_contrast(X, B, 1, loading="none", device=device)
-        with pytest.raises(ValueError, match="too small to make the background"):
-            solve_contrast(X, B, 1, loading=1e-19, device=device)
-        with pytest.raises(InsufficientRankError):
-            solve_contrast(B, X, 4, loading="none", device=device)
-        with pytest.raises(ValueError, match="must be 'auto' or 'dense' on a device"):
-            solve_contrast(X, B, 1, solver="dual", device=device)
-        with pytest.raises(ValueError, match="device='gpu' can't be used here; use 'cpu', or"):
-            solve_contrast(X, B, 1, device="gpu")
 
 
 def test_without_torch_one_line_names_the_command():

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpcapp import CPCA, Moments, solve_contrast
+from cpcapp import Moments
 from cpcapp.moments.moments import NonFiniteError
 
 KINDS = [np.asarray, sp.csr_array]
@@ -135,44 +135,3 @@ def test_rescaling_keeps_weights(rng):
     found = Moments.of(X, sample_weight=weights).rescaled(scale)
     expected = Moments.of(X / scale, sample_weight=weights)
     np.testing.assert_allclose(found.covariance(), expected.covariance(), atol=1e-13)
-
-
-class TestSolving:
-    """Solvers see copies where weights are whole numbers, but for the number of samples."""
-
-    @pytest.mark.parametrize("kind", KINDS)
-    @pytest.mark.parametrize(("n", "m"), [(40, 100), (60, 100), (300, 20)])
-    def test_with_a_fixed_loading_weights_are_copies(self, rng, kind, n, m):
-        X, B = (kind(rng.normal(size=(n, m))) for _ in range(2))
-        w, v = rng.integers(1, 4, n), rng.integers(1, 4, n)
-        found = solve_contrast(
-            Moments.of(X, sample_weight=w), Moments.of(B, sample_weight=v), 3, loading=0.1
-        )
-        copies = (
-            Moments.of(kind(np.repeat(rows.toarray() if sp.issparse(rows) else rows, its, axis=0)))
-            for rows, its in ((X, w), (B, v))
-        )
-        expected = solve_contrast(*copies, 3, loading=0.1)
-        np.testing.assert_allclose(found.eigenvalues, expected.eigenvalues, rtol=1e-9)
-        np.testing.assert_allclose(found.filters, expected.filters, atol=1e-7)
-        assert (found.solver == "dual") == (2 * n <= m)
-
-    def test_shrinkage_goes_by_the_effective_number(self, rng):
-        X, B = rng.normal(size=(200, 20)), rng.normal(size=(200, 20))
-        plain = solve_contrast(X, B, 1, loading="oas").loading
-        doubled = solve_contrast(X, Moments.of(B, sample_weight=2.0), 1, loading="oas").loading
-        assert doubled.weight == pytest.approx(plain.weight, rel=1e-12)
-        few = np.r_[np.ones(60), np.full(140, 1e-6)]
-        weighted = solve_contrast(X, Moments.of(B, sample_weight=few), 1, loading="oas").loading
-        cut = solve_contrast(X, B[:60], 1, loading="oas").loading
-        assert weighted.weight == pytest.approx(cut.weight, rel=1e-3)
-
-    def test_the_difference_of_covariances_too(self, rng):
-        X, B = rng.normal(size=(10, 40)), rng.normal(size=(12, 40))
-        w, v = rng.integers(1, 3, 10), rng.integers(1, 3, 12)
-        est = CPCA(2, alpha=1.5)
-        found = est.fit_moments(Moments.of(X, sample_weight=w), Moments.of(B, sample_weight=v))
-        found = found.eigenvalues_
-        r_f, r_b = np.cov(X.T, fweights=w, ddof=0), np.cov(B.T, fweights=v, ddof=0)
-        expected = np.linalg.eigvalsh(r_f - 1.5 * r_b)[::-1][:2]
-        np.testing.assert_allclose(found, expected, rtol=1e-10)

@@ -140,12 +140,8 @@ class SampleBasis:
 
 
 def sparse_rows(moments: Moments) -> tuple[Any, FloatArray | None] | None:
-    """Return the rows that moments keep and their weights, or None unless all are sparse."""
-    blocks, weights = moments._rows, moments._row_weights
-    if not blocks or not all(map(sp.issparse, blocks)):
+    """Return the rows that moments keep and their weights, or None unless they are sparse."""
+    if not moments.is_thin:
         return None
-    rows = sp.csr_array(sp.vstack(blocks, format="csr")) if len(blocks) > 1 else blocks[0]
-    if all(w is None for w in weights):
-        return rows, None
-    pairs = zip(blocks, weights, strict=True)
-    return rows, np.concatenate([np.ones(b.shape[0]) if w is None else w for b, w in pairs])
+    rows, weights = moments.kept_rows()
+    return (rows, weights) if sp.issparse(rows) else None

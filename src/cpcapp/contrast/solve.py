@@ -573,15 +573,10 @@ def choose_bound(bounds: list[float], filters: list[FloatArray], rows: Any, weig
 
 def kept_rows(moments: Moments) -> tuple[Any, FloatArray | None]:
     """Return the rows that moments keep, sparse or about their mean, and their weights."""
-    stored = sparse_rows(moments)
-    if stored is not None:
-        return stored
-    rows = moments.centred_rows()
-    if not moments.is_weighted:
-        return rows, None
-    blocks = zip(moments._rows, moments._row_weights, strict=True)
-    weights = np.concatenate([np.ones(b.shape[0]) if w is None else w for b, w in blocks])
-    return rows / np.sqrt(weights)[:, None], weights
+    rows, weights = moments.kept_rows()
+    if not sp.issparse(rows):
+        rows = rows - moments.mean
+    return rows, weights
 
 
 def _some_rows(rows: Any, weights: Any) -> tuple[Any, FloatArray | None]:

@@ -33,7 +33,7 @@ from cpcapp.moments.rows import (
     refuse_masked,
     refuse_text,
 )
-from cpcapp.moments.sample import MAX_CELLS, Sample, make_sample, mix_samples, sample_size
+from cpcapp.moments.sample import Sample, make_sample, mix_samples, sample_size
 from cpcapp.moments.sources import KINDS, as_host_array, column_names, kind_of
 from cpcapp.moments.weights import check_weights
 
@@ -56,28 +56,14 @@ class FitArguments:
 
 @dataclass(frozen=True)
 class RowSet:
-    """Rows of one set, with what belongs to each.
+    """Rows of one set, with what belongs to each."""
 
-    Attributes
-    ----------
-    X : ndarray, memory map or CSR matrix of shape (n_all, n_features)
-    index : ndarray of shape (n,) or None
-        Which of its rows; None for all.
-    weights : ndarray of shape (n,) or None
-    groups : ndarray of shape (n,) or None
-        Labels.
-    covariates : ndarray of shape (n, q) or None
-        As numbers.
-    numbers : ndarray of shape (n,) or None
-        Of the rows in what was given, where ``X`` holds only some of them.
-    """
-
-    X: Any
-    index: NDArray[np.intp] | None = None
+    X: Any  # ndarray, memory map or CSR matrix
+    index: NDArray[np.intp] | None = None  # which of its rows; None for all
     weights: FloatArray | None = None
-    groups: NDArray[Any] | None = None
-    covariates: FloatArray | None = None
-    numbers: NDArray[np.intp] | None = None
+    groups: NDArray[Any] | None = None  # labels
+    covariates: FloatArray | None = None  # as numbers
+    numbers: NDArray[np.intp] | None = None  # in what was given, where X holds some rows only
 
     def __len__(self) -> int:
         return int(self.X.shape[0]) if self.index is None else len(self.index)
@@ -150,39 +136,18 @@ class RowSet:
 
 @dataclass(frozen=True)
 class Sides:
-    """Target and background as they were read.
-
-    Attributes
-    ----------
-    target : Moments
-    background : Moments or None
-    target_rows : RowSet or None
-        None where only moments are at hand.
-    background_rows : sequence of RowSet
-        One a background; empty where one of them came as moments.
-    shares : ndarray of shape (n_backgrounds,) or None
-        With which several backgrounds are mixed.
-    coder : CovariateCoder or None
-    effects : dict
-        What covariates explain of ``"target"`` and ``"background"``.
-    ours : bool
-        Whether nobody else holds these moments.
-    fills : bool
-        Whether missing values are filled in.
-    random_state : int, Generator or None
-        Chooses the rows of samples.
-    """
+    """Target and background as they were read."""
 
     target: Moments
     background: Moments | None
-    target_rows: RowSet | None = None
-    background_rows: Sequence[RowSet] = ()
-    shares: FloatArray | None = None
+    target_rows: RowSet | None = None  # None where only moments are at hand
+    background_rows: Sequence[RowSet] = ()  # one a background; empty where one came as moments
+    shares: FloatArray | None = None  # with which several backgrounds are mixed
     coder: CovariateCoder | None = None
     effects: dict[str, CovariateEffect | None] = field(default_factory=dict)
-    ours: bool = True
-    fills: bool = False
-    random_state: Any = 0
+    ours: bool = True  # nobody else holds these moments
+    fills: bool = False  # missing values are filled in
+    random_state: Any = 0  # chooses the rows of samples
 
     @property
     def has_rows(self) -> bool:
@@ -269,6 +234,16 @@ class _Reader:
         self.coder: CovariateCoder | None = None
         self.effects: dict[str, CovariateEffect | None] = {}
 
+    @property
+    def _shared(self) -> dict[str, Any]:
+        """What both ways to give two sets have in common."""
+        return {
+            "coder": self.coder,
+            "effects": self.effects,
+            "fills": self.given.missing == "pairwise",
+            "random_state": getattr(self.estimator, "random_state", 0),
+        }
+
     def marked(self, X: Any, background: Any, is_background: Any) -> Sides:
         """Return both sets of one matrix."""
         given = self.given
@@ -290,26 +265,12 @@ class _Reader:
         X = check_rows(self.estimator, X, "X", reset=True)
         mask = _check_mask(is_background, X.shape[0])
         self._learn_covariates(given.covariates)
-        labels = None
-        if given.groups is not None:
-            labels = check_labels(given.groups, X.shape[0], "groups")
-        # Not by `_row_set`: rows of weight 0 would no longer be those of the mask.
-        both = RowSet(
-            X,
-            None,
-            check_weights(given.sample_weight, X.shape[0]),
-            labels,
-            self._encode(given.covariates, X.shape[0], "covariates"),
-        )
-        sets = [_without_zero_weights(both.where(chosen)) for chosen in (~mask, mask)]
-        if labels is not None:
-            for rows, name in zip(sets, ("target", "background"), strict=True):
-                _require_two_groups(rows.groups, f"groups of the {name}")
-        target, back = (
-            self._moments(rows, role, "X")
-            for rows, role in zip(sets, ("target", "background"), strict=True)
-        )
-        return self._sides(target, back, sets[0], [sets[1]], None)
+        both = self._row_set(X, given.sample_weight, given.covariates, given.groups)
+        target, back = (_without_zero_weights(both.where(chosen)) for chosen in (~mask, mask))
+        for rows in (target, back):
+            _require_two_groups(rows.groups, "groups")
+        moments = self._moments(target, "target", "X"), self._moments(back, "background", "X")
+        return Sides(*moments, target, [back], **self._shared)
 
     def both(self, X: Any, background: Any) -> Sides:
         """Return a target and one background, several, or none."""
@@ -322,9 +283,9 @@ class _Reader:
                 f"{here} was given without {gone}; rows are shuffled between both sets, so give "
                 "the groups of both (numpy.arange(n) where each row is its own)"
             )
-        if given.groups is not None and any(isinstance(b, Moments) for b in backgrounds or [X]):
-            raise ValueError("groups need the rows of a background, not None or Moments")
-        if given.groups is not None and not backgrounds:
+        if given.groups is not None and (
+            not backgrounds or any(isinstance(one, Moments) for one in backgrounds)
+        ):
             raise ValueError("groups need the rows of a background, not None or Moments")
         each = {
             name: self._one_each(name, len(backgrounds), several)
@@ -351,29 +312,8 @@ class _Reader:
         components = getattr(self.estimator, "n_components", 1)
         back, shares = _mix(found, several, given.background_mixture, target, components)
         ours = not any(isinstance(rows, Moments) for rows in backgrounds)
-        return self._sides(target, back, target_rows, _all_or_none(sets), shares, ours)
-
-    def _sides(
-        self,
-        target: Moments,
-        background: Moments | None,
-        target_rows: RowSet | None,
-        background_rows: Sequence[RowSet],
-        shares: FloatArray | None,
-        ours: bool = True,
-    ) -> Sides:
-        return Sides(
-            target,
-            background,
-            target_rows,
-            background_rows,
-            shares,
-            self.coder,
-            self.effects,
-            ours,
-            self.given.missing == "pairwise",
-            getattr(self.estimator, "random_state", 0),
-        )
+        at_hand = _all_or_none(sets)
+        return Sides(target, back, target_rows, at_hand, shares, ours=ours, **self._shared)
 
     def _read(
         self,
@@ -408,28 +348,22 @@ class _Reader:
                 )
             return read_source(self.estimator, data, name, reset=reset, sample_weight=weights)
         rows = check_rows(self.estimator, data, name, reset=reset)
-        n = rows.shape[0]
-        role = "target" if reset else "background"
-        prefix = "" if reset else "background_"
         if given.covariates is not None and covariates is None:
-            raise ValueError(
-                "covariates without background_covariates; give both, or neither"
-                if given.background_covariates is None
-                else f"{prefix}covariates has None for a background; give those of each"
-            )
-        labels = None
-        if groups is not None:
-            labels = check_labels(groups, n, f"{prefix}groups")
-            _require_two_groups(labels, f"{prefix}groups")
-        whole = RowSet(
-            rows,
-            None,
-            check_weights(weights, n, f"{prefix}sample_weight"),
-            labels,
-            self._encode(covariates, n, f"{prefix}covariates"),
-        )
-        rowset = _without_zero_weights(whole)
-        return self._moments(rowset, role, name), rowset
+            raise ValueError("covariates without background_covariates; give both, or neither")
+        prefix = "" if reset else "background_"
+        rowset = _without_zero_weights(self._row_set(rows, weights, covariates, groups, prefix))
+        _require_two_groups(rowset.groups, f"{prefix}groups")
+        return self._moments(rowset, "target" if reset else "background", name), rowset
+
+    def _row_set(
+        self, rows: Any, weights: Any, covariates: Any, groups: Any, prefix: str = ""
+    ) -> RowSet:
+        """Return all rows of a matrix with what belongs to them, checked."""
+        n = rows.shape[0]
+        labels = None if groups is None else check_labels(groups, n, f"{prefix}groups")
+        coded = self._encode(covariates, n, f"{prefix}covariates")
+        checked = check_weights(weights, n, f"{prefix}sample_weight")
+        return RowSet(rows, None, checked, labels, coded)
 
     def _moments(self, rows: RowSet, role: str, name: str) -> Moments:
         if len(rows) == 0:
@@ -550,12 +484,10 @@ def _mix(
 def _kept_rows(moments: Moments) -> RowSet | None:
     """Return the rows that moments of few samples still hold."""
     n_features = moments.n_features or 0
-    if not moments.is_thin or moments.is_weighted or moments.n_samples < 2:
+    if not moments.is_thin or not 2 <= moments.n_samples <= sample_size(n_features):
         return None
-    if moments.n_samples * n_features > MAX_CELLS:
-        return None
-    assert moments.mean is not None
-    return RowSet(moments.centred_rows() + moments.mean)
+    rows, weights = moments.kept_rows()
+    return RowSet(rows, weights=weights)
 
 
 def _all_or_none(sets: Sequence[RowSet | None]) -> list[RowSet]:
@@ -616,12 +548,12 @@ def check_rows(
 
 
 def require_same_names(names: Any, known: Any, name: str) -> None:
-    """Raise ``ValueError`` unless features have the names they had in X, in the same order."""
+    """Raise ``ValueError`` unless features have the names of the fit, in the same order."""
     if len(names) == len(known) and not np.array_equal(names, known):
         first = np.flatnonzero(np.asarray(names, dtype=object) != np.asarray(known))[0]
         raise ValueError(
-            f"{name} must have the feature names of X in the same order; column {first} is "
-            f"{names[first]!r} in {name} and {known[first]!r} in X"
+            f"{name} must have the feature names of the fit in the same order; column {first} is "
+            f"{names[first]!r} in {name}, but it was {known[first]!r}"
         )
 
 
@@ -636,7 +568,7 @@ def check_labels(values: Any, n: int, name: str) -> NDArray[Any]:
 
 
 def _require_two_groups(labels: Any, name: str) -> None:
-    if len(np.unique(labels)) < 2:
+    if labels is not None and len(np.unique(labels)) < 2:
         raise ValueError(f"{name} has 1 group; at least 2 are needed")
 
 

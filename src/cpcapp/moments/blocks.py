@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,15 @@ _NEAR = 4.0
 def quiet() -> np.errstate:
     """Leave it to the check for NaN and infinity to speak of them."""
     return np.errstate(invalid="ignore", over="ignore")
+
+
+def stack(blocks: Sequence[Any]) -> Any:
+    """Return blocks of rows as one, as a CSR matrix if any of them is sparse."""
+    if len(blocks) == 1:
+        return blocks[0]
+    if any(sp.issparse(block) for block in blocks):
+        return sp.csr_array(sp.vstack([sp.csr_array(block) for block in blocks], format="csr"))
+    return np.concatenate(blocks)
 
 
 def centre(rows: Any, weights: FloatArray | None = None) -> tuple[Any, FloatArray]:

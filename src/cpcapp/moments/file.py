@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,13 +36,12 @@ class Content:
     row_weights: FloatArray | None = None
 
 
-def pack_rows(rows: Sequence[Any], weights: FloatArray | None) -> Tensors:
-    """Return blocks of rows, dense or sparse, as arrays of a file."""
+def pack_rows(rows: Any, weights: FloatArray | None) -> Tensors:
+    """Return rows, dense or sparse, as arrays of a file."""
     packed = {} if weights is None else {"row_weights": weights}
-    if any(sp.issparse(block) for block in rows):
-        stacked = sp.vstack([sp.csr_array(block) for block in rows], format="csr")
-        return packed | {name: getattr(stacked, name) for name in ("data", "indices", "indptr")}
-    return packed | {"rows": np.concatenate(rows)}
+    if sp.issparse(rows):
+        return packed | {name: getattr(rows, name) for name in ("data", "indices", "indptr")}
+    return packed | {"rows": rows}
 
 
 def write(

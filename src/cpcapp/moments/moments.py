@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator
 from numbers import Real
 from typing import Any, Self
 
@@ -22,6 +21,7 @@ from cpcapp.moments.blocks import (
     quiet,
     rank_one,
     squares_of,
+    stack,
 )
 from cpcapp.moments.removal import ROUNDING, drop_rows, require_digits, weights_left
 from cpcapp.moments.rows import (
@@ -36,8 +36,8 @@ from cpcapp.moments.weights import LEAST_WEIGHT
 __all__ = ["FeatureRangeError", "FloatArray", "Moments", "NonFiniteError", "Spread"]
 
 _FORMS = ("auto", "scatter")
-# Tall enough for a product to run at full speed; no more rows are ever copied.
-_DENSE_BLOCK = 1024
+# Tall enough for a product to run at full speed; no more rows are ever copied, but for 1 MB.
+_DENSE_BLOCK, _DENSE_VALUES = 1024, 1 << 17
 # The cancellation left in a sparse block is at most its row count times the rounding unit.
 _SPARSE_BLOCK = 65_536
 # Sparse rows of at least this many features are kept beyond as many samples, up to this many stored
@@ -194,7 +194,7 @@ class Moments(Additive):
         >>> Moments.from_centred_rows(2.0 * like.centred_rows(), like, like.mean).variance()
         array([1., 1., 0.])
         """
-        weights = like._kept_weights()
+        _, weights = like.kept_rows()
         self = cls(form=like.form)
         with quiet():
             self._keep(
@@ -205,8 +205,7 @@ class Moments(Additive):
     @property
     def mean(self) -> FloatArray | None:
         """Mean of each feature, (n_features,); None before the first chunk."""
-        mean: FloatArray | None = self._mean
-        return mean
+        return self._mean  # type: ignore[no-any-return]
 
     @property
     def is_thin(self) -> bool:
@@ -260,7 +259,9 @@ class Moments(Additive):
             self._fold()
             if self._scatter is None:
                 self._scatter = np.zeros((m, m), order="F")
-            step = _SPARSE_BLOCK if sp.issparse(rows) else _DENSE_BLOCK
+            step = max(_DENSE_BLOCK, _DENSE_VALUES // m)
+            if sp.issparse(rows):
+                step = _SPARSE_BLOCK
             for start in range(0, n, step):
                 part = slice(start, start + step)
                 self._add_block(rows[part], None if weights is None else weights[part])
@@ -274,7 +275,7 @@ class Moments(Additive):
             return True
         if m < _SPARSE_ROWS_FROM or not all(sp.issparse(block) for block in blocks):
             return False
-        if weights is not None or self._kept_weights() is not None:
+        if any(own is not None for own in (weights, *self._row_weights)):
             return False  # no solver multiplies with weighted rows
         return sum(int(block.nnz) for block in blocks) <= _SPARSE_ROWS_SHARE * int(m) ** 2
 
@@ -330,8 +331,7 @@ class Moments(Additive):
         self._require_width(other.n_features)
         self._rounding = self._rounding + other._rounding
         if other.is_thin:
-            for block, weights in list(other._kept()):
-                self._absorb(block, weights)
+            self._absorb(*other.kept_rows())
             return self
         self._fold()
         if self._scatter is None:
@@ -386,17 +386,19 @@ class Moments(Additive):
                 f"can't take moments of {other.n_features} features from those of {self.n_features}"
             )
         weight, squared = weights_left(self, other)
-        thin = self.is_thin and other.is_thin
+        left = None
         if weight == 0.0:
             self._clear()
-        elif thin and (left := drop_rows(list(self._kept()), list(other._kept()))) is not None:
+            return self
+        if self.is_thin and other.is_thin:
+            left = drop_rows(*self.kept_rows(), *other.kept_rows())
+        if left is None:
+            self._subtract(other, weight, squared)
+        else:
             rounding = self._rounding
             self._clear()
+            self._keep(*left)
             self._rounding = rounding
-            for rows, weights in left:
-                self._keep(rows, weights)
-        else:
-            self._subtract(other, weight, squared)
         return self
 
     def _subtract(self, other: Moments, weight: float, squared: float) -> None:
@@ -456,10 +458,9 @@ class Moments(Additive):
             )
         self.total_weight *= factor
         self._squared_weight *= factor**2
-        self._row_weights = [
-            factor * (np.ones(rows.shape[0]) if weights is None else weights)
-            for rows, weights in self._kept()
-        ]
+        if self._rows:
+            rows, weights = self.kept_rows()
+            self._row_weights = [factor * (np.ones(rows.shape[0]) if weights is None else weights)]
         if self._scatter is not None:
             self._scatter *= factor
         if self._squares is not None:
@@ -562,10 +563,10 @@ class Moments(Additive):
             new._squares = self._squares / units**2
         if self._scatter is not None:
             new._scatter = np.asfortranarray(self._scatter / units / units[:, None])
-        new._rows = [
-            sp.csr_array(block.multiply(1.0 / units)) if sp.issparse(block) else block / units
-            for block in self._rows
-        ]
+        if self._rows:
+            rows, weights = self.kept_rows()
+            scaled = sp.csr_array(rows.multiply(1.0 / units)) if sp.issparse(rows) else rows / units
+            new._rows, new._row_weights = [scaled], [weights]
         return new
 
     def constant_features(self) -> NDArray[np.bool_]:
@@ -589,51 +590,35 @@ class Moments(Additive):
 
         Only while ``is_thin``, and dense. Rows are multiplied by the root of their weight.
         """
-        if not self.is_thin or self._mean is None:
-            raise ValueError("the rows are no longer kept: the moments hold the scatter only")
-        centred = np.concatenate(
-            [self._mean_step(r.toarray() if sp.issparse(r) else r) for r in self._rows]
-        )
-        weights = self._kept_weights()
+        rows, weights = self.kept_rows()
+        centred: FloatArray = self._mean_step(rows.toarray() if sp.issparse(rows) else rows)
         if weights is not None:
             centred *= np.sqrt(weights)[:, None]
         return centred
 
-    def sparse_rows(self) -> list[Any]:
-        """Return the rows as CSR blocks, not centred, while they are kept, sparse and unweighted.
+    def kept_rows(self) -> tuple[Any, FloatArray | None]:
+        """Return the rows as they were given, and their weights or None. Only while ``is_thin``.
 
-        Else an empty list. The solver that forms no matrix multiplies with them.
+        An array; a CSR matrix if rows came sparse.
         """
-        if self._kept_weights() is not None or not all(sp.issparse(rows) for rows in self._rows):
-            return []
-        if len(self._rows) > 1:  # of many small chunks
-            self._rows = [sp.csr_array(sp.vstack(self._rows, format="csr"))]
-            self._row_weights = [None]
-        return list(self._rows)
-
-    def _kept(self) -> Iterator[tuple[Any, FloatArray | None]]:
-        """Yield the blocks of rows that are kept, with their weights."""
-        return zip(self._rows, self._row_weights, strict=True)
-
-    def _kept_weights(self) -> FloatArray | None:
-        """Return the weights of all rows that are kept; None if all are 1."""
-        if all(weights is None for weights in self._row_weights):
-            return None
-        return np.concatenate(
-            [np.ones(rows.shape[0]) if own is None else own for rows, own in self._kept()]
-        )
+        if not self._rows:
+            raise ValueError("the rows are no longer kept: the moments hold the scatter only")
+        if len(self._rows) > 1:
+            weights = None
+            if any(own is not None for own in self._row_weights):
+                ones = (np.ones(rows.shape[0]) for rows in self._rows)
+                pairs = zip(self._row_weights, ones, strict=True)
+                weights = np.concatenate([one if own is None else own for own, one in pairs])
+            self._rows, self._row_weights = [stack(self._rows)], [weights]
+        return self._rows[0], self._row_weights[0]
 
     def _lower(self) -> FloatArray:
         """Return the scatter, valid in its lower triangle; not a copy unless thin."""
-        scatter: FloatArray
         if self._scatter is not None:
-            scatter = self._scatter
-            return scatter
+            return self._scatter  # type: ignore[no-any-return]
         whole = Moments(form="scatter")
-        for rows, weights in self._kept():
-            whole._absorb(rows, weights)
-        scatter = whole._scatter
-        return scatter
+        whole._absorb(*self.kept_rows())
+        return whole._scatter  # type: ignore[no-any-return]
 
     def _take_covariance(self) -> FloatArray:
         """Hand over the covariance (lower triangle) without a copy; the moments are empty then.
@@ -667,7 +652,7 @@ class Moments(Additive):
         if self._scatter is not None:
             arrays["scatter"] = self._scatter
         else:
-            arrays |= moments_file.pack_rows(self._rows, self._kept_weights())
+            arrays |= moments_file.pack_rows(*self.kept_rows())
         weights = (self.total_weight, self._squared_weight)
         moments_file.write(path, self.form, weights, arrays)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -53,21 +53,18 @@ def require_digits(squares: FloatArray, rounding: FloatArray) -> None:
 
 
 def drop_rows(
-    blocks: Sequence[tuple[Any, FloatArray | None]],
-    removed: Sequence[tuple[Any, FloatArray | None]],
-) -> list[tuple[Any, FloatArray | None]] | None:
-    """Return blocks of rows with weights without the rows removed; None if one is not there."""
-    missing = Counter(key for rows, weights in removed for key in _row_keys(rows, weights))
-    left = []
-    for rows, weights in blocks:
-        stays = np.ones(rows.shape[0], dtype=bool)
-        for i, key in enumerate(_row_keys(rows, weights)):
-            if missing[key] > 0:
-                missing[key] -= 1
-                stays[i] = False
-        if stays.any():
-            left.append((rows[np.flatnonzero(stays)], None if weights is None else weights[stays]))
-    return None if +missing else left
+    rows: Any, weights: FloatArray | None, removed: Any, removed_weights: FloatArray | None
+) -> tuple[Any, FloatArray | None] | None:
+    """Return rows and weights without those removed; None if one of them is not there."""
+    missing = Counter(_row_keys(removed, removed_weights))
+    stays = np.ones(rows.shape[0], dtype=bool)
+    for i, key in enumerate(_row_keys(rows, weights)):
+        if missing[key] > 0:
+            missing[key] -= 1
+            stays[i] = False
+    if +missing:
+        return None
+    return rows[np.flatnonzero(stays)], None if weights is None else weights[stays]
 
 
 def _row_keys(rows: Any, weights: FloatArray | None) -> Iterator[tuple[bytes, bytes, float]]:

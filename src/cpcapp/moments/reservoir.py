@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from cpcapp.moments.blocks import stack
 from cpcapp.moments.rows import FloatArray
 from cpcapp.moments.sample import sample_size
 
@@ -128,12 +128,8 @@ class Reservoir:
 
     def _trim(self) -> None:
         """Drop what is beyond the bound, and join the blocks."""
-        if len(self._blocks) > 1:
-            if any(sp.issparse(block) for block in self._blocks):
-                stacked = sp.vstack([sp.csr_array(block) for block in self._blocks], format="csr")
-                self._blocks = [sp.csr_array(stacked)]
-            else:
-                self._blocks = [np.concatenate(self._blocks)]
+        if self._blocks:
+            self._blocks = [stack(self._blocks)]
         if len(self._keys) > self.max_rows:
             stays = np.sort(_smallest(self._keys, self.max_rows))
             self._limit = float(self._keys[stays].max())

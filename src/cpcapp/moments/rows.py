@@ -89,7 +89,9 @@ class TextColumnsError(_SentError):
 
     def __init__(self, columns: Sequence[Any], source: str) -> None:
         self.columns = list(columns)
-        shown = _listed(np.arange(len(columns)), [_label(c) for c in columns], quote=False)
+        shown = ", ".join(repr(c) if isinstance(c, str) else str(c) for c in columns[:_NAMED])
+        if len(columns) > _NAMED:
+            shown += f" and {len(columns) - _NAMED} more"
         count = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
         super().__init__(
             f"{source} has {count} of text or other values that are no numbers: {shown}; drop "
@@ -98,13 +100,7 @@ class TextColumnsError(_SentError):
 
 
 def refuse_masked(data: Any, source: str) -> Any:
-    """Return data as it is, or without an empty mask; masked entries are an error.
-
-    Examples
-    --------
-    >>> type(refuse_masked(np.ma.array([[1.0, 2.0]]), "X")).__name__
-    'ndarray'
-    """
+    """Return data as it is, or without an empty mask; masked entries are an error."""
     if not isinstance(data, np.ma.MaskedArray):
         return data
     if np.ma.is_masked(data):
@@ -152,14 +148,6 @@ def as_rows(chunk: Any) -> Any:
     return rows
 
 
-def require_finite(rows: Any) -> None:
-    """Raise `NonFiniteError` if rows hold NaN or infinity."""
-    if rows.dtype.kind != "f" or rows.shape[0] == 0:
-        return
-    sums = rows.sum(axis=0) if sp.issparse(rows) else np.ones(len(rows), rows.dtype) @ rows
-    raise_if_not_finite(np.asarray(sums).ravel())
-
-
 def raise_if_not_finite(column_values: NDArray[Any]) -> None:
     """Raise `NonFiniteError` unless the value of each column is finite."""
     finite = np.isfinite(column_values)
@@ -167,17 +155,11 @@ def raise_if_not_finite(column_values: NDArray[Any]) -> None:
         raise NonFiniteError(np.flatnonzero(~finite))
 
 
-def _listed(columns: NDArray[np.intp], names: Any = None, *, quote: bool = True) -> str:
-    shown = [
-        str(c) if names is None else (repr if quote else str)(str(names[c]))
-        for c in columns[:_NAMED]
-    ]
+def _listed(columns: NDArray[np.intp], names: Any = None) -> str:
+    """Return the first columns, by name if they have one, and how many more there are."""
+    shown = [str(c) if names is None else repr(str(names[c])) for c in columns[:_NAMED]]
     more = f" and {len(columns) - _NAMED} more" if len(columns) > _NAMED else ""
     return ", ".join(shown) + more
-
-
-def _label(name: Any) -> str:
-    return repr(name) if isinstance(name, str) else str(name)
 
 
 def _columns(data: Any) -> Iterator[tuple[Any, Any]]:

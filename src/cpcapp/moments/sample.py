@@ -24,8 +24,6 @@ _EPS = float(np.finfo(np.float64).eps)
 def sample_size(n_features: int) -> int:
     """Return how many rows of so many features a sample keeps at most.
 
-    Examples
-    --------
     >>> sample_size(784), sample_size(10**6)
     (10699, 500)
     """
@@ -84,8 +82,6 @@ class Sample:
     def take(self, chosen: NDArray[Any]) -> Sample:
         """Return some of the rows, about a mean and a design of their own.
 
-        Examples
-        --------
         >>> whole = make_sample(np.array([[0.0], [2.0], [10.0]]))
         >>> whole.take(np.array([0, 1])).mean
         array([1.])
@@ -110,21 +106,10 @@ def make_sample(
     design: FloatArray | None = None,
     index: NDArray[np.intp] | None = None,
 ) -> Sample:
-    """Return rows as a sample.
+    """Return rows as a sample; NaN is a missing value.
 
-    Parameters
-    ----------
-    X : ndarray or sparse matrix of shape (n, n_features)
-        NaN is a missing value.
-    weights : ndarray of shape (n,), optional
-    groups : ndarray of shape (n,), optional
-        Labels.
-    design : ndarray of shape (n, q), optional
-        With a column of ones. By default only that.
-    index : ndarray of shape (n,), optional
+    ``groups`` are labels; a ``design`` has a column of ones, and by default only that.
 
-    Examples
-    --------
     >>> s = make_sample(np.array([[0.0], [2.0], [4.0]]))
     >>> s.mean, s.covariance()  # over n - 1: the mean costs a degree of freedom
     (array([2.]), array([[4.]]))
@@ -155,8 +140,6 @@ def make_sample(
 def residuals(X: FloatArray, weights: FloatArray, design: FloatArray) -> tuple[FloatArray, float]:
     """Return rows without what the design explains, and the share of degrees of freedom left.
 
-    Examples
-    --------
     >>> rows, left = residuals(np.array([[1.0], [3.0]]), np.ones(2), np.ones((2, 1)))
     >>> rows.ravel(), left
     (array([-1.,  1.]), 0.5)
@@ -176,8 +159,6 @@ def residuals(X: FloatArray, weights: FloatArray, design: FloatArray) -> tuple[F
 def mix_samples(samples: Sequence[Sample], shares: FloatArray) -> Sample:
     """Return several samples as one, each about its own mean and with its share of the weight.
 
-    Examples
-    --------
     >>> a, b = (make_sample(np.array([[m], [m + 2.0]])) for m in (0.0, 100.0))
     >>> mix_samples([a, b], np.array([0.5, 0.5])).covariance()
     array([[2.]])
