@@ -36,23 +36,26 @@ help:
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("cpcapp needs Python 3.11 or later, this is %d.%d; try make PYTHON=python3.12" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
 
-# A stamp for each set of dependencies: installed again when pyproject.toml changes.
+# A stamp for each set of dependencies: installed again when pyproject.toml changes, and only then, so
+# that all commands work without a network later. Quiet twice: errors are shown, and not what pip
+# thinks of its sources.
+INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
 $(VENV)/.user: $(BIN)/python pyproject.toml Makefile
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot,web,heif]"
+	@$(INSTALL) -e ".[plot,web,heif]"
 	@touch $@
 $(VENV)/.dev: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@$(INSTALL) -e ".[dev]"
 	@touch $@
 $(VENV)/.bench: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot,bench]"
+	@$(INSTALL) -e ".[plot,bench]"
 	@touch $@
 
 demo: $(VENV)/.user
-	$(BIN)/cpcapp demo -o demo-output
+	@$(BIN)/cpcapp demo -o demo-output
 	@echo
-	$(BIN)/cpcapp demo --contrast -o demo-output
+	@$(BIN)/cpcapp demo --contrast -o demo-output
 	@echo
 	@echo "To look at photos and tables of your own in a browser: $(BIN)/cpcapp serve"
 
@@ -65,9 +68,9 @@ lint: $(VENV)/.dev
 # Files are given out in the order of their names, so the many short ones of src come last and both
 # processes end together; by the number of their tests, long ones of a single test would come last.
 # Bytecode is written even where the shell forbids it: tests start processes that import the package.
-# Without CPCAPP_DATA, torch and Chromium tests are skipped. COVERAGE=94 counts covered lines, which
-# takes a fifth longer, and asks for so many percent: what runs in processes of its own, such as
-# decoders and workers of the page, is not counted.
+# Without CPCAPP_DATA, torch and Chromium some tests are skipped; a line for each reason says what
+# helps. COVERAGE=94 counts covered lines, which takes a fifth longer, and asks for so many percent:
+# what runs in processes of its own, such as decoders and workers of the page, is not counted.
 COVERAGE ?=
 test: lint
 	OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(if $(COVERAGE),--cov --cov-report=term --cov-fail-under=$(COVERAGE))

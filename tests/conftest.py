@@ -70,7 +70,9 @@ def data_folder() -> Path:
     name = os.environ.get("CPCAPP_DATA", "")
     if name and Path(name).is_dir():
         return Path(name).absolute()  # tests may go to another folder
-    problem = f"the real data are not here: CPCAPP_DATA={name!r} is not a folder"
+    problem = "needs real data: set CPCAPP_DATA to the folder that holds them (docs/datasets.md)"
+    if name:
+        problem += f"; {name!r} is not a folder"
     if os.environ.get("CPCAPP_REQUIRE_DATA") == "1":
         pytest.fail(problem)
     pytest.skip(problem)
@@ -89,7 +91,9 @@ def browser() -> Iterator[Any]:
         try:
             found = playwright.chromium.launch(executable_path=path, args=_BROWSER_ARGUMENTS)
         except sync_api.Error as error:
-            problem = f"NO BROWSER: install chromium to test pages ({error.message[:200]})"
+            problem = "needs a browser: playwright install chromium"
+            if path is not None:
+                problem = f"needs a browser that starts: {path} does not ({error.message[:200]})"
             if os.environ.get("CPCAPP_REQUIRE_BROWSER") == "1":
                 pytest.fail(problem)
             pytest.skip(problem)

@@ -222,15 +222,3 @@ def test_a_full_disk(run, tmp_path, monkeypatch):
     result = run(Oracle(), "-o", tmp_path)
     assert result.returncode == 2
     assert result.stderr == f"cpcapp demo: can't write to {tmp_path}: No space left on device\n"
-
-
-def test_a_shipped_model_marks_the_seams_more_than_the_rest(tmp_path, capsys, monkeypatch):
-    # The quick one; tests/splicing/results/test_demo.py has the default one.
-    monkeypatch.setattr(model_file, "DEFAULT_MODEL", "filters")
-    assert main(["demo", "-o", str(tmp_path)]) == 0
-    assert capsys.readouterr().err == ""
-    assert (tmp_path / "demo.png").exists()
-    for photo in example_photos().spliced:
-        marked = imread(tmp_path / f"{photo.name.partition('.')[0]}.boundary.png")
-        band = boundary_band(photo.mask)
-        assert marked[band].mean() > 2 * marked[~band].mean()

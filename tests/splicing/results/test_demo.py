@@ -31,7 +31,7 @@ def test_the_default_model_finds_what_was_pasted_and_nothing_else(tmp_path):
     assert {"demo.png", "astronaut.hot_spots.png", "astronaut.region.png"} < names
 
 
-def test_pictures_say_what_the_words_say(tmp_path):
+def test_pictures_say_what_the_words_say(tmp_path, capsys):
     """Of a genuine photo nothing is shown, of a spliced one with p <= 0.05 its pasted part."""
 
     def read(name, kind):
@@ -39,6 +39,11 @@ def test_pictures_say_what_the_words_say(tmp_path):
             return np.asarray(file).astype(int)
 
     results = {result.photo.name: result for result in localize_examples(tmp_path, "filters")}
+    assert capsys.readouterr().err == ""
+    for name, result in results.items():
+        if not result.photo.authentic:
+            marked, band = read(name, "boundary"), boundary_band(result.photo.mask)
+            assert marked[band].mean() > 2 * marked[~band].mean()
     genuine, cup = results["astronaut.jpg"], results["cup-in-the-sky.png"]
     assert genuine.found.verdict == "no signs found"
     assert np.abs(read("astronaut", "overlay") - genuine.photo.image).mean() < 6

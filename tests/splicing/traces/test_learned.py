@@ -34,7 +34,7 @@ def tile_limits(pixels, blocks):
 
 def by_torch(network, image, table, offset=(0, 0)):
     """What the network itself measures in a photo that is filled up to whole blocks."""
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="needs the extra torch")
     height, width = image.shape[:2]
     top, left = (-offset[0] % 8, -offset[1] % 8)
     filled = np.pad(

@@ -44,7 +44,7 @@ class Drawing:
 
 
 OPTIONS = EdgeOptions(numberOfTrees=2, numberOfTreesToEvaluate=2)
-TRAINING = TrainingOptions(n_samples=6000, seed=3)
+TRAINING = TrainingOptions(n_samples=3000, seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +63,11 @@ def test_learns_to_find_outlines(forest, tmp_path):
 
 def test_same_seed_same_forest_whatever_the_jobs(forest):
     drawings = [Drawing(i) for i in range(12)]
-    again = train_forest(drawings, OPTIONS, TrainingOptions(n_samples=6000, seed=3, jobs=1))
+    again = train_forest(drawings, OPTIONS, TrainingOptions(n_samples=3000, seed=3, jobs=1))
     np.testing.assert_array_equal(again.childs, forest.childs)
     np.testing.assert_array_equal(again.thresholds, forest.thresholds)
     np.testing.assert_array_equal(again.edgeBins, forest.edgeBins)
-    other = train_forest(drawings, OPTIONS, TrainingOptions(n_samples=6000, seed=4))
+    other = train_forest(drawings, OPTIONS, TrainingOptions(n_samples=3000, seed=4))
     assert not np.array_equal(other.featureIds, forest.featureIds)
 
 
@@ -80,7 +80,7 @@ def test_trees_differ_and_use_both_kinds_of_features(forest):
 
 def test_children_are_large_enough(forest):
     leaves = int((forest.childs == 0).sum(axis=1).max())
-    assert leaves <= 6000 * 1.2 / TRAINING.min_child + 1
+    assert leaves <= 3000 * 1.2 / TRAINING.min_child + 1
 
 
 def test_progress_goes_from_start_to_end():
