@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from cpcapp._io.hdf5_files import check_contents, reading_seconds
 from cpcapp._io.worker import Worker
-from cpcapp.datasets._errors import DataNotFoundError
-from cpcapp.datasets._fetch import PathLike, import_extra
+from cpcapp.datasets._fetch import DataNotFoundError, PathLike, import_extra
 from cpcapp.moments.sparse import check_indices, check_pointers
 
 _MEX_PARTS = ("matrix.mtx", "genes.tsv", "features.tsv", "barcodes.tsv")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from importlib import import_module
 
-from cpcapp.experiments._data_sets import DataProblem
-from cpcapp.experiments._results import Missing, Progress, Result, Settings
+from cpcapp.experiments.results import DataProblem, Missing, Progress, Result, Settings
 
 # In the paper's order, and then that of another paper, with the share of the time of a full run
 # that each takes: for the progress line.
@@ -15,10 +14,9 @@ _SHARES = {
     "synthetic": 12.0,
     "mnist_over_grass": 120.0,
     "mice_protein": 8.0,
-    "mhealth": 120.0,
+    "mhealth": 20.0,
     "leukemia": 150.0,
     "timing": 180.0,
-    "mfcn": 40.0,
     "denoising": 25.0,
     "gcpca_example": 5.0,
 }
@@ -83,18 +81,15 @@ def run_experiments(
     ['needle']
     """
     names = list(names)
-    outcomes = []
+    total = sum(_SHARES[name] for name in names)
+    outcomes: list[Result | Missing] = []
     for i, name in enumerate(names):
+        before = sum(_SHARES[earlier] for earlier in names[:i])
 
-        def of_all(share: float, i: int = i, name: str = name) -> None:
-            progress(name, _share_done(names, i, share))
+        def of_all(share: float, name: str = name, before: float = before) -> None:
+            progress(name, (before + share * _SHARES[name]) / total)
 
         of_all(0.0)
         outcomes.append(run_experiment(name, settings, of_all))
         of_all(1.0)
     return outcomes
-
-
-def _share_done(names: Sequence[str], i: int, share: float) -> float:
-    before = sum(_SHARES[name] for name in names[:i])
-    return (before + share * _SHARES[names[i]]) / sum(_SHARES[name] for name in names)

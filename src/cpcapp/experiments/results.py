@@ -10,6 +10,10 @@ Progress = Callable[[float], None]
 Cell = str | int | float | None
 
 
+class DataProblem(Exception):
+    """A data set is not here, or its files are not what they should be."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """How to run an experiment.
@@ -28,18 +32,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture, as PNG.
+    """A picture, as PNG; ``alt`` says what it shows to those who do not see it.
 
-    Attributes
-    ----------
-    name : str
-        Its file name without the ending.
-    png : bytes
-    alt : str
-        What it shows, for those who do not see it.
-    caption : str
-    shareable : bool
-        False where it shows pieces of the data themselves, which are not ours to publish.
+    It is not ``shareable`` where it shows pieces of the data, which are not ours to publish.
     """
 
     name: str
@@ -51,17 +46,9 @@ class Picture:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; a row is marked where it used the labels that are to be found.
+    """A table; a row whose name ends in * used the labels that are to be found.
 
-    Attributes
-    ----------
-    title : str
-    columns : tuple of str
-    rows : list of tuple
-        Text and numbers; None where there is nothing to say.
-    note : str
-    folded : bool
-        Whether a reader has to ask for it.
+    A folded one is shown to those who ask for it.
     """
 
     title: str
@@ -73,7 +60,7 @@ class Table:
 
 @dataclass(frozen=True)
 class PaperSays:
-    """What the paper reports, in its own figures, and where."""
+    """What the paper reports, in its own words or figures, and where."""
 
     text: str
     source: str
