@@ -71,7 +71,9 @@ class Summary:
         sets = [one for one in (found.target, found.background) if one is not None]
         lines = [_set_line(one) for one in sets]
         tables = dict.fromkeys(one.selection.table for one in sets)
-        lines += [line for table in tables if (line := describe_reading(table))]
+        lines += [
+            f"{'recognised':11} {note}" for table in tables if (note := describe_reading(table))
+        ]
         alpha = f", alpha {model.info['alpha']:.3g}" if "alpha" in model.info else ""
         mask = found.target.selection.table.mask_column
         genes = "" if mask is None or found.columns.explicit else f" (genes in var[{mask!r}])"
@@ -140,7 +142,7 @@ class Summary:
 def describe_reading(table: Table) -> str:
     """Return in one line what was recognised in a file; nothing if all was as usual."""
     notes = table.reading_notes()
-    return f"{'recognised':11} {table.name}: {', '.join(notes)}" if notes else ""
+    return f"{table.name}: {', '.join(notes)}" if notes else ""
 
 
 def _size(found: Reduction, component: int) -> str:
