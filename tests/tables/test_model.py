@@ -125,7 +125,7 @@ def test_cut_off(path, share):
         ({"features": ["a"] * 6}, "two of its features have the same name"),
         ({"features": ["a", "b"]}, r"its components are float64 of shape \(2, 6\), not"),
         ({"features": "abc"}, "not a list of names"),
-        ({"missing": "guess"}, "missing='guess' must be one of"),
+        ({"missing": "guess"}, "'guess' is not known; missing must be one of"),
         ({"facts": 3}, "not a JSON object"),
         ({"scale": np.zeros(6)}, "its scale must be at least 1e-160"),
         ({"scale": np.full(6, 1e-308)}, "its scale must be at least 1e-160"),

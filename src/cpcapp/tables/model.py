@@ -14,7 +14,7 @@ from cpcapp.contrast.solution import Contrast
 from cpcapp.inference.power import Calibration
 from cpcapp.moments.rows import FloatArray
 from cpcapp.tables.cleaning import MISSING_RULES
-from cpcapp.tables.messages import TableError
+from cpcapp.tables.messages import TableError, check_choice, one_line
 
 _FORMAT = "cpcapp-table-model"
 _FORMAT_VERSION = 1
@@ -230,8 +230,7 @@ def load_model(path: str | os.PathLike[str]) -> TableModel:
     except KeyError as error:
         raise TableError(f"{path} is not a model of cpcapp reduce: it has no {error}") from error
     except (ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise TableError(f"{path} is not a model of cpcapp reduce: {reason}") from error
+        raise TableError(f"{path} is not a model of cpcapp reduce: {one_line(error)}") from error
 
 
 _SHAPES = {
@@ -261,8 +260,7 @@ def _parse(header: dict[str, Any], tensors: Tensors) -> TableModel:
         raise ValueError("its features are not a list of names")
     if len(set(names)) < len(names):
         raise ValueError("two of its features have the same name")
-    if missing not in MISSING_RULES:
-        raise ValueError(f"missing={missing!r} must be one of {', '.join(MISSING_RULES)}")
+    check_choice("missing", missing, MISSING_RULES)
     if not isinstance(info, dict):
         raise ValueError("its facts are not a JSON object")
     _check_tensors(tensors, len(names))

@@ -115,6 +115,16 @@ class Table(ABC):
     rereadable: bool = True
     mask_column: str | None = None
 
+    def name_columns(self) -> int | None:
+        """Give the column of row names a name; return the index of another without one."""
+        require_unique(self.columns, self.name)
+        if self.columns[0] == "":  # so R, pandas and spreadsheets write it
+            self.row_names = "row_name"
+            while self.row_names in self.columns:
+                self.row_names += "_"
+            self.columns[0] = self.row_names
+        return self.columns.index("") if "" in self.columns else None
+
     @property
     def default_features(self) -> list[str]:
         """Columns that are features unless the user says otherwise."""
@@ -180,10 +190,3 @@ def row_slices(n_rows: int, n_columns: int) -> Iterator[slice]:
 def number_rows(rows: slice) -> NDArray[np.int64]:
     """Return the row numbers of a slice, from 1."""
     return np.arange(rows.start + 1, rows.stop + 1)
-
-
-def unused_name(name: str, taken: Sequence[str]) -> str:
-    """Return a name for a column that no other has."""
-    while name in taken:
-        name += "_"
-    return name

@@ -24,12 +24,7 @@ _TOP_LISTED = 5
 
 @dataclass(frozen=True)
 class Summary:
-    """What was found, for people and programs; ``str()`` gives the lines of text.
-
-    Attributes
-    ----------
-    reduction : Reduction
-    """
+    """What was found, for people and programs; ``str()`` gives the lines of text."""
 
     reduction: Reduction
 
