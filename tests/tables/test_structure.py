@@ -20,7 +20,7 @@ ORDER = [
     *("read.excel", "read.h5ad_worker", "read.h5ad", "read.opening", "read"),
     *("columns", "cleaning", "label_columns", "model"),
     *("sample_sets", "significance", "reduce", "results.files", "results.scores"),
-    *("results.summary", "results.plot", "results.writing", "results", "apply"),
+    *("results.summary", "results.writing", "results", "apply"),
 ]
 ROOT = Path(cpcapp.tables.__file__).parent
 

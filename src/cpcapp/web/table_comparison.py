@@ -14,7 +14,7 @@ from cpcapp.tables.messages import TableError
 from cpcapp.tables.read.table import ProgressReport, Table, report_nothing
 from cpcapp.tables.reduce import AnyTable, Reduction, ask_rows, open_rereadable
 from cpcapp.tables.results.scores import name_score_columns, open_scores, write_rows
-from cpcapp.tables.results.summary import Summary, describe_held_out, describe_reading
+from cpcapp.tables.results.summary import Summary, describe_held_out
 from cpcapp.tables.sample_sets import SampleSet, read_set, standardize_sets
 from cpcapp.tables.significance import find_significance
 from cpcapp.web.drawn_points import SEED, DrawnPoints
@@ -42,7 +42,7 @@ def compare_methods(
     standardize: str = "none",
     missing: str = "drop",
     folder: str | os.PathLike[str],
-    progress: ProgressReport | None = None,
+    report: ProgressReport = report_nothing,
 ) -> dict[str, Any]:
     """Compute two components of the same rows and columns by PCA, by cPCA at many α, and by cPCA++.
 
@@ -50,7 +50,6 @@ def compare_methods(
     are left out and counted. The result is of types that JSON knows; its ``points`` names the files
     of scores: float32, little-endian, of shape (rows, 2), for cPCA (α, rows, 2).
     """
-    report = report_nothing if progress is None else progress
     own, other = open_rereadable(target, "auto"), open_rereadable(background, None)
     roles, left_out = _choose_roles(own, other, columns, label)
     rules: Any = {"missing": missing, "skip_bad_rows": True}
@@ -71,7 +70,7 @@ def compare_methods(
     for part in points:
         part.write(folder)
     counted = [part.describe() for part in points]
-    notes = [note for table in (own, other) if (note := describe_reading(table))]
+    notes = [note for table in (own, other) if (note := table.describe_reading())]
     notes += [note.problem for note in Summary(reduction).notes()]
     notes += _scale_notes(own_set, standardize)
     reasons = {reason for counts in counted for reason in counts["reasons"]}

@@ -25,11 +25,10 @@ _LABEL_NAME = re.compile(
 
 
 def describe_tables(
-    target: AnyTable, background: AnyTable, *, progress: ProgressReport | None = None
+    target: AnyTable, background: AnyTable, report: ProgressReport = report_nothing
 ) -> dict[str, Any]:
     """Return what two tables hold, for a person who chooses columns, in types that JSON knows."""
     own, other = open_rereadable(target, "auto"), open_rereadable(background, None)
-    report = report_nothing if progress is None else progress
     ours, theirs = _TableCounter(own), _TableCounter(other)
     for counter, role in ((ours, "target"), (theirs, "background")):
         with report(f"reading {role}") as share:

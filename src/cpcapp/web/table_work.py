@@ -67,18 +67,19 @@ def run_tables(folder: Path, request: dict[str, Any], report: Report) -> dict[st
     if request.get("example") is not None and not (folder / request["files"]["target"]).exists():
         _write_example(folder, request["example"])
     with _explaining(folder, request):
-        tables = [_open(folder, request, role) for role in ROLES]
+        target, background = (_open(folder, request, role) for role in ROLES)
         if request["action"] == "describe":
-            progress = _steps(report, _STEPS_OF_DESCRIBING)
-            return {**describe_tables(*tables, progress=progress), "files": {}}
+            described = describe_tables(target, background, _steps(report, _STEPS_OF_DESCRIBING))
+            return {**described, "files": {}}
         found = compare_methods(
-            *tables,
+            target,
+            background,
             columns=request["columns"],
             label=request["label"],
             standardize=request["standardize"],
             missing=request["missing"],
             folder=folder,
-            progress=_steps(report, _STEPS),
+            report=_steps(report, _STEPS),
         )
     return _with_addresses(folder, found, request["run"])
 

@@ -81,7 +81,7 @@ def test_nothing_is_replaced_unless_asked_to(found, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"scores_format": "xlsx"}, "scores_format must be 'csv' or 'parquet'"),
+        ({"scores_format": "xlsx"}, "scores_format must be one of 'csv', 'parquet'"),
         ({"plot": "p.bmp"}, r"plot must end in \.png"),
         ({"plot": "none/p.png"}, "there is no folder none"),
     ],

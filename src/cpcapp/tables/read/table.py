@@ -146,6 +146,11 @@ class Table(ABC):
         """
         return []
 
+    def describe_reading(self) -> str:
+        """Return in one line what was recognised in the file; nothing if all was as usual."""
+        notes = self.reading_notes()
+        return f"{self.name}: {', '.join(notes)}" if notes else ""
+
     @abstractmethod
     def text_columns(self, names: Sequence[str]) -> list[str]:
         """Return those of the named columns that do not hold numbers."""
@@ -178,6 +183,11 @@ def require_unique(columns: Sequence[str], name: str) -> None:
         if column in seen:
             raise TableError(f"{name}: two columns are called {column!r}; rename one of them")
         seen.add(column)
+
+
+def as_texts(column: Any) -> list[str]:
+    """Return the values of a kept column as text; empty where there is none."""
+    return ["" if value is None else str(value) for value in column.to_pylist()]
 
 
 def row_slices(n_rows: int, n_columns: int) -> Iterator[slice]:

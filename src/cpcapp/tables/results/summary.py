@@ -15,7 +15,6 @@ from cpcapp.inference.permutation import PermutationTest
 from cpcapp.tables.cleaning import describe_skipped
 from cpcapp.tables.columns import Selection
 from cpcapp.tables.messages import Message, count_of, quote_names
-from cpcapp.tables.read.table import Table
 from cpcapp.tables.reduce import Reduction
 from cpcapp.tables.sample_sets import SampleSet
 
@@ -67,7 +66,7 @@ class Summary:
         lines = [_set_line(one) for one in sets]
         tables = dict.fromkeys(one.selection.table for one in sets)
         lines += [
-            f"{'recognised':11} {note}" for table in tables if (note := describe_reading(table))
+            f"{'recognised':11} {note}" for table in tables if (note := table.describe_reading())
         ]
         alpha = f", alpha {model.info['alpha']:.3g}" if "alpha" in model.info else ""
         mask = found.target.selection.table.mask_column
@@ -132,12 +131,6 @@ class Summary:
     def __str__(self) -> str:
         notes = [f"note: {note.text()}" for note in self.notes()]
         return "\n".join([*self.lines(), *notes])
-
-
-def describe_reading(table: Table) -> str:
-    """Return in one line what was recognised in a file; nothing if all was as usual."""
-    notes = table.reading_notes()
-    return f"{table.name}: {', '.join(notes)}" if notes else ""
 
 
 def _size(found: Reduction, component: int) -> str:
