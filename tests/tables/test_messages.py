@@ -12,7 +12,7 @@ import pytest
 
 import cpcapp.tables
 from cpcapp.tables import TableError
-from cpcapp.tables.messages import Message, MissingPackageError, require_package
+from cpcapp.tables.messages import MissingPackageError, require_package
 
 
 def test_names_with_braces_are_no_parameters():
@@ -21,10 +21,6 @@ def test_names_with_braces_are_no_parameters():
     assert error.message.text(lambda name, value: f"<{name}>") == (
         "column '{x}' is text; use <labels> or <drop>"
     )
-
-
-def test_advice_is_optional():
-    assert Message("it is empty").text() == str(TableError("it is empty")) == "it is empty"
 
 
 def test_errors_travel_between_processes():

@@ -10,7 +10,6 @@ import pytest
 from matplotlib.image import imread
 
 from cpcapp.tables import TableError, load_model, reduce_tables, write_results
-from cpcapp.tables.results.files import plan_files
 
 
 @pytest.fixture
@@ -90,12 +89,6 @@ def test_mistakes(found, tmp_path, options, message):
     with pytest.raises(TableError, match=message):
         write_results(found, tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_file_in_place_of_a_folder(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(TableError, match="file is not a folder; choose another folder"):
-        plan_files(tmp_path / "file" / "out", "t.csv").check()
 
 
 def test_pca_has_no_background_to_write(found, tmp_path):
