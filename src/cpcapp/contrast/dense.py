@@ -103,14 +103,19 @@ class Lapack:
         No eigenvalue exceeds the bound with that ridge. ``enough`` is one that is known to be
         large enough.
         """
-        ridge = self._least_ridge(f, b, bound, enough)
+        ridge = self._least_ridge(f, b, bound, enough, start)
         values, vectors = self.top_loaded(f, b, 1.0, ridge, k, start, 1e-10)
         if self.iterative and values[0] > bound * (1.0 + 1e-6):
             raise NotConvergedError  # Lanczos missed the largest eigenvalue of the difference
         return ridge, values, vectors
 
     def _least_ridge(
-        self, f: FloatArray, b: FloatArray, bound: float, enough: float | None
+        self,
+        f: FloatArray,
+        b: FloatArray,
+        bound: float,
+        enough: float | None,
+        start: FloatArray | None,
     ) -> float:
         # F v = c (B + ρI) v is (F - cB) v = cρ v.
         n = len(f)
@@ -138,7 +143,8 @@ class Lapack:
                 lambda v: blas.dtrsv(lower, blas.dtrsv(lower, v, lower=1), lower=1, trans=1),
                 n,
                 1,
-                tolerance=1e-7,
+                None if start is None else start[:, :1],
+                1e-6,
             )
             return bound * enough - 1.0 / values, vectors
 
