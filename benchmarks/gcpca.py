@@ -3,7 +3,7 @@
     python benchmarks/gcpca.py [--quick] [--output results.json]
 
 Needs ``generalized_contrastive_PCA`` (the extra ``bench``). The recipe and the measures are those
-of ``cpcapp.experiments.gcpca_example``, which quotes what is written here.
+of ``cpcapp.experiments.gcpca_example``.
 """
 
 from __future__ import annotations

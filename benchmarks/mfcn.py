@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-EXAMPLES = Path(__file__).parents[1] / "src/cpcapp/experiments/mfcn_logits.npz"
+EXAMPLES = RESULTS / "mfcn_logits.npz"
 RATE = 0.02
 
 

@@ -19,8 +19,7 @@ from cpcapp import __version__
 from cpcapp._io.files import atomic_write
 from cpcapp.cli._progress import ProgressLine
 from cpcapp.experiments import NAMES, Missing, Result, Settings, run_experiments
-from cpcapp.experiments._markdown import markdown_section, plain
-from cpcapp.experiments.report import json_text
+from cpcapp.experiments.report import json_text, markdown_section, plain
 
 NO_DATA = "the data were not at hand when this was written"
 INTRODUCTION = """# Gallery: the paper's experiments

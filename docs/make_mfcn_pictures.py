@@ -2,13 +2,13 @@
 
     CPCAPP_DATA=... python docs/make_mfcn_pictures.py
 
-The maps of four photos are drawn without the photos, which are not ours to publish; ``cpcapp
-reproduce mfcn`` draws both for whoever has them.
+The maps of four photos are drawn without the photos, which are not ours to publish.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from cpcapp.experiments.figures import png_of
-from cpcapp.experiments.mfcn import SETS, find_columbia, read_logits
 from cpcapp.splicing import load_model, open_photos
 from cpcapp.splicing.evaluation.truth import boundary_band
 from cpcapp.splicing.networks.curve import draw_curve
@@ -26,6 +25,14 @@ from cpcapp.splicing.networks.mfcn_maps import enlarge
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
 RESULTS = ROOT / "benchmarks" / "results" / "mfcn.json"
+LOGITS = ROOT / "benchmarks" / "results" / "mfcn_logits.npz"
+SETS = {
+    "columbia": "Columbia",
+    "casia2": "CASIA 2.0",
+    "casia1": "CASIA 1.0",
+    "imd2020": "IMD2020",
+    "dst": "DST",
+}
 COLUMNS = ("true seam", "`paper`", "`default`", "MFCN: edges", "true part", "`default`: part")
 LAST = ("MFCN: surface", "MFCN: within edges")
 
@@ -34,10 +41,10 @@ def main() -> int:
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
     draw_curve(results["training"]["curve"], IMAGES / "mfcn_curve.png")
     (IMAGES / "mfcn_photos.png").write_bytes(photo_scores(results["sets"]))
-    folder = find_columbia()
-    if folder is None:
+    folders = sorted(Path(os.environ.get("CPCAPP_DATA", "nowhere")).glob("*/4cam_splc"))
+    if not folders:
         sys.exit("no folder of Columbia in CPCAPP_DATA: the maps were not drawn")
-    (IMAGES / "mfcn_maps.png").write_bytes(maps(folder))
+    (IMAGES / "mfcn_maps.png").write_bytes(maps(folders[0].parent))
     return 0
 
 
@@ -61,7 +68,8 @@ def photo_scores(sets: dict[str, Any]) -> bytes:
 
 def maps(folder: Path) -> bytes:
     """Draw what each method says of the four photos whose logits are stored."""
-    logits = read_logits()
+    with np.load(LOGITS, allow_pickle=False) as stored:
+        logits = {name: stored[name] for name in stored.files}
     models = [load_model(name) for name in ("paper", "default")]
     samples = [sample for sample in open_photos(folder) if sample.name in logits]
     columns = (*COLUMNS, *LAST)

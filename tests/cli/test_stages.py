@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from cpcapp.cli._stages import Stages
+from cpcapp.cli._progress import Stages
 
 
 class Terminal(io.StringIO):

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import io
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import threading
 import time
-import warnings
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 
 from cpcapp.datasets import DataNotFoundError, DownloadError, UnverifiedDownloadWarning, _fetch
-from cpcapp.datasets._fetch import HASHES_FILE, cache_folder, fetch, home_folders
-from cpcapp.datasets._registry import MHEALTH, MICE, MNIST, RemoteFile, tenx_sample
+from cpcapp.datasets._fetch import (
+    MHEALTH,
+    MICE,
+    MNIST,
+    RemoteFile,
+    fetch,
+    home_folders,
+    tenx_sample,
+)
 from loopback import serving
 
 
@@ -44,13 +49,13 @@ def sha256(content):
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def remote(server, content=None, known="published"):
-    published = sha256(server.content if content is None else content) if known else None
-    return RemoteFile("mice/table.csv", server.address, published)
+def remote(server, content=None):
+    known = sha256(server.content if content is None else content)
+    return RemoteFile("mice/table.csv", server.address, known)
 
 
 def left_over(cache):
-    return sorted(p.name for p in cache.rglob("*") if p.is_file() and p.name != ".fetching.lock")
+    return sorted(path.name for path in cache.rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize("name", ["mnist/mnist.npz", "mice_protein/Data_Cortex_Nuclear.csv"])
@@ -68,91 +73,31 @@ def test_a_real_file_comes_whole_and_once(data_folder, cache, name, capfd):
 
 
 def test_a_broken_connection_is_tried_again(table, cache, monkeypatch, capfd):
-    monkeypatch.setattr(_fetch, "_RETRIES", 1)
     with serving(table, break_after=400_000) as server:
+        with pytest.raises(DownloadError, match=r"table.csv is not here and can't be fetched from"):
+            fetch(remote(server))
+        assert left_over(cache) == []
+        server.break_after = 400_000
+        monkeypatch.setattr(_fetch, "_RETRIES", 1)
         assert fetch(remote(server)).read_bytes() == table
-        assert server.requests == 2
+        assert server.requests == 3
     assert left_over(cache) == ["table.csv"]
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_connection_that_breaks_each_time(table, cache):
-    with serving(table, break_after=400_000) as server:
-        with pytest.raises(DownloadError) as caught:
-            fetch(remote(server))
-        place = cache / "mice" / "table.csv"
-        assert str(caught.value) == (
-            f"fetching {server.address} broke off in each of 1 attempts; try again, or get that "
-            f"file on another machine and put it at {place}"
-        )
-        assert left_over(cache) == []
-        assert fetch(remote(server)).read_bytes() == table
-
-
-def test_a_server_that_does_not_say_how_long_the_file_is(table):
-    with serving(table, length=False) as server:
-        assert fetch(remote(server)).read_bytes() == table
-
-
-@pytest.mark.parametrize("length", [True, False])
-def test_more_bytes_than_the_file_can_have(table, cache, length):
-    with serving(table, length=length) as server:
-        file = replace(remote(server), max_bytes=100_000)
-        with pytest.raises(DownloadError, match=r"is not the file it should be: it has more than"):
-            fetch(file)
-    assert left_over(cache) == []
-
-
-def test_a_server_that_sends_a_byte_now_and_then(table, cache, monkeypatch):
-    """Each comes in time, but the file never ends."""
-    monkeypatch.setattr(_fetch, "_MAX_SECONDS", 0.3)
-    with (
-        serving(table, pause=0.02) as server,
-        pytest.raises(DataNotFoundError, match=r"it is not whole after 0.3 seconds"),
-    ):
-        fetch(remote(server))
-    assert server.sent < 10_000
-    assert left_over(cache) == []
-
-
-def test_leftovers_of_a_killed_download_are_removed(table, cache):
-    (cache / "mice").mkdir(parents=True)
-    (cache / "mice" / "table.csv.0123456789abcdef.part").write_bytes(table[:1000])
-    with serving(table) as server:
-        fetch(remote(server))
-    assert left_over(cache) == ["table.csv"]
-
-
 def test_another_file_in_its_place(table, cache):
     with serving(table[::-1]) as server:
-        with pytest.raises(DownloadError, match=r"table.csv from http\S+ is not the file it") as e:
+        with pytest.raises(DownloadError, match=r"put it at .*table\.csv$") as caught:
             fetch(remote(server, content=table))
         for digest in (sha256(table), sha256(table[::-1])[7:]):
-            assert digest in str(e.value)
-        assert "\n" not in str(e.value)
+            assert digest in str(caught.value)
+        assert "\n" not in str(caught.value)
         assert left_over(cache) == []
-        server.content = table
-        assert fetch(remote(server)).read_bytes() == table
-
-
-def test_another_page_in_its_place(table, cache):
-    """As the network of a hotel has it, where no hash could tell."""
-    with serving(b"<html>Welcome") as server:
-        file = RemoteFile("mice/table.csv", server.address, None, magic=b"MouseID")
-        with pytest.raises(DownloadError, match=r"begins with b'<html>W' instead of b'MouseID'"):
-            fetch(file)
-        assert left_over(cache) == []
-        server.content = table
-        with pytest.warns(UnverifiedDownloadWarning):
-            assert fetch(file).read_bytes() == table
 
 
 def test_a_folder_that_is_none(cache, table):
     cache.write_text("a file")
-    with (
-        serving(table) as server,
-        pytest.raises(DataNotFoundError, match=r"name another folder by CPCAPP_CACHE or data_home"),
-    ):
+    with serving(table) as server, pytest.raises(DataNotFoundError, match=r"table.csv is not here"):
         fetch(remote(server))
 
 
@@ -181,13 +126,11 @@ def nowhere():
 
 
 def test_offline(cache, nowhere):
-    with pytest.raises(DataNotFoundError) as caught:
+    with pytest.raises(DownloadError) as caught:
         fetch(RemoteFile("mnist/mnist.npz", nowhere, "sha256:00"))
-    assert type(caught.value) is DataNotFoundError
-    place = cache / "mnist" / "mnist.npz"
     assert str(caught.value) == (
         f"mnist.npz is not here and can't be fetched from {nowhere} (no connection); get that "
-        f"file on another machine and put it at {place}"
+        f"file on another machine and put it at {cache / 'mnist' / 'mnist.npz'}"
     )
 
 
@@ -204,42 +147,25 @@ def test_offline_by_choice(cache, monkeypatch, table):
 
 @pytest.mark.parametrize("status", [404, 503])
 def test_a_server_that_says_no(table, status, cache):
-    with (
-        serving(table, status=status) as server,
-        pytest.raises(DataNotFoundError, match=f"the server answers {status} "),
-    ):
+    with serving(table, status=status) as server, pytest.raises(DownloadError, match=f"{status} "):
         fetch(remote(server))
     assert left_over(cache) == []
 
 
-def test_trust_on_first_use(table, cache):
-    with serving(table) as server:
-        file = remote(server, known=None)
-        with pytest.warns(UnverifiedDownloadWarning, match="nobody is known to publish a hash"):
+def test_without_a_published_hash_an_archive_is_taken_with_a_warning(cache):
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("empty"))
+    with serving(b"<html>Welcome to our hotel") as server:
+        file = RemoteFile("leukemia/cells.tar.gz", server.address, None)
+        with pytest.raises(DownloadError, match="did not send an archive; try again from another"):
             fetch(file)
-        lock = json.loads((cache / HASHES_FILE).read_text())
-        assert lock["mice/table.csv"]["hash"] == sha256(table)
-        assert lock["mice/table.csv"]["url"] == server.address
-
-        fetch(file)
-        assert server.requests == 1
-        (cache / file.name).write_bytes(b"damaged")
-        assert fetch(file).read_bytes() == table  # and no warning, as it is the same again
-
-        (cache / file.name).unlink()
-        server.content = b"changed at the source"
-        with pytest.raises(DownloadError, match=sha256(table)[7:]):
+        assert left_over(cache) == []
+        server.content = content.getvalue()
+        with pytest.warns(UnverifiedDownloadWarning, match=sha256(server.content)[7:]):
             fetch(file)
-
-
-def test_a_lock_file_that_is_none(table, cache):
-    cache.mkdir()
-    (cache / HASHES_FILE).write_text("{")
-    with (
-        serving(table) as server,
-        pytest.raises(ValueError, match=f"{HASHES_FILE} can't be read .* remove it"),
-    ):
-        fetch(remote(server, known=None))
+        assert fetch(file).read_bytes() == server.content  # and no second warning
+        assert server.requests == 2
 
 
 def test_files_at_hand_come_first_and_as_they_are(tmp_path, cache, monkeypatch, table):
@@ -254,41 +180,21 @@ def test_files_at_hand_come_first_and_as_they_are(tmp_path, cache, monkeypatch, 
         assert server.requests == 1
     assert (tmp_path / "new" / "mice" / "table.csv").exists()
     assert not cache.exists()
-    assert home_folders() == [tmp_path / "named", cache]
 
 
-def test_relative_folders_in_the_environment(tmp_path, monkeypatch, table):
-    (tmp_path / "named" / "mice").mkdir(parents=True)
-    (tmp_path / "named" / "mice" / "table.csv").write_bytes(table)
-    (tmp_path / "elsewhere").mkdir()
+def test_relative_folders_in_the_environment_become_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CPCAPP_DATA", "named")
     monkeypatch.setenv("CPCAPP_CACHE", "kept")
     assert home_folders() == [tmp_path / "named", tmp_path / "kept"]
-    with serving(table) as server:
-        found = fetch(remote(server))
-        assert server.requests == 0
-    monkeypatch.chdir("elsewhere")
-    assert found.read_bytes() == table
-
-
-def test_the_cache_is_the_users(monkeypatch):
     monkeypatch.delenv("CPCAPP_CACHE")
-    assert cache_folder().name == "cpcapp"
-    assert cache_folder().is_absolute()
-
-
-def test_parallel_jobs_fetch_once(table):
-    with serving(table) as server, ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(fetch, [remote(server)] * 4))
-        assert len(set(found)) == 1
-        assert server.requests == 1
+    assert home_folders()[1].name == "cpcapp"
+    assert home_folders()[1].is_absolute()
 
 
 FETCH = (
     "import sys\n"
-    "from cpcapp.datasets._fetch import fetch\n"
-    "from cpcapp.datasets._registry import RemoteFile\n"
+    "from cpcapp.datasets._fetch import RemoteFile, fetch\n"
     "fetch(RemoteFile('mice/table.csv', sys.argv[1], sys.argv[2]))\n"
 )
 
@@ -308,7 +214,6 @@ def test_ctrl_c_leaves_nothing_behind(table, cache):
         process.communicate()
         assert process.returncode != 0
         assert left_over(cache) == []
-        assert fetch(remote(server)).read_bytes() == table
 
 
 def test_a_bar_on_a_terminal_only(table, cache):
@@ -325,28 +230,15 @@ def test_a_bar_on_a_terminal_only(table, cache):
     assert piped.stdout == piped.stderr == b""
 
 
-def test_without_the_extra(cache, nowhere):
-    code = f"import sys\nsys.modules['pooch'] = None\n{FETCH}"
-    done = subprocess.run(
-        [sys.executable, "-c", code, nowhere, "sha256:00"], capture_output=True, text=True
-    )
-    last = done.stderr.splitlines()[-1]
-    assert f"DataNotFoundError: table.csv is not here; to fetch it from {nowhere}, install" in last
-    assert "pip install 'cpcapp[datasets]'" in last
-    assert str(cache / "mice" / "table.csv") in last
+def test_without_the_extra(cache, nowhere, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(DataNotFoundError, match=r"pip install 'cpcapp\[datasets\]'.*put it at"):
+        fetch(RemoteFile("mice/table.csv", nowhere, "sha256:00"))
 
 
 def test_the_registry():
     for file in (MNIST, MICE, MHEALTH, tenx_sample("aml027_pre_transplant")):
         assert file.url.startswith("https://")
-        if file.published_hash is None:
-            continue
-        algorithm, digest = file.published_hash.split(":")
-        assert len(bytes.fromhex(digest)) == hashlib.new(algorithm).digest_size
-        assert file.hash_source
-
-
-def test_no_warning_where_the_hash_is_published(table):
-    with serving(table) as server, warnings.catch_warnings():
-        warnings.simplefilter("error")
-        fetch(remote(server))
+        if file.published_hash is not None:
+            algorithm, digest = file.published_hash.split(":")
+            assert len(bytes.fromhex(digest)) == hashlib.new(algorithm).digest_size

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from scipy.io import mmwrite
 
 from cpcapp.datasets import UnverifiedDownloadWarning, _leukemia, leukemia
-from cpcapp.datasets._registry import RemoteFile
+from cpcapp.datasets._fetch import RemoteFile
 from loopback import serving
 
 SAMPLES = ["aml027_pre_transplant", "aml027_post_transplant", "frozen_bmmc_healthy_donor1"]
@@ -104,8 +104,8 @@ def test_bad_parameters(home, options, message):
         leukemia(data_home=home, **options)
 
 
-def test_fetched_and_remembered(home, tmp_path, monkeypatch):
-    """From the archives that are served, with a hash that is recorded as none is published."""
+def test_fetched(home, tmp_path, monkeypatch):
+    """From archives that are served, of which nobody publishes a hash."""
     cache = tmp_path / "cache"
     monkeypatch.setenv("CPCAPP_CACHE", str(cache))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")

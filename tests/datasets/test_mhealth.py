@@ -5,9 +5,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from cpcapp.datasets import DataNotFoundError, _mhealth, mhealth
-from cpcapp.datasets._registry import RemoteFile
-from loopback import serving
+from cpcapp.datasets import DataNotFoundError, mhealth
 
 
 def log(rng, activities):
@@ -67,13 +65,6 @@ def test_signals_in_the_documented_order(recorded):
     assert names[22] == "right_lower_arm_magnetometer_z"
 
 
-def test_each_set_is_standardized_by_itself(recorded):
-    data = mhealth(recorded[0])
-    for rows in (data.target, data.background):
-        np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-12)
-        np.testing.assert_allclose(rows.std(axis=0), 1)
-
-
 def test_all_subjects_and_other_activities(recorded):
     folder, signals = recorded
     data = mhealth(folder, activities=(12,), background=0, subjects=None, standardize=False)
@@ -103,23 +94,6 @@ def test_found_in_a_data_folder(recorded, archive, tmp_path, name):
     recorded[0].rename(tmp_path / "unpacked" / "mhealth")
     for home in ("zipped", "unpacked"):
         np.testing.assert_array_equal(mhealth(data_home=tmp_path / home).target, expected)
-
-
-def test_fetched(archive, tmp_path, monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    expected = mhealth(archive).target
-    content = archive.read_bytes()
-    with serving(content) as server:
-        import hashlib
-
-        file = RemoteFile(
-            "mhealth/MHEALTHDATASET.zip",
-            server.address,
-            f"sha256:{hashlib.sha256(content).hexdigest()}",
-        )
-        monkeypatch.setattr(_mhealth, "MHEALTH", file)
-        data = mhealth(data_home=tmp_path / "new")
-    np.testing.assert_array_equal(data.target, expected)
 
 
 @pytest.mark.parametrize(
@@ -164,3 +138,46 @@ def test_places_without_logs(tmp_path):
         mhealth(tmp_path / "a.zip")
     with pytest.raises(DataNotFoundError, match=r"does not exist; get mHealth from https://"):
         mhealth(tmp_path / "nowhere")
+
+
+@pytest.fixture
+def windows(tmp_path, rng):
+    """Windows of subjects 2 and 5 in a data folder without logs."""
+    signals = rng.normal(size=(12, 23)).astype(np.float32)
+    activity = np.array([3, 3, 8, 9, 8, 12] * 2, dtype=np.int8)
+    folder = tmp_path / "home" / "mhealth_windows"
+    folder.mkdir(parents=True)
+    subject = np.repeat(np.array([2, 5], dtype=np.int8), 6)
+    np.savez(folder / "mhealth_windows.npz", X=signals, y=activity, subject=subject)
+    return tmp_path / "home", signals
+
+
+def test_windows_stand_in_for_logs_and_say_so(windows, recorded):
+    home, signals = windows
+    data = mhealth(data_home=home, subjects=(5,), standardize=False)
+    np.testing.assert_array_equal(data.target, signals[[8, 9, 10]])
+    np.testing.assert_array_equal(data.background, signals[[6, 7]])
+    assert (data.labels.tolist(), data.groups.tolist()) == ([0, 1, 0], [5, 5, 5])
+    assert "rows are means of 0.64 seconds" in data.source
+    everybody = mhealth(home / "mhealth_windows" / "mhealth_windows.npz", subjects=None)
+    assert everybody.groups.tolist() == [2, 2, 2, 5, 5, 5]
+    with pytest.raises(ValueError, match=r"subjects=\(1,\) must be of those in .*: 2, 5"):
+        mhealth(data_home=home)
+    recorded[0].rename(home / "mhealth")
+    assert "0.64" not in mhealth(data_home=home).source  # logs are preferred
+
+
+@pytest.mark.parametrize(
+    "arrays", [{"X": np.ones((2, 3)), "y": [1, 2], "subject": [1, 1]}, {"y": [1]}]
+)
+def test_windows_that_are_none(tmp_path, arrays):
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(ValueError, match=r"a\.npz has no windows of mHealth"):
+        mhealth(tmp_path / "a.npz")
+
+
+def test_the_real_windows(data_folder):
+    place = data_folder / "mhealth_windows" / "mhealth_windows.npz"
+    data = mhealth(place, subjects=None, standardize=False)
+    assert (data.target.shape, data.background.shape) == ((1874, 23), (960, 23))
+    assert np.unique(data.groups).tolist() == list(range(1, 11))

@@ -10,7 +10,7 @@ import pytest
 import sklearn
 
 from cpcapp.datasets import DataNotFoundError, _mice_protein, mice_protein
-from cpcapp.datasets._registry import RemoteFile
+from cpcapp.datasets._fetch import RemoteFile
 from loopback import serving
 
 HEADER = "MouseID,A_N,B_N,Genotype,Treatment,Behavior,class\n"

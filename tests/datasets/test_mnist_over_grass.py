@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 import pytest
 from PIL import Image
 
 from cpcapp import CPCAPlusPlus
-from cpcapp.datasets import DataNotFoundError, _mnist_over_grass, mnist_over_grass
-from cpcapp.datasets._registry import RemoteFile
-from loopback import serving
+from cpcapp.datasets import DataNotFoundError, mnist_over_grass
 
 
 @pytest.fixture(scope="module")
@@ -141,17 +137,3 @@ def test_nothing_there(tmp_path, monkeypatch):
     Image.new("RGB", (30, 30)).save(tmp_path / "grass" / "1.jpg")
     with pytest.raises(DataNotFoundError, match=r"mnist.npz is not here.*storage.googleapis.com"):
         mnist_over_grass(data_home=tmp_path)
-
-
-def test_mnist_is_fetched(data_folder, home, monkeypatch, tmp_path):
-    """The real file, from a server."""
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    content = (data_folder / "mnist" / "mnist.npz").read_bytes()
-    (home / "mnist" / "mnist.npz").unlink()
-    with serving(content) as server:
-        known = f"sha256:{hashlib.sha256(content).hexdigest()}"
-        file = RemoteFile("mnist/mnist.npz", server.address, known)
-        monkeypatch.setattr(_mnist_over_grass, "MNIST", file)
-        data = mnist_over_grass(50, 50, random_state=0, data_home=home)
-    assert data.target.shape == (50, 784)
-    assert (home / "mnist" / "mnist.npz").read_bytes() == content

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cpcapp import CPCA
-from cpcapp.contrast.solve import subspace_overlap
 from cpcapp.datasets import mice_protein, mnist_over_grass
 from cpcapp.experiments import (
     NAMES,
@@ -30,7 +28,6 @@ from cpcapp.experiments.paper import (
     SPEED_UP_OVER_TSNE,
     TABLES,
 )
-from cpcapp.moments.moments import Moments
 
 QUICK = Settings(quick=True)
 
@@ -45,13 +42,13 @@ def mice(data_folder):
 def check(result):
     """What holds for every result."""
     assert isinstance(result, Result), result
-    assert all((result.shows, result.look_at, result.data, result.findings, result.paper))
+    assert all((result.shows, result.look_at, result.data, result.findings))
     names = [picture.name for picture in result.pictures]
     assert len(set(names)) == len(names)
     for picture in result.pictures:
         assert picture.alt and picture.caption
         with Image.open(io.BytesIO(picture.png)) as image:
-            assert image.width > 400
+            assert image.width > 150
             assert np.asarray(image.convert("L")).std() > 5  # something is drawn
     for table in result.tables:
         assert {len(row) for row in table.rows} == {len(table.columns)}
@@ -59,37 +56,29 @@ def check(result):
 
 
 class TestComparisons:
-    def test_mice(self, mice, data_folder):
+    def test_mice(self, mice):
         check(mice)
         found = mice.numbers
         assert (found["n_target"], found["n_background"], found["n_features"]) == (270, 135, 77)
         assert found["n_individuals"] == 18
         assert found["cPCA++"]["ari"] >= 0.78
         assert found["PCA"]["ari"] < 0.2
-        assert "Reached: 0.789" in mice.findings[1]
-        assert found["cPCA++"]["ari"] >= found["cPCA, best by labels"]["ari"] - 0.02
-        assert "Reached: the same" in mice.findings[2]
-        data = mice_protein(data_home=data_folder)
-        sides = (Moments.of(data.target), Moments.of(data.background))
-        for entry in found["subspace overlap"]:
-            assert entry["overlap"] == pytest.approx(subspace_overlap(*sides, entry["k"]))
-        assert [entry["k"] for entry in found["subspace overlap"]] == [2, 10, 50]
 
-    def test_the_sweep_is_that_of_the_estimator(self, mice, data_folder):
+    def test_the_sweep_is_cpca_by_numpy(self, mice, data_folder):
         data = mice_protein(data_home=data_folder)
+        r_f, r_b = (np.cov(side.T, ddof=0) for side in (data.target, data.background))
         sweep = mice.numbers["cPCA sweep"]
         assert len(sweep) == 11
         for entry in (sweep[0], sweep[4], sweep[7]):
-            alone = CPCA(alpha=entry["alpha"]).fit(data.target, background=data.background)
-            np.testing.assert_allclose(entry["eigenvalues"], alone.eigenvalues_, rtol=1e-6)
-            scores = alone.transform(data.target)
+            values, vectors = np.linalg.eigh(r_f - entry["alpha"] * r_b)
+            np.testing.assert_allclose(entry["eigenvalues"], values[[-1, -2]], rtol=1e-6)
+            scores = data.target @ vectors[:, [-1, -2]]
             assert entry["ari"] == pytest.approx(cluster_agreement(scores, data.labels))
         assert sweep[0]["ari"] == pytest.approx(mice.numbers["PCA"]["ari"])  # α = 0
 
     def test_what_labels_would_pick_is_marked_and_is_the_best(self, mice):
         best = mice.numbers["cPCA, best by labels"]
         assert best["ari"] == max(entry["ari"] for entry in mice.numbers["cPCA sweep"])
-        assert mice.numbers["cPCA, automatic"]["alpha"] in mice.numbers["cPCA offered"]
         marked = [row for row in mice.tables[0].rows if str(row[0]).endswith("*")]
         assert len(marked) == 1
         assert "used the labels" in mice.tables[0].note
@@ -102,11 +91,7 @@ class TestComparisons:
         assert result.numbers["n_features"] == 784
         assert result.numbers["t-SNE"]["n_shown"] == 300
         assert [picture.shareable for picture in result.pictures] == [False, True, True]
-        assert "quick run" in result.findings[1]
-        best, ours = (result.numbers[name]["ari"] for name in ("cPCA, best by labels", "cPCA++"))
-        assert ours > 0.5 > result.numbers["PCA"]["ari"]
-        assert f"{abs(best - ours):.3f} {'below' if best > ours else 'above'}" in result.findings[2]
-        assert "picked after looking at labelled pairs" in result.findings[3]
+        assert result.numbers["cPCA++"]["ari"] > 0.5 > result.numbers["PCA"]["ari"]
 
     def test_synthetic(self):
         result = run_experiment("synthetic", QUICK)
@@ -117,20 +102,37 @@ class TestComparisons:
         papers = min(loud["cPCA sweep"], key=lambda entry: abs(entry["alpha"] - 2.7))
         assert papers["ari"] == 1.0
 
-    @pytest.mark.usefixtures("mhealth_log")
-    def test_mhealth_in_the_published_format(self):
-        result = run_experiment("mhealth", QUICK)
-        check(result)
-        assert (result.numbers["n_target"], result.numbers["n_background"]) == (400, 200)
-        assert result.numbers["n_individuals"] == 20  # stretches of time
-        assert "knees bending" in result.pictures[0].alt
-
     @pytest.mark.usefixtures("leukemia_cells")
     def test_leukemia_in_the_published_format(self):
         result = run_experiment("leukemia", QUICK)
         check(result)
         assert (result.numbers["n_target"], result.numbers["n_features"]) == (120, 500)
         assert "before transplant" in result.pictures[0].alt
+
+
+class TestMhealth:
+    def test_the_papers_result_on_its_own_data(self, data_folder, monkeypatch):
+        """Raw units, squats and cycling against lying, one subject at a time."""
+        monkeypatch.setenv("CPCAPP_DATA", str(data_folder))
+        result = run_experiment("mhealth", QUICK)
+        check(result)
+        assert "rows are means of 0.64 seconds" in result.data
+        found = result.numbers["ARI by subject"]
+        together = found.pop("all together")
+        assert len(found) == 10
+        assert max(each["PCA"] for each in found.values()) <= 0.01
+        assert min(each["cPCA++"] for each in found.values()) >= 0.95
+        assert together["PCA"] == pytest.approx(0.0, abs=0.005)
+        assert together["cPCA++"] > 0.5
+
+    @pytest.mark.usefixtures("mhealth_log")
+    def test_logs_in_the_published_format(self):
+        result = run_experiment("mhealth", QUICK)
+        check(result)
+        assert (result.numbers["n_target"], result.numbers["n_background"]) == (400, 200)
+        assert result.numbers["n_individuals"] == 20  # stretches of time
+        assert "knees bending" in result.pictures[0].alt
+        assert "0.64" not in result.data
 
     def test_stretches_are_runs_of_time_within_a_class(self):
         labels = np.repeat([1, 0, 1], [30, 50, 20])
@@ -146,13 +148,10 @@ class TestComparisons:
 class TestGcpcaExample:
     def test_filters_lie_in_the_plane_only_with_a_loading(self):
         result = run_experiment("gcpca_example", QUICK)
-        found, theirs = result.numbers["found"]["10000"], result.numbers["gcPCA"]["10000"]
+        check(result)
+        found = result.numbers["found"]["10000"]
         assert min(found["cPCA++"][:2]) > 0.85
-        for other in (found["cPCA++, no loading"], *theirs.values(), found["PCA"]):
-            assert other[1] < 0.1
-        assert len(result.tables) == 3
-        assert {row[0] for row in result.tables[0].rows} == {*found, *theirs}
-        assert result.pictures[0].png.startswith(b"\x89PNG")
+        assert max(found["cPCA++, no loading"][1], found["PCA"][1]) < 0.1
         assert result == run_experiment("gcpca_example", QUICK)
 
     def test_the_recipe(self):
@@ -177,24 +176,21 @@ class TestGcpcaExample:
         assert explained < 0.05
 
 
-class TestNeedle:
-    def test_the_paper_s_claims(self):
-        result = run_experiment("needle", Settings())
-        check(result)
-        exact = result.numbers["exact"]
-        assert exact["PCA"] == pytest.approx(90.0)
-        assert exact["cPCA++"] == pytest.approx(0.0, abs=1e-6)
-        angles = dict(zip(result.numbers["alphas"], exact["cPCA"], strict=True))
-        assert angles[0.3] == pytest.approx(90.0)
-        assert angles[0.5] == pytest.approx(0.0, abs=1e-5)  # α = β/γ
-        assert result.numbers["sampled"]["cPCA++, default loading"] < 10.0
+def test_needle_has_the_papers_claims():
+    result = run_experiment("needle", Settings())
+    check(result)
+    exact = result.numbers["exact"]
+    assert exact["PCA"] == exact["cPCA, α = 0.3"] == pytest.approx(90.0)
+    assert exact["cPCA++"] == pytest.approx(0.0, abs=1e-6)
+    assert exact["cPCA, α = 0.5"] == pytest.approx(0.0, abs=1e-5)  # α = β/γ
+    assert result.numbers["sampled"]["cPCA++, default loading"] < 10.0
 
 
 @pytest.fixture(scope="module")
 def digits(data_folder):
     """Pictures to fit methods to, and others to denoise."""
     everything = mnist_over_grass(700, 500, random_state=0, data_home=data_folder)
-    return denoising._split(everything, 500)
+    return denoising.split(everything, 500)
 
 
 class TestDenoising:
@@ -202,8 +198,8 @@ class TestDenoising:
         """On what was fitted, the mean of what is found does not depend on the filters."""
         fitted, _ = digits
         average = fitted.target.mean(axis=0) - fitted.background.mean(axis=0)
-        for found in denoising.denoise(fitted, fitted, 2, QUICK):
-            np.testing.assert_allclose(found.digits.mean(axis=0), average, atol=1e-10)
+        for _, found in denoising.denoise(fitted, fitted, 2, QUICK):
+            np.testing.assert_allclose(found.mean(axis=0), average, atol=1e-10)
 
     def test_errors(self, digits):
         _, new = digits
@@ -217,21 +213,18 @@ class TestDenoising:
         assert denoising.errors_of(3.0 * new.clean + 1.0, new).likeness == pytest.approx(1.0)
         assert denoising.errors_of(np.zeros_like(new.clean), new).likeness == 0.0
 
-    def test_best_alpha_is_no_worse_than_the_automatic_one(self, digits):
+    def test_cpca_plus_plus_takes_the_grass_away(self, digits):
         fitted, new = digits
-        found = {each.method: each for each in denoising.denoise(fitted, new, 3, QUICK)}
-        errors = {n: denoising.errors_of(each.digits, new).squared for n, each in found.items()}
-        assert errors["cPCA, best α *"] <= errors["cPCA, automatic α"]
-        assert errors["cPCA++"] < errors["PCA"]
-
-    @pytest.mark.parametrize("k", [10, 20])
-    def test_many_components_do_not_bring_back_the_grass(self, digits, k):
-        """Loud directions have up to a quarter of grass in them, and plain ones less."""
-        fitted, new = digits
-        found = {each.method: each for each in denoising.denoise(fitted, new, k, QUICK)}
-        errors = {n: denoising.errors_of(each.digits, new).squared for n, each in found.items()}
-        assert errors["cPCA++"] <= 2.0 * errors["cPCA++, plain shrinkage"]
+        found = dict(denoising.denoise(fitted, new, 3, QUICK))
+        errors = {name: denoising.errors_of(each, new).squared for name, each in found.items()}
         assert errors["cPCA++"] < errors["PCA"] / 8.0
+        assert errors[denoising.OAS] < errors["PCA"] / 10.0
+
+    def test_many_components_need_less_loading(self, digits):
+        fitted, new = digits
+        found = dict(denoising.denoise(fitted, new, 10, QUICK))
+        errors = {name: denoising.errors_of(each, new).squared for name, each in found.items()}
+        assert errors[denoising.OAS] < errors["PCA"] / 10.0
 
     def test_the_experiment(self, data_folder, monkeypatch):
         monkeypatch.setenv("CPCAPP_DATA", str(data_folder))
@@ -240,22 +233,18 @@ class TestDenoising:
         check(result)
         assert result.numbers["n_tested"] == 300
         assert result.tables[0].rows[-1][1:3] == (1.0, 1.0)  # the average digit
-        assert "cPCA++, plain shrinkage" in result.numbers["methods"]
-        assert result.findings[1].startswith("With K = 3 the error of cPCA++ is 0.")
 
 
 class TestTiming:
-    def test_the_paper_s_averages_are_those_of_its_table(self):
+    def test_the_papers_averages_are_those_of_its_table(self):
         rows = TABLES.values()
-        assert np.mean([row.cpca / row.cpca_plus_plus for row in rows]) == pytest.approx(
-            SPEED_UP_OVER_CPCA, abs=0.5
-        )
-        assert np.mean([row.tsne / row.cpca_plus_plus for row in rows]) == pytest.approx(
-            SPEED_UP_OVER_TSNE, abs=1.0
-        )
+        over_cpca = np.mean([row.cpca / row.cpca_plus_plus for row in rows])
+        over_tsne = np.mean([row.tsne / row.cpca_plus_plus for row in rows])
+        assert over_cpca == pytest.approx(SPEED_UP_OVER_CPCA, abs=0.5)
+        assert over_tsne == pytest.approx(SPEED_UP_OVER_TSNE, abs=1.0)
 
-    @pytest.mark.usefixtures("data_home")
-    def test_shapes_are_those_of_table_one_with_or_without_data(self):
+    @pytest.mark.usefixtures("mhealth_log")
+    def test_shapes_are_those_of_table_one_whatever_data_are_here(self):
         for shape, row in zip(timing.shapes(0), TABLES.values(), strict=True):
             assert shape.target.shape == (row.n_target, row.n_features)
             assert shape.background.shape == (row.n_background, row.n_features)
@@ -263,14 +252,13 @@ class TestTiming:
 
     def test_real_data_are_said_to_be_real(self, data_folder, monkeypatch):
         monkeypatch.setenv("CPCAPP_DATA", str(data_folder))
-        monkeypatch.setenv("CPCAPP_OFFLINE", "1")
         monkeypatch.setattr(timing, "TABLES", {"mice_protein": TABLES["mice_protein"]})
         result = run_experiment("timing", QUICK)
         check(result)
         assert result.numbers["mice_protein"]["real"]
         seconds = result.timings["seconds"]["mice_protein"]
         assert all(value > 0.0 for value in seconds.values())
-        assert result.tables[1].rows[0][1] == pytest.approx(seconds["cPCA"] / seconds["cPCA++"])
+        assert result.tables[0].rows[0][6] == pytest.approx(seconds["cPCA"] / seconds["cPCA++"])
 
 
 class TestRunning:
@@ -302,6 +290,4 @@ class TestRunning:
         run_experiments(["mhealth", "needle"], QUICK, lambda name, share: shares.append(share))
         assert shares == sorted(shares)
         assert (shares[0], shares[-1]) == (0.0, 1.0)
-
-    def test_every_name_is_a_module(self):
-        assert len(NAMES) == 10
+        assert "mfcn" not in NAMES  # its figures are those of a benchmark

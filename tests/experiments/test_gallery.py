@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cpcapp.experiments import NAMES, Missing, Result, Settings
-from cpcapp.experiments._results import Picture
+from cpcapp.experiments.results import Picture
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -23,6 +23,11 @@ from cpcapp.cli import (
 )
 from cpcapp.cli._errors import UserError
 
+_COMMANDS = (
+    *(apply, demo, evaluate, localize, make_splices, reduce, reproduce, serve),
+    *(train, train_edges, train_network),
+)
+
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
@@ -33,17 +38,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"cpcapp {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    apply.add_parser(commands)
-    demo.add_parser(commands)
-    evaluate.add_parser(commands)
-    localize.add_parser(commands)
-    make_splices.add_parser(commands)
-    reduce.add_parser(commands)
-    reproduce.add_parser(commands)
-    serve.add_parser(commands)
-    train.add_parser(commands)
-    train_edges.add_parser(commands)
-    train_network.add_parser(commands)
+    for command in _COMMANDS:
+        command.add_parser(commands)
     return parser
 
 

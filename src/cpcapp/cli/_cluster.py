@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from cpcapp.cli._errors import require
 
 
-@contextmanager
-def open_cluster(address: str | None) -> Iterator[Any]:
+def open_cluster(address: str | None) -> AbstractContextManager[Any]:
     """Give the client of a cluster, or None without an address."""
     if address is None:
-        yield None
-        return
-    require("distributed", "dask")
+        return nullcontext()
+    require("dask", "distributed")
     from cpcapp.moments.dask import connect
 
-    with connect(address) as client:
-        yield client
+    return connect(address)

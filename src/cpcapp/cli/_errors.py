@@ -1,12 +1,17 @@
-"""How a command tells a user what to change."""
+"""How a command tells a user what to change, and what it left out."""
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import shlex
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+from cpcapp._io.text import printable
 
 # Parameters whose option has another name.
 _OPTIONS = {
@@ -28,14 +33,38 @@ class UserError(Exception):
     """A mistake of the user: shown as one line, without a traceback."""
 
 
-def require(module: str, extra: str) -> None:
+def require(extra: str, *modules: str) -> None:
     """Raise `UserError` with the command to run if an optional package is missing."""
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise UserError(
+                f"needs {module}; install it with: pip install 'cpcapp[{extra}]'"
+            ) from error
+
+
+def check_at_least(arguments: argparse.Namespace, **lowest: float) -> None:
+    """Refuse numbers of options, where they are given, below the lowest that makes sense."""
+    for name, bound in lowest.items():
+        value = getattr(arguments, name)
+        if value is not None and value < bound:
+            raise UserError(f"--{name} {value:g} must be at least {bound:g}")
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for results."""
     try:
-        importlib.import_module(module)
-    except ImportError as error:
-        raise UserError(
-            f"needs {module}; install it with: pip install 'cpcapp[{extra}]'"
-        ) from error
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"can't make the folder {printable(folder)}: {error.strerror}") from error
+
+
+def print_left_out(command: str, problems: Collection[object]) -> int:
+    """Name what was left out, on standard error; return the exit status."""
+    for problem in problems:
+        print(f"cpcapp {command}: left out {problem}", file=sys.stderr)
+    return 1 if problems else 0
 
 
 def spell_as_option(name: str, value: Any) -> str:
@@ -65,10 +94,6 @@ def user_errors() -> Iterator[None]:
         where = f": {error.filename}" if error.filename else ""
         raise UserError(" ".join(f"{error.strerror or error}{where}".split())) from error
     except (ValueError, ImportError) as error:
-        raise UserError(_spell_error(error)) from error
-
-
-def _spell_error(error: Exception) -> str:
-    message = getattr(error, "message", None)
-    text = str(error) if message is None else message.text(spell_as_option)
-    return " ".join(text.split())
+        message = getattr(error, "message", None)
+        text = str(error) if message is None else message.text(spell_as_option)
+        raise UserError(" ".join(text.split())) from error

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
+from collections.abc import Callable
 from typing import Self, TextIO
 
 
 class ProgressLine:
     """Call it with the share done, from 0 to 1; it redraws at most ten times a second.
 
-    Parameters
-    ----------
-    title : str
-    stream : text file, optional
-        Standard error by default. Nothing is written unless it is a terminal.
+    Nothing is written unless the stream, standard error by default, is a terminal.
     """
 
     def __init__(self, title: str, stream: TextIO | None = None) -> None:
@@ -51,14 +47,36 @@ class ProgressLine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.shown and self.last:
             self.stream.write("\n")
+
+
+class Stages:
+    """The progress of a job of several stages: a line for each, whose clock starts when it does."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream
+        self.line: ProgressLine | None = None
+
+    def __call__(self, title: str) -> Callable[[float], None]:
+        """Return what to call with the share of a stage that is done, from 0 to 1."""
+
+        def progress(share: float) -> None:
+            if self.line is None or self.line.title != title:
+                self.__exit__()
+                self.line = ProgressLine(title, self.stream)
+            self.line(share)
+
+        return progress
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.line is not None:
+            self.line.__exit__()
+            self.line = None
 
 
 def _clock(seconds: float) -> str:

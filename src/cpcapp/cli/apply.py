@@ -23,24 +23,18 @@ def add_parser(commands: Any) -> None:
         "of cpca++ gives two more columns: power, how far a row lies from the background, and p, "
         "how likely background is to lie as far.",
     )
-    parser.add_argument("model", type=Path, metavar="MODEL", help="model.safetensors")
-    parser.add_argument(
-        "table", metavar="TABLE", help="as for cpcapp reduce, or - for a CSV on standard input"
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        default="-",
-        metavar="FILE",
-        help=".csv or .parquet; - for a CSV on standard output (default)",
-    )
-    parser.add_argument("--force", action="store_true", help="replace FILE")
+    add: Any = parser.add_argument
+    add("model", type=Path, metavar="MODEL", help="model.safetensors")
+    table = "as for cpcapp reduce, or - for a CSV on standard input"
+    add("table", metavar="TABLE", help=table)
+    output = ".csv or .parquet; - for a CSV on standard output (default)"
+    add("-o", "--output", default="-", metavar="FILE", help=output)
+    add("--force", action="store_true", help="replace FILE")
     names: Any = {"action": "extend", "type": split_names, "default": [], "metavar": "COL"}
-    parser.add_argument("--id", **names, help="columns with names of rows, copied to FILE")
-    parser.add_argument("--label", **names, help="further columns to copy")
-    add_cleaning_options(
-        parser, None, "what to do with missing values (default: as the model was made)"
-    )
+    add("--id", **names, help="columns with names of rows, copied to FILE")
+    add("--label", **names, help="further columns to copy")
+    missing = "what to do with missing values (default: as the model was made)"
+    add_cleaning_options(parser, None, missing)
     parser.set_defaults(run=run)
 
 

@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cpcapp._io.text import printable
-from cpcapp.cli._errors import UserError, require, spell_as_option
+from cpcapp.cli._errors import (
+    UserError,
+    check_at_least,
+    make_folder,
+    require,
+    spell_as_option,
+)
 from cpcapp.cli._progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -41,42 +47,27 @@ def add_parser(commands: Any) -> None:
         "and cPCA++, print how well the hidden classes are separated and write contrast.png. "
         "Nothing is downloaded.",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        default=Path("cpcapp-demo"),
-        metavar="DIR",
-        help="folder for the results, which replace those of an earlier demo "
-        "(default: %(default)s)",
-    )
-    parser.add_argument(
-        "--contrast", action="store_true", help="contrast two generated data sets instead"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="seed of the data of --contrast (default: %(default)s)"
-    )
+    add = parser.add_argument
+    output = "folder for the results, which replace those of an earlier demo (default: %(default)s)"
+    add("-o", "--output", type=Path, default=Path("cpcapp-demo"), metavar="DIR", help=output)
+    add("--contrast", action="store_true", help="contrast two generated data sets instead")
+    seed = "seed of the data of --contrast (default: %(default)s)"
+    add("--seed", type=int, default=0, help=seed)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     if arguments.contrast:
-        require("matplotlib", "plot")
+        require("plot", "matplotlib")
     else:
-        for module in ("cv2", "PIL", "safetensors", "jinja2"):
-            require(module, "splicing")
-    if arguments.seed < 0:
-        raise UserError(f"--seed {arguments.seed} must be at least 0")
-    folder = arguments.output
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"can't make the folder {printable(folder)}: {error.strerror}") from error
+        require("splicing", "cv2", "PIL", "safetensors", "jinja2")
+    check_at_least(arguments, seed=0)
+    make_folder(arguments.output)
     if arguments.contrast:
-        _contrast(folder, arguments.seed)
+        _contrast(arguments.output, arguments.seed)
     else:
-        _localize(folder)
+        _localize(arguments.output)
     return 0
 
 
@@ -143,16 +134,14 @@ def _contrast(folder: Path, seed: int) -> None:
         views = compare_methods(data)
         for view in views:
             print(
-                f"  {view.method:7} adjusted Rand index {view.ari:5.2f}   "
+                f"  {view.method:7} adjusted Rand index {view.ari:z5.2f}   "
                 f"{1e3 * view.seconds:7.1f} ms"
             )
         print(f"  components above sampling noise: {count_significant(data)}")
-        alphas = ["" if view.alpha is None else f" (α = {view.alpha:.3g})" for view in views]
-        titles = [
-            f"{view.method}{alpha}   ARI {view.ari:.2f}"
-            for view, alpha in zip(views, alphas, strict=True)
-        ]
-        shown = [(title, view.scores) for title, view in zip(titles, views, strict=True)]
+        shown = []
+        for view in views:
+            alpha = "" if view.alpha is None else f" (α = {view.alpha:.3g})"
+            shown.append((f"{view.method}{alpha}   ARI {view.ari:z.2f}", view.scores))
         rows.append((name, data.labels, shown))
     picture = folder / "contrast.png"
     try:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cpcapp._io.files import FolderInUseError
 from cpcapp._io.text import printable
-from cpcapp.cli._errors import UserError, require
-from cpcapp.cli._stages import Stages
+from cpcapp.cli._errors import UserError, check_at_least, print_left_out, require
+from cpcapp.cli._progress import Stages
 from cpcapp.cli.localize import MODEL_HELP, open_model
 
 if TYPE_CHECKING:
@@ -37,61 +36,34 @@ def add_parser(commands: Any) -> None:
         "pairs of the same size. Photos that can't be used are named at the end, and the exit "
         "status is 1.",
     )
-    parser.add_argument(
-        "dataset",
-        type=Path,
-        metavar="DATASET",
-        help="a folder: Columbia, CASIA or Nimble as published, or images/ (or photos/) and masks/",
-    )
-    parser.add_argument("--model", metavar="M", help=MODEL_HELP)
-    parser.add_argument(
-        "--kind",
-        choices=_KINDS,
-        default="auto",
-        help="the layout of the folder (default: recognise it)",
-    )
-    parser.add_argument(
-        "--collection", metavar="NAME", help="of Nimble these probes only, such as Nimble-WEB"
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object, and nothing else"
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="write scores.json, scores.csv, and a picture of each photo with the true seam, all "
-        "edges and the model's map; index.html shows them, the best first",
-    )
-    parser.add_argument("--force", action="store_true", help="replace the results in DIR")
-    parser.add_argument(
-        "--limit",
-        type=int,
-        metavar="N",
-        help="use N spliced and N authentic photos, spread over the data set",
-    )
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        default=2,
-        metavar="J",
-        help="photos at the same time (default: %(default)s)",
-    )
-    parser.add_argument("--no-controls", action="store_true", help="score the model alone")
+    add = parser.add_argument
+    dataset = "a folder: Columbia, CASIA or Nimble as published, or images/ (or photos/) and masks/"
+    add("dataset", type=Path, metavar="DATASET", help=dataset)
+    add("--model", metavar="M", help=MODEL_HELP)
+    kind = "the layout of the folder (default: recognise it)"
+    add("--kind", choices=_KINDS, default="auto", help=kind)
+    collection = "of Nimble these probes only, such as Nimble-WEB"
+    add("--collection", metavar="NAME", help=collection)
+    add("--json", action="store_true", help="print one JSON object, and nothing else")
+    output = """write scores.json, scores.csv, and a picture of each photo with the true seam, all
+    edges and the model's map; index.html shows them, the best first"""
+    add("-o", "--output", type=Path, metavar="DIR", help=output)
+    add("--force", action="store_true", help="replace the results in DIR")
+    limit = "use N spliced and N authentic photos, spread over the data set"
+    add("--limit", type=int, metavar="N", help=limit)
+    jobs = "photos at the same time (default: %(default)s)"
+    add("--jobs", type=int, default=2, metavar="J", help=jobs)
+    add("--no-controls", action="store_true", help="score the model alone")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    for module in ("cv2", "PIL", "safetensors", "jinja2"):
-        require(module, "splicing")
+    require("splicing", "cv2", "PIL", "safetensors", "jinja2")
     from cpcapp.splicing.evaluation.album import INDEX, check_album_folder
     from cpcapp.splicing.evaluation.run import evaluate_localizer
 
-    for name in ("limit", "jobs"):
-        if getattr(arguments, name) is not None and getattr(arguments, name) < 1:
-            raise UserError(f"--{name} {getattr(arguments, name)} must be at least 1")
+    check_at_least(arguments, limit=1, jobs=1)
     folder: Path | None = arguments.output
     if folder is None and arguments.force:
         raise UserError("--force replaces results in a folder; give it with -o DIR")
@@ -123,9 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         print("\n".join(printable(line) for line in report.to_lines()))
         if folder is not None:
             print(f"\n{printable(folder / INDEX)} shows the photos, the best first")
-    for problem in report.problems:
-        print(f"cpcapp evaluate: left out {problem}", file=sys.stderr)
-    return 1 if report.problems else 0
+    return print_left_out("evaluate", report.problems)
 
 
 def _open_samples(arguments: argparse.Namespace, progress: Callable[[float], None]) -> SampleSet:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cpcapp._io.text import printable
 from cpcapp.cli._cluster import open_cluster
-from cpcapp.cli._errors import UserError, require, spell_as_option, user_errors
+from cpcapp.cli._errors import UserError, check_at_least, require, spell_as_option, user_errors
 from cpcapp.cli._progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -49,14 +49,8 @@ def add_parser(commands: Any) -> None:
     photos = "files, folders or patterns: JPEG, PNG, TIFF, WebP, BMP, AVIF, HEIC"
     photos += "; with --scheduler also URLs of folders, such as s3://bucket/folder"
     add("photos", nargs="+", metavar="PHOTO", help=photos)
-    add(
-        "-o",
-        "--output",
-        type=Path,
-        default=Path("cpcapp-output"),
-        metavar="DIR",
-        help="folder for the results (default: %(default)s)",
-    )
+    output = "folder for the results (default: %(default)s)"
+    add("-o", "--output", type=Path, default=Path("cpcapp-output"), metavar="DIR", help=output)
     models = parser.add_mutually_exclusive_group()
     models.add_argument("--model", metavar="M", help=MODEL_HELP)
     fast = "use the quick model, without a network: the same as --model filters"
@@ -84,14 +78,12 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    for module in ("cv2", "PIL", "safetensors", "jinja2"):
-        require(module, "splicing")
+    require("splicing", "cv2", "PIL", "safetensors", "jinja2")
     if arguments.report:
-        require("reportlab", "report")
+        require("report", "reportlab")
     if arguments.device is not None:
         require("torch", "torch")
-    if arguments.jobs < 1:
-        raise UserError(f"--jobs {arguments.jobs} must be at least 1")
+    check_at_least(arguments, jobs=1)
     if not 1e-6 <= arguments.max_megapixels <= 1e6:  # nor is it NaN
         raise UserError(
             f"--max-megapixels {arguments.max_megapixels:g} must be above 0 and at most 1000000"

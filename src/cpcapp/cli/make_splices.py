@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cpcapp._io.files import FolderInUseError
-from cpcapp._io.leftovers import remove_leftovers
-from cpcapp.cli._errors import UserError, require
-from cpcapp.cli._stages import Stages
+from cpcapp._io.files import FolderInUseError, remove_leftovers
+from cpcapp.cli._errors import UserError, check_at_least, print_left_out, require
+from cpcapp.cli._progress import Stages
 
 if TYPE_CHECKING:
     from cpcapp.splicing.making.cuts import SpliceOptions
@@ -28,59 +26,27 @@ def add_parser(commands: Any) -> None:
         "says how each splice was made. The result depends on the photos, the options and the "
         "seed only.",
     )
-    parser.add_argument(
-        "photos",
-        nargs="+",
-        metavar="PHOTOS",
-        help="files, folders or patterns; of the folder of BSDS500 the training and validation "
-        "photos are taken, with the things that people outlined in them",
-    )
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--count", type=int, default=100, help="splices (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument(
-        "--preset",
-        choices=("varied", "hard"),
-        default="varied",
-        help="hard: pixels copied as they are, hard edges, no JPEG (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--jpeg",
-        type=_quality,
-        metavar="Q",
-        help="quality of every finished photo, from 1 to 100, or none",
-    )
-    parser.add_argument(
-        "--feather",
-        type=float,
-        metavar="SIGMA",
-        help="softness of every edge in pixels; 0 is a hard edge",
-    )
-    parser.add_argument(
-        "--size", type=int, help="longest side; longer photos are cropped or shrunk"
-    )
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        default=2,
-        help="splices made at the same time (default: %(default)s)",
-    )
-    again = parser.add_mutually_exclusive_group()
-    again.add_argument(
-        "--resume",
-        dest="existing",
-        action="store_const",
-        const="resume",
-        default="error",
-        help="go on in DIR, with the splices that are there",
-    )
-    again.add_argument(
-        "--force",
-        dest="existing",
-        action="store_const",
-        const="replace",
-        help="replace the splices in DIR",
-    )
+    add: Any = parser.add_argument
+    photos = """files, folders or patterns; of the folder of BSDS500 the training and validation
+    photos are taken, with the things that people outlined in them"""
+    add("photos", nargs="+", metavar="PHOTOS", help=photos)
+    add("-o", "--output", type=Path, required=True, metavar="DIR")
+    add("--count", type=int, default=100, help="splices (default: %(default)s)")
+    add("--seed", type=int, default=0, help="default: %(default)s")
+    preset = "hard: pixels copied as they are, hard edges, no JPEG (default: %(default)s)"
+    add("--preset", choices=("varied", "hard"), default="varied", help=preset)
+    jpeg = "quality of every finished photo, from 1 to 100, or none"
+    add("--jpeg", type=_quality, metavar="Q", help=jpeg)
+    feather = "softness of every edge in pixels; 0 is a hard edge"
+    add("--feather", type=float, metavar="SIGMA", help=feather)
+    add("--size", type=int, help="longest side; longer photos are cropped or shrunk")
+    jobs = "splices made at the same time (default: %(default)s)"
+    add("--jobs", type=int, default=2, help=jobs)
+    existing: Any = {"dest": "existing", "action": "store_const", "default": "error"}
+    add = parser.add_mutually_exclusive_group().add_argument
+    resume = "go on in DIR, with the splices that are there"
+    add("--resume", const="resume", **existing, help=resume)
+    add("--force", const="replace", **existing, help="replace the splices in DIR")
     parser.set_defaults(run=run)
 
 
@@ -95,13 +61,10 @@ def _quality(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    require("cv2", "splicing")
-    require("PIL", "splicing")
+    require("splicing", "cv2", "PIL")
     from cpcapp.splicing.making.folder import make_splices
 
-    for name, lowest in (("count", 1), ("seed", 0), ("jobs", 1)):
-        if getattr(arguments, name) < lowest:
-            raise UserError(f"--{name} {getattr(arguments, name)} must be at least {lowest}")
+    check_at_least(arguments, count=1, seed=0, jobs=1)
     options, start = _options(arguments), time.monotonic()
     for part in (".", "images", "masks"):
         remove_leftovers(arguments.output / part)
@@ -119,24 +82,17 @@ def run(arguments: argparse.Namespace) -> int:
                 progress=stages("making splices"),
             )
     except FolderInUseError as error:
-        advice = (
-            "give the same photos and options"
-            if arguments.existing == "resume"
-            else "--resume to go on"
-        )
+        resumed = arguments.existing == "resume"
+        advice = "give the same photos and options" if resumed else "--resume to go on"
         raise UserError(
             f"{error.reason}; choose another folder, or {advice}, or --force to replace its splices"
         ) from error
     except (OSError, ValueError) as error:
         raise UserError(" ".join(str(error).split())) from error
-    print(
-        f"{found.folder}: {found.n_made} splices of {found.n_photos} photos in "
-        f"{time.monotonic() - start:.0f} s"
-        + (f", {found.n_kept} were there" if found.n_kept else "")
-    )
-    for problem in found.problems:
-        print(f"cpcapp make-splices: left out {problem}", file=sys.stderr)
-    return 1 if found.problems else 0
+    seconds, kept = time.monotonic() - start, f", {found.n_kept} were there" if found.n_kept else ""
+    counts = f"{found.n_made} splices of {found.n_photos} photos"
+    print(f"{found.folder}: {counts} in {seconds:.0f} s{kept}")
+    return print_left_out("make-splices", found.problems)
 
 
 def _options(arguments: argparse.Namespace) -> SpliceOptions:

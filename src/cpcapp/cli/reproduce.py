@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cpcapp._io.text import printable
-from cpcapp.cli._errors import UserError, require
+from cpcapp.cli._errors import UserError, check_at_least, make_folder, require
 from cpcapp.cli._progress import ProgressLine
 from cpcapp.experiments import NAMES
 
@@ -20,37 +20,22 @@ def add_parser(commands: Any) -> None:
         "reproduce",
         help="make the paper's experiments again, as one report",
         description="Run the experiments of the paper's Section III and Appendix B with PCA, cPCA, "
-        "t-SNE and cPCA++, the comparison with MFCN of Section V, and one experiment of the paper "
-        "on gcPCA, and write report.html (one page with "
-        "everything in it), report.md with its pictures in figures/, and report.json with all "
-        "numbers. Data sets are looked for in "
-        "the folder that the environment variable CPCAPP_DATA names, then in the cache, and are "
-        "then fetched from their official sources, unless CPCAPP_OFFLINE=1. Where data can't be "
-        "had, the report says so, the rest is made, and the exit status is 1.",
+        "t-SNE and cPCA++, and one experiment of the paper on gcPCA, and write report.html (one "
+        "page with everything in it), report.md with its pictures in figures/, and report.json "
+        "with all numbers. Data sets are looked for in the folder that the environment variable "
+        "CPCAPP_DATA names, then in the cache, and are then fetched from their official sources, "
+        "unless CPCAPP_OFFLINE=1. Where data can't be had, the report says so, the rest is made, "
+        "and the exit status is 1.",
     )
-    parser.add_argument(
-        "name",
-        nargs="?",
-        default="all",
-        metavar="NAME",
-        help=f"all (the default) or one of: {', '.join(NAMES)}",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="folder for the report, which replaces an earlier one there",
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="smaller samples and little t-SNE: under a minute instead of several",
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="seed of everything drawn (default: %(default)s)"
-    )
+    add = parser.add_argument
+    names = f"all (the default) or one of: {', '.join(NAMES)}"
+    add("name", nargs="?", default="all", metavar="NAME", help=names)
+    output = "folder for the report, which replaces an earlier one there"
+    add("-o", "--output", type=Path, required=True, metavar="DIR", help=output)
+    quick = "smaller samples and little t-SNE: under a minute instead of several"
+    add("--quick", action="store_true", help=quick)
+    seed = "seed of everything drawn (default: %(default)s)"
+    add("--seed", type=int, default=0, help=seed)
     parser.set_defaults(run=run)
 
 
@@ -58,21 +43,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     if arguments.name not in ("all", *NAMES):
         raise UserError(f"NAME {arguments.name!r} must be all or one of {', '.join(NAMES)}")
-    if arguments.seed < 0:
-        raise UserError(f"--seed {arguments.seed} must be at least 0")
-    for module in ("matplotlib", "PIL", "jinja2"):
-        require(module, "reproduce")
-    folder = arguments.output
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"can't make the folder {printable(folder)}: {error.strerror}") from error
-    return _report(
-        NAMES if arguments.name == "all" else (arguments.name,),
-        folder,
-        arguments.seed,
-        arguments.quick,
-    )
+    check_at_least(arguments, seed=0)
+    require("reproduce", "matplotlib", "PIL", "jinja2")
+    make_folder(arguments.output)
+    names = NAMES if arguments.name == "all" else (arguments.name,)
+    return _report(names, arguments.output, arguments.seed, arguments.quick)
 
 
 def _report(names: tuple[str, ...], folder: Path, seed: int, quick: bool) -> int:

@@ -60,8 +60,7 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    for module in ("fastapi", "uvicorn", "python_multipart", "jinja2", "cv2", "PIL", "safetensors"):
-        require(module, "web")
+    require("web", "fastapi", "uvicorn", "python_multipart", "jinja2", "cv2", "PIL", "safetensors")
     from cpcapp.web.server import open_socket, run_server, spell_address
     from cpcapp.web.settings import Settings, available_memory, default_jobs
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from cpcapp.cli._cluster import open_cluster
-from cpcapp.cli._errors import UserError, require
-from cpcapp.cli._stages import Stages
+from cpcapp.cli._errors import UserError, check_at_least, print_left_out, require
+from cpcapp.cli._progress import Stages
 
 
 def add_parser(commands: Any) -> None:
@@ -25,72 +24,40 @@ def add_parser(commands: Any) -> None:
         "stopped or killed, the same command goes on from there and ends with the same file. "
         "Photos that can't be used are named at the end, and the exit status is 1.",
     )
-    parser.add_argument(
-        "datasets",
-        nargs="+",
-        metavar="DATASET",
-        help="folders of photos; with the extra dask also URLs such as s3://bucket/folder",
-    )
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL")
-    parser.add_argument(
-        "--preset",
-        choices=("default", "filters", "paper"),
-        default="default",
-        help="filters and the package's network, filters alone, or the method as published "
-        "(default: %(default)s)",
-    )
-    parser.add_argument(
-        "--network",
-        type=Path,
-        metavar="FILE",
-        help="a network of train-network to take in place of the package's",
-    )
-    parser.add_argument(
-        "--splices",
-        type=int,
-        default=2000,
-        metavar="N",
-        help="splices to make from plain photos (default: %(default)s)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        default=2,
-        help="photos at the same time (default: %(default)s); the result does not depend on it",
-    )
-    parser.add_argument(
-        "--device",
-        metavar="D",
-        help="cut patches and find filters there, for example cuda (needs the extra torch; "
-        "default: on the processor, without torch)",
-    )
-    parser.add_argument(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="read the photos on the workers of a Dask cluster, which can open the same folders; "
-        "dask scheduler prints its address, such as tcp://10.0.0.7:8786",
-    )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="replace MODEL, and start anew where a stopped training would go on",
-    )
+    add = parser.add_argument
+    datasets = "folders of photos; with the extra dask also URLs such as s3://bucket/folder"
+    add("datasets", nargs="+", metavar="DATASET", help=datasets)
+    add("-o", "--output", type=Path, required=True, metavar="MODEL")
+    preset = """filters and the package's network, filters alone, or the method as published
+    (default: %(default)s)"""
+    add("--preset", choices=("default", "filters", "paper"), default="default", help=preset)
+    network = "a network of train-network to take in place of the package's"
+    add("--network", type=Path, metavar="FILE", help=network)
+    splices = "splices to make from plain photos (default: %(default)s)"
+    add("--splices", type=int, default=2000, metavar="N", help=splices)
+    add("--seed", type=int, default=0, help="default: %(default)s")
+    jobs = "photos at the same time (default: %(default)s); the result does not depend on it"
+    add("--jobs", type=int, default=2, help=jobs)
+    device = """cut patches and find filters there, for example cuda (needs the extra torch;
+    default: on the processor, without torch)"""
+    add("--device", metavar="D", help=device)
+    cluster = """read the photos on the workers of a Dask cluster, which can open the same folders;
+    dask scheduler prints its address, such as tcp://10.0.0.7:8786"""
+    add("--scheduler", metavar="ADDRESS", help=cluster)
+    force = "replace MODEL, and start anew where a stopped training would go on"
+    add("--force", action="store_true", help=force)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    require("cv2", "splicing")
-    require("safetensors", "splicing")
+    require("splicing", "cv2", "safetensors")
     if arguments.device is not None:
         require("torch", "torch")
     from cpcapp.splicing.model_file import load_network
     from cpcapp.splicing.training.sources import train_from_folders
 
-    for name, lowest in (("splices", 1), ("seed", 0), ("jobs", 1)):
-        if getattr(arguments, name) < lowest:
-            raise UserError(f"--{name} {getattr(arguments, name)} must be at least {lowest}")
+    check_at_least(arguments, splices=1, seed=0, jobs=1)
     if arguments.network is not None and arguments.preset != "default":
         raise UserError(f"--network does not go with --preset {arguments.preset}")
     output: Path = arguments.output
@@ -135,6 +102,4 @@ def run(arguments: argparse.Namespace) -> int:
         f"{output}: preset {training.localizer.name}, {facts['photos']['used']} photos, "
         f"{time.monotonic() - start:.0f} s"
     )
-    for problem in training.problems:
-        print(f"cpcapp train: left out {problem}", file=sys.stderr)
-    return 1 if training.problems else 0
+    return print_left_out("train", training.problems)

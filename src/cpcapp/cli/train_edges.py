@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cpcapp._io.leftovers import remove_leftovers
-from cpcapp.cli._errors import UserError, require
+from cpcapp._io.files import remove_leftovers
+from cpcapp.cli._errors import UserError, check_at_least, require
 from cpcapp.cli._progress import ProgressLine
 
 
@@ -22,52 +22,39 @@ def add_parser(commands: Any) -> None:
         "else as safetensors, compressed if the name ends in .gz. The result depends on the data "
         "and the seed only.",
     )
-    parser.add_argument(
-        "folder", type=Path, metavar="BSDS_FOLDER", help="with images/, groundTruth/"
-    )
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOREST")
-    parser.add_argument("--trees", type=int, default=8, help="trees (default: %(default)s)")
-    parser.add_argument(
-        "--samples",
-        type=int,
-        default=1_000_000,
-        help="patches for each tree (default: %(default)s)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument(
-        "--jobs", type=int, default=2, help="trees grown at once, 2 GB each (default: %(default)s)"
-    )
+    add = parser.add_argument
+    add("folder", type=Path, metavar="BSDS_FOLDER", help="with images/, groundTruth/")
+    add("-o", "--output", type=Path, required=True, metavar="FOREST")
+    add("--trees", type=int, default=8, help="trees (default: %(default)s)")
+    samples = "patches for each tree (default: %(default)s)"
+    add("--samples", type=int, default=1_000_000, help=samples)
+    add("--seed", type=int, default=0, help="default: %(default)s")
+    jobs = "trees grown at once, 2 GB each (default: %(default)s)"
+    add("--jobs", type=int, default=2, help=jobs)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    require("cv2", "splicing")
-    require("numba", "edges")
+    require("splicing", "cv2")
+    require("edges", "numba")
     from cpcapp.splicing.datasets.bsds import bsds_photos
     from cpcapp.splicing.traces.edges.features import EdgeOptions
     from cpcapp.splicing.traces.edges.trainer import TrainingOptions, train_forest
 
-    for name, lowest in (("trees", 1), ("samples", 100), ("seed", 0), ("jobs", 1)):
-        if getattr(arguments, name) < lowest:
-            raise UserError(f"--{name} {getattr(arguments, name)} must be at least {lowest}")
+    check_at_least(arguments, trees=1, samples=100, seed=0, jobs=1)
     if not arguments.output.parent.is_dir():
         raise UserError(f"there is no folder {arguments.output.parent} to write to")
     try:
         photos = bsds_photos(arguments.folder, ["train", "val"])
         start = time.monotonic()
+        n_evaluated = min(3, arguments.trees)
+        edges = EdgeOptions(numberOfTrees=arguments.trees, numberOfTreesToEvaluate=n_evaluated)
+        options = TrainingOptions(
+            n_samples=arguments.samples, seed=arguments.seed, jobs=arguments.jobs
+        )
         with ProgressLine("growing trees") as progress:
-            forest = train_forest(
-                photos,
-                EdgeOptions(
-                    numberOfTrees=arguments.trees,
-                    numberOfTreesToEvaluate=min(3, arguments.trees),
-                ),
-                TrainingOptions(
-                    n_samples=arguments.samples, seed=arguments.seed, jobs=arguments.jobs
-                ),
-                progress=progress,
-            )
+            forest = train_forest(photos, edges, options, progress=progress)
         remove_leftovers(arguments.output.parent, arguments.output.name)
         forest.save(arguments.output)
     except OSError as error:

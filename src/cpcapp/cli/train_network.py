@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
 from cpcapp._io.text import printable
-from cpcapp.cli._errors import UserError, require
-from cpcapp.cli._stages import Stages
+from cpcapp.cli._errors import UserError, check_at_least, print_left_out, require
+from cpcapp.cli._progress import Stages
 
 
 def add_parser(commands: Any) -> None:
@@ -24,44 +23,29 @@ def add_parser(commands: Any) -> None:
         "with the same DIR, the training goes on until SECONDS are spent in all. A GPU is used if "
         "there is one; a processor takes days.",
     )
-    parser.add_argument("photos", nargs="+", type=Path, metavar="PHOTOS", help="folders of photos")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
-    parser.add_argument(
-        "--architecture",
-        choices=("trace", "mfcn"),
-        default="trace",
-        help="trace: the network of this package; mfcn: MFCN and SFCN, which the paper compares "
-        "with, both on the same splices (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        default=1500.0,
-        help="of training in all; the learning rate falls to 0 by then (default: %(default)g)",
-    )
-    parser.add_argument(
-        "--piece", type=float, metavar="SECONDS", help="stop after so many seconds, to go on later"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument(
-        "--workers",
-        type=int,
-        default=4,
-        help="processes that make splices (default: %(default)s)",
-    )
+    add = parser.add_argument
+    add("photos", nargs="+", type=Path, metavar="PHOTOS", help="folders of photos")
+    add("-o", "--output", type=Path, required=True, metavar="DIR")
+    architecture = """trace: the network of this package; mfcn: MFCN and SFCN, which the paper
+    compares with, both on the same splices (default: %(default)s)"""
+    add("--architecture", choices=("trace", "mfcn"), default="trace", help=architecture)
+    seconds = "of training in all; the learning rate falls to 0 by then (default: %(default)g)"
+    add("--seconds", type=float, default=1500.0, help=seconds)
+    piece = "stop after so many seconds, to go on later"
+    add("--piece", type=float, metavar="SECONDS", help=piece)
+    add("--seed", type=int, default=0, help="default: %(default)s")
+    workers = "processes that make splices (default: %(default)s)"
+    add("--workers", type=int, default=4, help=workers)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    require("cv2", "splicing")
-    for name in ("torch", "onnx", "matplotlib"):
-        require(name, "torch")
+    require("splicing", "cv2")
+    require("torch", "torch", "onnx", "matplotlib")
     from cpcapp.splicing.networks.run import train_in_folder
 
-    for name, lowest in (("seconds", 1.0), ("seed", 0), ("workers", 0)):
-        if getattr(arguments, name) < lowest:
-            raise UserError(f"--{name} {getattr(arguments, name):g} must be at least {lowest:g}")
+    check_at_least(arguments, seconds=1, seed=0, workers=0)
     try:
         with Stages() as stages:
             done = train_in_folder(
@@ -86,6 +70,4 @@ def run(arguments: argparse.Namespace) -> int:
         f"{printable(arguments.output)}: {done.step} steps in {done.seconds:.0f} s, on held-out "
         f"photos {scores}"
     )
-    for problem in done.problems:
-        print(f"cpcapp train-network: left out {problem}", file=sys.stderr)
-    return 1 if done.problems else 0
+    return print_left_out("train-network", done.problems)

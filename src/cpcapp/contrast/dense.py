@@ -94,16 +94,17 @@ class Lapack:
         b: FloatArray,
         bound: float,
         k: int,
+        otherwise: float,
         enough: float | None = None,
         start: FloatArray | None = None,
         rough: bool = False,
     ) -> tuple[float, FloatArray, FloatArray]:
         """Return the least ridge for a bound, and the ``k`` largest eigenpairs with it.
 
-        No eigenvalue exceeds the bound with that ridge. ``enough`` is one that is known to be
-        large enough.
+        No eigenvalue exceeds the bound with that ridge. Where none does anyway, it is
+        ``otherwise``. ``enough`` is one that is known to be large enough.
         """
-        ridge = self._least_ridge(f, b, bound, enough, start)
+        ridge = self._least_ridge(f, b, bound, enough, start) or otherwise
         values, vectors = self.top_loaded(f, b, 1.0, ridge, k, start, 1e-10)
         if self.iterative and values[0] > bound * (1.0 + 1e-6):
             raise NotConvergedError  # Lanczos missed the largest eigenvalue of the difference
@@ -128,7 +129,7 @@ class Lapack:
 
         # No λ is above c where c(B + rI) - F is positive definite.
         if factor(LEAST_RIDGE) is not None:
-            return LEAST_RIDGE
+            return 0.0
 
         # Else cρ is the largest eigenvalue of F - cB.
         def iterate() -> Pairs:
@@ -259,11 +260,11 @@ class Device:
         return _down(values[-k:].flip(0)), _down(vectors[:, -k:].flip(1))
 
     def top_bounded(
-        self, f: Any, b: Any, bound: float, k: int, *_: Any, rough: bool = False
+        self, f: Any, b: Any, bound: float, k: int, otherwise: float, *_: Any, rough: bool = False
     ) -> tuple[float, FloatArray, FloatArray]:
         """Return the least ridge for a bound, and the ``k`` largest eigenpairs with it."""
         theta = float(self._torch.linalg.eigvalsh(f - bound * b)[-1])
-        ridge = max(theta / bound, LEAST_RIDGE)
+        ridge = theta / bound if theta > LEAST_RIDGE * bound else otherwise
         return ridge, *self.top_loaded(f, b, 1.0, ridge, k)
 
     def top_loaded(self, f: Any, b: Any, weight: float, ridge: float, k: int) -> Pairs:

@@ -23,6 +23,9 @@ _MOST_ROWS = 10_000
 # Copies of a feature are singular however many samples there are: far above rounding, and far below
 # what any rule asks for on real data.
 LEAST_RIDGE = 1e-9
+# Where no contrast exceeds the bound, ρ is this share of n_features / n_background, the size of the
+# background's own noise: docs/gallery/gcpca_example.md. On labelled pairs it changes nothing.
+NOISE_SHARE = 0.1
 _RULES = ("auto", "oas", "none")
 # Of other versions: what to use in their place.
 _FORMER = {

@@ -73,6 +73,7 @@ class MatrixFree:
         b: CentredRows,
         bound: float,
         k: int,
+        otherwise: float,
         enough: float | None = None,
         start: FloatArray | None = None,
         rough: bool = False,
@@ -81,7 +82,7 @@ class MatrixFree:
         if self._space is None:
             self._space = _Space(f, b, k)  # what it learns for one bound serves the next
         tolerance = _ROUGH_TOLERANCE if rough else _TOLERANCE
-        return self._space.refine(k, bound=bound, tolerance=tolerance)
+        return self._space.refine(k, ridge=otherwise, bound=bound, tolerance=tolerance)
 
     def top_loaded(
         self, f: CentredRows, b: CentredRows, weight: float, ridge: float, k: int
@@ -125,8 +126,10 @@ class _Space:
     ) -> tuple[float, FloatArray, FloatArray]:
         """Return the ridge and the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v``.
 
-        With a bound the ridge is the least for which no eigenvalue exceeds it.
+        With a bound the ridge is the least for which no eigenvalue exceeds it, and ``ridge`` only
+        where none does anyway.
         """
+        otherwise = ridge
         for _ in range(_MOST_STEPS):
             own = slice(0, self._size)
             basis, f_basis, b_basis = (
@@ -135,7 +138,7 @@ class _Space:
             inner_f, inner_b = basis.T @ f_basis, basis.T @ b_basis
             if bound is not None:
                 theta = eigh(inner_f - bound * inner_b, eigvals_only=True)[-1]
-                ridge = max(float(theta) / bound, LEAST_RIDGE)
+                ridge = float(theta) / bound if theta > LEAST_RIDGE * bound else otherwise
             loaded = weight * inner_b + ridge * np.eye(self._size)
             values, y = (found[..., ::-1] for found in eigh(inner_f, loaded))
             values, y = values[: self._block], y[:, : self._block]

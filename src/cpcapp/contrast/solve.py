@@ -27,6 +27,7 @@ from cpcapp.contrast.dense import (
 )
 from cpcapp.contrast.loading import (
     LEAST_RIDGE,
+    NOISE_SHARE,
     Loading,
     check_loading,
     choose_bound,
@@ -146,8 +147,9 @@ def solve_contrast(
        first two components, if that is two standard errors, ``2√(24/n)``, below a Gaussian's.
     4. Otherwise, and without rows, the bound is 12.
 
-    No component depends on ``k``, and no unit of a feature matters. ρ is at least 1e-9, so that
-    copies of a feature do no harm.
+    No component depends on ``k``, and no unit of a feature matters. Where no eigenvalue exceeds the
+    bound there is nothing to bound: ρ is then a tenth of ``n_features / n_background``, the size of
+    the background's own noise, and at least 1e-9, so that copies of a feature do no harm.
 
     Examples
     --------
@@ -532,11 +534,14 @@ def _bounded(
     bounds = bounds_to_try(task.target, task.rows)
     # The first two are looked at for classes, however many are asked for.
     k = min(max(task.k, 2), at.size)
+    assert task.background is not None
+    varies = int((~task.background.spread.constant).sum())
+    of_noise = max(NOISE_SHARE * varies / task.background.n_samples, LEAST_RIDGE)
     enough = start = None
     rough = len(bounds) > 1
     for bound in bounds:
         enough, values, start = algebra.top_bounded(
-            at.target, at.background, bound, k, enough, start, rough=rough
+            at.target, at.background, bound, k, of_noise, enough, start, rough=rough
         )
         found.append((bound, enough, values, start))
     if len(found) == 1:
@@ -545,7 +550,7 @@ def _bounded(
     best = choose_bound(bounds, filters, task.rows, task.row_weights)
     if not isinstance(algebra, MatrixFree):
         return found[best]
-    return bounds[best], *algebra.top_bounded(at.target, at.background, bounds[best], k)
+    return bounds[best], *algebra.top_bounded(at.target, at.background, bounds[best], k, of_noise)
 
 
 def bounds_to_try(target: Side, rows: Any) -> list[float]:

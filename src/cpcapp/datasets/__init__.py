@@ -1,7 +1,7 @@
 """Data sets to try the methods on."""
 
 from cpcapp.datasets._contrast_data import ContrastData
-from cpcapp.datasets._errors import DataNotFoundError, DownloadError, UnverifiedDownloadWarning
+from cpcapp.datasets._fetch import DataNotFoundError, DownloadError, UnverifiedDownloadWarning
 from cpcapp.datasets._generated import mice_like, needle, synthetic
 from cpcapp.datasets._leukemia import leukemia
 from cpcapp.datasets._mhealth import mhealth

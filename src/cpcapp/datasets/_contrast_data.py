@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 
 
 @dataclass(frozen=True)
@@ -41,3 +41,22 @@ class ContrastData:
     groups: NDArray[np.intp] | None = None
     clean: FloatArray | None = None
     source: str = ""
+
+
+def standardize_columns(rows: FloatArray) -> FloatArray:
+    """Return the rows with each column centred and divided by its standard deviation.
+
+    NaN are ignored and stay. A constant column becomes 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> standardize_columns(np.array([[1.0, 5.0], [3.0, 5.0]]))
+    array([[-1.,  0.],
+           [ 1.,  0.]])
+    """
+    n = np.maximum((~np.isnan(rows)).sum(axis=0), 1)
+    centred = rows - np.nansum(rows, axis=0) / n
+    deviations = np.sqrt(np.nansum(centred**2, axis=0) / n)
+    scaled: FloatArray = centred / np.where(deviations > 0.0, deviations, 1.0)
+    return scaled

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from cpcapp.datasets._contrast_data import ContrastData
-from cpcapp.moments.moments import FloatArray, Moments
+from cpcapp.moments import Moments
+from cpcapp.moments.rows import FloatArray
 
 
 def synthetic(

@@ -9,12 +9,10 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from cpcapp.datasets._contrast_data import ContrastData
-from cpcapp.datasets._fetch import PathLike, fetch, find
-from cpcapp.datasets._registry import tenx_sample
-from cpcapp.datasets._standardize import standardize_columns
+from cpcapp.datasets._contrast_data import ContrastData, standardize_columns
+from cpcapp.datasets._fetch import PathLike, fetch, find, tenx_sample
 from cpcapp.datasets.tenx import CellCounts, read_10x
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 
 _SUFFIXES = (".h5", ".h5ad", ".tar.gz", ".tgz", ".tar")
 
@@ -110,16 +108,12 @@ def leukemia(
 
 def _place(sample: str, data_home: PathLike | None) -> Path:
     official = tenx_sample(sample)
-
-    def look(home: Path) -> Path | None:
-        for path in sorted((home / "leukemia").glob(f"{sample}*")):
-            # The official archive is left to fetch, which checks it.
-            fits = path.is_dir() or path.name.endswith(_SUFFIXES)
-            if fits and path != home / official.name:
-                return path
-        return None
-
-    return find(look, data_home) or fetch(official, data_home)
+    for path in find(data_home, f"leukemia/{sample}*"):
+        # The official archive is left to fetch, which checks it.
+        fits = path.is_dir() or path.name.endswith(_SUFFIXES)
+        if fits and path.name != Path(official.name).name:
+            return path
+    return fetch(official, data_home)
 
 
 def _same_genes(samples: list[CellCounts]) -> list[CellCounts]:

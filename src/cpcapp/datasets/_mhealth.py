@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.datasets._contrast_data import ContrastData
-from cpcapp.datasets._errors import DataNotFoundError
-from cpcapp.datasets._fetch import PathLike, fetch, find
-from cpcapp.datasets._registry import MHEALTH
-from cpcapp.datasets._standardize import standardize_columns
-from cpcapp.moments.moments import FloatArray
+from cpcapp.datasets._contrast_data import ContrastData, standardize_columns
+from cpcapp.datasets._fetch import MHEALTH, DataNotFoundError, PathLike, fetch, find
+from cpcapp.moments.rows import FloatArray
 
 ACTIVITIES = {
     0: "nothing",
@@ -48,6 +42,9 @@ SIGNALS = [
     ),
 ]
 _LOG = re.compile(r"mHealth_subject(\d+)\.log")
+_SOURCE = "Banos et al. 2014: MHEALTH"
+
+Recording = tuple[FloatArray, NDArray[np.intp]]  # signals, and the activity of each row
 
 
 def mhealth(
@@ -69,8 +66,9 @@ def mhealth(
     Parameters
     ----------
     path : path, optional
-        The official archive, or a folder with ``mHealth_subject*.log``. Otherwise ``mhealth`` in
-        ``data_home`` is looked into, and the archive is fetched if need be.
+        The official archive, a folder with ``mHealth_subject*.log``, or a file of windows (below).
+        Otherwise ``mhealth`` in ``data_home`` is looked into, and then
+        ``mhealth_windows/mhealth_windows.npz``; the archive is fetched if need be.
     activities : sequence of int, default=(8, 9)
         Which activities are the classes of the target: 1 standing still, 2 sitting and relaxing,
         3 lying down, 4 walking, 5 climbing stairs, 6 waist bends forward, 7 frontal elevation of
@@ -91,7 +89,8 @@ def mhealth(
     ContrastData
         With 23 features, ``labels`` that count through ``activities``, and ``groups`` with the
         number of the subject. Rows are in the order of time, subject by subject; neighbours are
-        not independent.
+        not independent. ``source`` says if rows are windows: means of 32 rows of a log (0.64 s),
+        from an ``.npz`` file with the arrays ``X``, ``y`` (activity) and ``subject``.
 
     Raises
     ------
@@ -114,36 +113,28 @@ def mhealth(
     (['knees bending', 'cycling'], 'ecg_lead_1')
     """
     classes = _check_activities(activities, background)
-    logs = _Logs(Path(path) if path is not None else _place(data_home))
-    numbers = logs.numbers if subjects is None else [int(number) for number in subjects]
-    absent = sorted(set(numbers) - set(logs.numbers))
-    if absent or not numbers:
+    place = Path(path) if path is not None else _place(data_home)
+    in_windows = place.suffix == ".npz"
+    recordings = (_read_windows if in_windows else _read_logs)(place, subjects)
+    signals = np.concatenate([signals for signals, _ in recordings.values()])
+    activity = np.concatenate([activity for _, activity in recordings.values()])
+    groups = np.repeat(list(recordings), [len(one) for one, _ in recordings.values()])
+    chosen, still = np.isin(activity, classes), activity == background
+    if not (chosen.any() and still.any()):
         raise ValueError(
-            f"subjects={subjects} must be of those in {logs.path}: {_join_numbers(logs.numbers)}"
+            f"subjects {_join(recordings)} of {place} have {chosen.sum()} rows of activities "
+            f"{_join(classes)} and {still.sum()} of activity {background}; both are needed"
         )
-    targets, labels, groups, backgrounds = [], [], [], []
-    for number in numbers:
-        signals, activity = logs.read(number)
-        chosen = np.isin(activity, classes)
-        targets.append(signals[chosen])
-        labels.append(np.argmax(activity[chosen, None] == np.asarray(classes), axis=1))
-        groups.append(np.full(int(chosen.sum()), number, dtype=np.intp))
-        backgrounds.append(signals[activity == background])
-    target, still = np.concatenate(targets), np.concatenate(backgrounds)
-    if not (len(target) and len(still)):
-        raise ValueError(
-            f"subjects {_join_numbers(numbers)} of {logs.path} have {len(target)} rows of "
-            f"activities {_join_numbers(classes)} and {len(still)} of activity {background}; both "
-            "are needed"
-        )
+    sets = (signals[chosen], signals[still])
+    target, rest = (standardize_columns(rows) for rows in sets) if standardize else sets
     return ContrastData(
-        standardize_columns(target) if standardize else target,
-        standardize_columns(still) if standardize else still,
-        np.concatenate(labels),
+        target,
+        rest,
+        np.argmax(activity[chosen, None] == np.asarray(classes), axis=1),
         list(SIGNALS),
-        label_names=[ACTIVITIES[activity] for activity in classes],
-        groups=np.concatenate(groups),
-        source="Banos et al. 2014: MHEALTH",
+        label_names=[ACTIVITIES[number] for number in classes],
+        groups=groups[chosen],
+        source=_SOURCE + (", in windows: rows are means of 0.64 seconds" if in_windows else ""),
     )
 
 
@@ -159,72 +150,80 @@ def _check_activities(activities: Sequence[int], background: int) -> list[int]:
     return classes
 
 
-def _join_numbers(numbers: Sequence[int]) -> str:
-    return ", ".join(str(number) for number in numbers)
+def _join(numbers: Iterable[int]) -> str:
+    return ", ".join(str(number) for number in sorted(numbers))
 
 
 def _place(data_home: PathLike | None) -> Path:
-    def look(home: Path) -> Path | None:
-        folder = home / "mhealth"
-        if any(_LOG.fullmatch(path.name) for path in folder.rglob("*.log")):
-            return folder
-        as_uci_names_it = folder / "mhealth+dataset.zip"
-        return as_uci_names_it if as_uci_names_it.is_file() else None
-
-    return find(look, data_home) or fetch(MHEALTH, data_home)
+    if logs := find(data_home, "mhealth/**/mHealth_subject*.log"):
+        return logs[0].parent
+    found = find(data_home, "mhealth/mhealth+dataset.zip", MHEALTH.name)
+    found = found or find(data_home, "mhealth_windows/mhealth_windows.npz")
+    return found[0] if found else fetch(MHEALTH, data_home)
 
 
-class _Logs:
-    """The logs in a folder or in the archive, which is read without being unpacked."""
+def _choose_subjects(
+    subjects: Sequence[int] | None, available: Iterable[int], path: Path
+) -> list[int]:
+    numbers = sorted(available) if subjects is None else [int(number) for number in subjects]
+    if not numbers or not set(numbers) <= set(available):
+        raise ValueError(f"subjects={subjects} must be of those in {path}: {_join(available)}")
+    return numbers
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        if path.is_dir():
-            names = [str(found.relative_to(path)) for found in sorted(path.rglob("*.log"))]
-        elif path.is_file():
-            try:
-                with zipfile.ZipFile(path) as archive:
-                    names = archive.namelist()
-            except zipfile.BadZipFile as error:
-                raise ValueError(
-                    f"{path} is neither a folder nor a zip archive ({error})"
-                ) from error
-        else:
-            raise DataNotFoundError(f"{path} does not exist; get mHealth from {MHEALTH.url}")
-        found = (
-            (_LOG.fullmatch(name.rpartition(os.sep)[2].rpartition("/")[2]), name) for name in names
+
+def _read_windows(path: Path, subjects: Sequence[int] | None) -> dict[int, Recording]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            signals, activity, subject = (file[name] for name in ("X", "y", "subject"))
+    except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} has no windows of mHealth: {error}") from error
+    if signals.shape != (len(activity), len(SIGNALS)) or subject.shape != activity.shape:
+        raise ValueError(f"{path} has no windows of mHealth: X has shape {signals.shape}")
+    available = np.unique(subject).tolist()
+    return {
+        number: (
+            signals[subject == number].astype(np.float64),
+            activity[subject == number].astype(np.intp),
         )
-        self._names = {int(match[1]): name for match, name in found if match}
-        if not self._names:
-            raise ValueError(f"{path} has no mHealth_subject*.log")
+        for number in _choose_subjects(subjects, available, path)
+    }
 
-    @property
-    def numbers(self) -> list[int]:
-        return sorted(self._names)
 
-    def read(self, number: int) -> tuple[FloatArray, NDArray[np.intp]]:
-        """Return the signals of a subject and the activity of each row."""
-        name = self._names[number]
-        try:
-            with self._open(name) as file:
-                table = np.loadtxt(file, dtype=np.float64, ndmin=2)
-        except (ValueError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{name} of {self.path} is not a log of mHealth: {error}") from error
-        if table.shape[1] != len(SIGNALS) + 1:
-            raise ValueError(
-                f"{name} of {self.path} has {table.shape[1]} columns; logs of mHealth have "
-                f"{len(SIGNALS) + 1}"
+def _read_logs(path: Path, subjects: Sequence[int] | None) -> dict[int, Recording]:
+    """Return recordings from a folder, or from the archive, which is not unpacked."""
+    if not path.exists():
+        raise DataNotFoundError(f"{path} does not exist; get mHealth from {MHEALTH.url}")
+    if path.is_dir():
+        return _parse_logs(path, list(path.rglob("*.log")), subjects)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _parse_logs(
+                path, [zipfile.Path(archive, n) for n in archive.namelist()], subjects
             )
-        activity = table[:, -1].astype(np.intp)
-        if not np.array_equal(activity, table[:, -1]) or not set(activity) <= set(ACTIVITIES):
-            raise ValueError(f"the last column of {name} must have activities from 0 to 12")
-        return np.ascontiguousarray(table[:, :-1]), activity
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{path} is neither a folder nor a zip archive ({error})") from error
 
-    @contextmanager
-    def _open(self, name: str) -> Iterator[IO[bytes]]:
-        if self.path.is_dir():
-            with (self.path / name).open("rb") as file:
-                yield file
-        else:
-            with zipfile.ZipFile(self.path) as archive, archive.open(name) as file:
-                yield file
+
+def _parse_logs(
+    path: Path, files: Sequence[Path | zipfile.Path], subjects: Sequence[int] | None
+) -> dict[int, Recording]:
+    logs = {int(named[1]): file for file in files if (named := _LOG.fullmatch(file.name))}
+    if not logs:
+        raise ValueError(f"{path} has no mHealth_subject*.log")
+    return {number: _parse_log(logs[number]) for number in _choose_subjects(subjects, logs, path)}
+
+
+def _parse_log(log: Path | zipfile.Path) -> Recording:
+    try:
+        with log.open("rb") as file:
+            table = np.loadtxt(file, dtype=np.float64, ndmin=2)
+    except ValueError as error:
+        raise ValueError(f"{log} is not a log of mHealth: {error}") from error
+    if table.shape[1] != len(SIGNALS) + 1:
+        raise ValueError(
+            f"{log} has {table.shape[1]} columns; logs of mHealth have {len(SIGNALS) + 1}"
+        )
+    activity = table[:, -1].astype(np.intp)
+    if not np.array_equal(activity, table[:, -1]) or not set(activity) <= set(ACTIVITIES):
+        raise ValueError(f"the last column of {log} must have activities from 0 to 12")
+    return np.ascontiguousarray(table[:, :-1]), activity

@@ -11,11 +11,9 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.datasets._contrast_data import ContrastData
-from cpcapp.datasets._fetch import PathLike, fetch, find
-from cpcapp.datasets._registry import MICE
-from cpcapp.datasets._standardize import standardize_columns
-from cpcapp.moments.moments import FloatArray
+from cpcapp.datasets._contrast_data import ContrastData, standardize_columns
+from cpcapp.datasets._fetch import MICE, PathLike, fetch, find
+from cpcapp.moments.rows import FloatArray
 
 Missing = Literal["zero", "mean", "drop-rows", "drop-features", "keep"]
 
@@ -91,7 +89,8 @@ def mice_protein(
     """
     if missing not in get_args(Missing):
         raise ValueError(f"missing={missing!r} must be one of {', '.join(get_args(Missing))}")
-    path = _table_file(data_home)
+    table = find(data_home, "mice_protein/Data_Cortex_Nuclear.csv")
+    path = table[0] if table else fetch(MICE, data_home)
     with path.open(encoding="utf-8-sig", newline="") as file:
         names, values, facts = _parse_table(_rows(file), path)
     saline = facts["Treatment"] == "Saline"
@@ -123,14 +122,6 @@ def mice_protein(
         groups=_mouse_numbers(facts["MouseID"][target]),
         source="Higuera, Gardiner, Cios 2015: mice protein expression",
     )
-
-
-def _table_file(data_home: PathLike | None) -> Path:
-    def look(home: Path) -> Path | None:
-        table = home / "mice_protein" / "Data_Cortex_Nuclear.csv"
-        return table if table.is_file() else None
-
-    return find(look, data_home) or fetch(MICE, data_home)
 
 
 def _rows(lines: Iterable[str]) -> Iterator[list[str]]:

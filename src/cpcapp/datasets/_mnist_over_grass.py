@@ -10,10 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.datasets._contrast_data import ContrastData
-from cpcapp.datasets._errors import DataNotFoundError
-from cpcapp.datasets._fetch import PathLike, fetch, find, home_folders, import_extra
-from cpcapp.datasets._registry import MNIST
-from cpcapp.moments.moments import FloatArray
+from cpcapp.datasets._fetch import (
+    MNIST,
+    DataNotFoundError,
+    PathLike,
+    fetch,
+    find,
+    home_folders,
+    import_extra,
+)
+from cpcapp.moments.rows import FloatArray
 
 SIDE = 28
 _SUFFIXES = {".jpg", ".jpeg", ".png"}
@@ -120,16 +126,12 @@ def _training_digits(path: Path) -> tuple[NDArray[np.uint8], NDArray[Any]]:
 
 
 def _grass_folder(data_home: PathLike | None) -> Path:
-    def look(home: Path) -> Path | None:
-        return home / "grass" if (home / "grass").is_dir() else None
-
-    folder = find(look, data_home)
-    if folder is None:
-        raise DataNotFoundError(
-            "photos of grass are not here, and no free source of those of the paper is known; put "
-            f"photos of grass of your own (.jpg, .png) into {home_folders(data_home)[0] / 'grass'}"
-        )
-    return folder
+    if found := find(data_home, "grass/"):
+        return found[0]
+    raise DataNotFoundError(
+        "photos of grass are not here, and no free source of those of the paper is known; put "
+        f"photos of grass of your own (.jpg, .png) into {home_folders(data_home)[0] / 'grass'}"
+    )
 
 
 def _grey_photos(folder: Path) -> list[FloatArray]:

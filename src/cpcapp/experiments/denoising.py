@@ -2,219 +2,142 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from cpcapp.contrast.difference import solve_difference
 from cpcapp.datasets import ContrastData, mnist_over_grass
 from cpcapp.estimators import CPCA, CPCAPlusPlus
-from cpcapp.experiments._comparison import cpca_with_sweep
-from cpcapp.experiments._data_sets import describe_data, load_data
-from cpcapp.experiments._results import Cell, PaperSays, Picture, Progress, Result, Settings, Table
-from cpcapp.experiments.figures import curves_figure, image_grid, png_of
-from cpcapp.moments.moments import FloatArray
+from cpcapp.experiments.comparison import alphas_of, describe_data, load_data
+from cpcapp.experiments.results import Cell, PaperSays, Picture, Progress, Result, Settings, Table
+from cpcapp.moments import Moments
+from cpcapp.moments.rows import FloatArray
 
 TITLE = "Denoising: a digit without its grass"
 PAPER_K = 3
+BEST = "cPCA, best α *"
+OAS = "cPCA++, OAS"
 _COMPONENTS = (1, 2, 3, 5, 10, 20, 50)
 _QUICK_COMPONENTS = (1, 3, 10)
+_NOTHING, _AVERAGE = "the picture, nothing done", "the average digit"
 _TESTED = 1000
 _SHOWN = 6
-_BEST = "cPCA, best α *"
-_PLAIN = "cPCA++, plain shrinkage"
-_NOTHING, _AVERAGE = "the picture, nothing done", "the average digit"
-
-
-@dataclass(frozen=True)
-class Denoised:
-    """The digits that a method makes of pictures that it was not fitted to."""
-
-    method: str
-    digits: FloatArray
-    alpha: float | None = None
 
 
 @dataclass(frozen=True)
 class Errors:
     """How far digits are from the clean ones, as means over pictures.
 
-    Attributes
-    ----------
-    squared : float
-        Squared difference of the pixels.
-    brightness_aside : float
-        The same after each picture, found and clean, has lost its own mean.
-    likeness : float
-        Correlation of the pixels: what the eye sees in pictures that are scaled one by one.
+    ``squared`` is the squared difference of the pixels, ``brightness_aside`` the same after each
+    picture, found and clean, has lost its own mean, and ``likeness`` the correlation of the
+    pixels: what the eye sees in pictures that are scaled one by one.
     """
 
     squared: float
     brightness_aside: float
     likeness: float
 
+    def over(self, other: Errors) -> tuple[float, float]:
+        """Return both errors as shares of others."""
+        return (
+            self.squared / other.squared,
+            self.brightness_aside / other.brightness_aside,
+        )
 
-@dataclass(frozen=True)
-class Sweep:
-    """Errors of each method for each number of components, and of what needs no method."""
 
-    components: tuple[int, ...]
-    errors: dict[str, list[Errors]]
-    controls: dict[str, Errors]
-    alphas: dict[str, list[float]]
-
-    def relative(self, name: str, k: int, kind: str = "squared") -> float:
-        """Return an error over that of the average digit."""
-        found = self.controls.get(name) or self.errors[name][self.components.index(k)]
-        return float(getattr(found, kind) / getattr(self.controls[_AVERAGE], kind))
+Sweep = dict[str, list[Errors]]  # of each method, for each number of components
 
 
 def run(settings: Settings, progress: Progress) -> Result:
     """Fit PCA, cPCA and cPCA++ and compare what they make of new pictures with the digits."""
     n, tested = (1500, 300) if settings.quick else (5000, _TESTED)
     everything = load_data(lambda: mnist_over_grass(n + tested, n, random_state=settings.seed))
-    fitted, new = _split(everything, n)
+    fitted, new = split(everything, n)
     components = _QUICK_COMPONENTS if settings.quick else _COMPONENTS
-    errors: dict[str, list[Errors]] = {}
-    alphas: dict[str, list[float]] = {}
-    shown: list[Denoised] = []
+    sweep: Sweep = {}
+    shown: dict[str, FloatArray] = {}
     for i, k in enumerate(components):
         with threadpool_limits(1):  # threads add up in whatever order they end
-            found = denoise(fitted, new, k, settings)
-        for each in found:
-            errors.setdefault(each.method, []).append(errors_of(each.digits, new))
-            if each.alpha is not None:
-                alphas.setdefault(each.method, []).append(each.alpha)
-        if k == PAPER_K:
-            shown = found
+            found = dict(denoise(fitted, new, k, settings))
+        for method, digits in found.items():
+            sweep.setdefault(method, []).append(errors_of(digits, new))
+        shown = found if k == PAPER_K else shown
         progress((i + 1) / len(components))
-    average = np.broadcast_to(_average_digit(fitted), new.target.shape)
+    grass = fitted.background.mean(axis=0)
+    average = np.broadcast_to(fitted.target.mean(axis=0) - grass, new.target.shape)
     controls = {
-        _NOTHING: errors_of(new.target - _grass(fitted), new),
+        _NOTHING: errors_of(new.target - grass, new),
         _AVERAGE: errors_of(average, new),
     }
-    swept_over = Sweep(components, errors, controls, alphas)
-    return _result(describe_data(fitted), new, swept_over, shown)
+    plus = CPCAPlusPlus(components[-1]).fit(fitted.target, background=fitted.background)
+    n_special = int((plus.eigenvalues_ > 1.0).sum())
+    return _result(describe_data(fitted), new, components, sweep, controls, shown, n_special)
 
 
-def denoise(fitted: ContrastData, new: ContrastData, k: int, settings: Settings) -> list[Denoised]:
-    """Return the digits that each method finds in new pictures, with k components.
+def split(data: ContrastData, n: int) -> tuple[ContrastData, ContrastData]:
+    """Return the first n pictures, to fit methods to, and the others, to denoise."""
 
-    ``denoise`` of an estimator gives a picture: the mean of the target, grass and digit, is added
-    back. The digit alone is that picture without the mean of the grass, which the background
-    tells. The same is subtracted for all methods, PCA too, so that they differ in their filters
-    only.
-
-    Parameters
-    ----------
-    fitted, new : ContrastData
-        What methods are fitted to, and what is denoised. ``new.clean`` picks the best α of cPCA.
-    k : int
-    settings : Settings
-
-    Returns
-    -------
-    list of Denoised
-    """
-    X, B, grass = fitted.target, fitted.background, _grass(fitted)
-    pca = CPCAPlusPlus(k).fit(X)
-    plus = CPCAPlusPlus(k).fit(X, background=B)
-    plain = CPCAPlusPlus(k, loading="likelihood").fit(X, background=B)
-    cpca = cpca_with_sweep(settings, k).fit(X, background=B)
-    return [
-        Denoised("PCA", pca.denoise(new.target) - grass),
-        Denoised("cPCA, automatic α", cpca.denoise(new.target) - grass, cpca.alpha_),
-        _at_best_alpha(cpca, new, grass),
-        Denoised("cPCA++", plus.denoise(new.target) - grass),
-        Denoised(_PLAIN, plain.denoise(new.target) - grass),
-    ]
-
-
-def squared_error(digits: FloatArray, clean: FloatArray) -> float:
-    """Return the mean over pictures and pixels of the squared difference.
-
-    Parameters
-    ----------
-    digits, clean : ndarray of shape (n_pictures, n_pixels)
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> squared_error(np.array([[1.0, 3.0]]), np.array([[1.0, 1.0]]))
-    2.0
-    """
-    return float(np.mean((digits - clean) ** 2))
-
-
-def errors_of(digits: FloatArray, new: ContrastData) -> Errors:
-    """Compare digits with the clean ones of a data set.
-
-    Parameters
-    ----------
-    digits : ndarray of shape (n_pictures, n_pixels)
-    new : ContrastData
-        With ``clean``.
-
-    Returns
-    -------
-    Errors
-    """
-    assert new.clean is not None
-    found, clean = (rows - rows.mean(axis=1, keepdims=True) for rows in (digits, new.clean))
-    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(clean, axis=1)
-    products = (found * clean).sum(axis=1)
-    return Errors(
-        squared=squared_error(digits, new.clean),
-        brightness_aside=squared_error(found, clean),
-        likeness=float(np.mean(products / np.where(lengths > 0.0, lengths, 1.0))),
-    )
-
-
-def _at_best_alpha(cpca: CPCA, new: ContrastData, grass: FloatArray) -> Denoised:
-    assert new.clean is not None
-    centred = new.target - cpca.mean_
-    best: tuple[float, FloatArray, float] | None = None
-    for alpha, filters in zip(cpca.alphas_, cpca.subspaces_, strict=True):
-        digits = (centred @ filters.T) @ filters + cpca.mean_ - grass
-        error = squared_error(digits, new.clean)
-        if best is None or error < best[0]:
-            best = (error, digits, float(alpha))
-    assert best is not None
-    return Denoised(_BEST, best[1], best[2])
-
-
-def _split(data: ContrastData, n: int) -> tuple[ContrastData, ContrastData]:
     def part(rows: slice) -> ContrastData:
-        return ContrastData(
-            data.target[rows],
-            data.background,
-            data.labels[rows],
-            data.feature_names,
-            label_names=data.label_names,
-            clean=None if data.clean is None else data.clean[rows],
-            source=data.source,
-        )
+        clean = None if data.clean is None else data.clean[rows]
+        return replace(data, target=data.target[rows], labels=data.labels[rows], clean=clean)
 
     return part(slice(n)), part(slice(n, None))
 
 
-def _grass(fitted: ContrastData) -> FloatArray:
-    return np.asarray(fitted.background.mean(axis=0))
+def denoise(
+    fitted: ContrastData, new: ContrastData, k: int, settings: Settings
+) -> Iterator[tuple[str, FloatArray]]:
+    """Yield the digits that each method finds in new pictures, with k components.
+
+    ``denoise`` of an estimator gives a picture: the mean of the target, grass and digit, is added
+    back. The digit alone is that picture without the mean of the grass, which the background
+    tells. The same is subtracted for all methods, PCA too, so that they differ in their filters
+    only. ``new.clean`` picks the best α of cPCA.
+    """
+    X, B = fitted.target, fitted.background
+    grass = B.mean(axis=0)
+    yield "PCA", CPCAPlusPlus(k).fit(X).denoise(new.target) - grass
+    yield "cPCA", CPCA(k).fit(X, background=B).denoise(new.target) - grass
+    mean = X.mean(axis=0)
+    sides = (Moments.of(X), Moments.of(B))
+    _, of_each_alpha = solve_difference(*sides, k, alphas_of(settings))
+    swept = ((new.target - mean) @ F @ F.T + mean - grass for F in of_each_alpha)
+    yield BEST, min(swept, key=lambda digits: errors_of(digits, new).squared)
+    yield "cPCA++", CPCAPlusPlus(k).fit(X, background=B).denoise(new.target) - grass
+    yield OAS, CPCAPlusPlus(k, loading="oas").fit(X, background=B).denoise(new.target) - grass
 
 
-def _average_digit(fitted: ContrastData) -> FloatArray:
-    return np.asarray(fitted.target.mean(axis=0) - _grass(fitted))
+def errors_of(digits: FloatArray, new: ContrastData) -> Errors:
+    """Compare digits with the clean ones of a data set."""
+    assert new.clean is not None  # MNIST over grass has them
+    found, clean = (rows - rows.mean(axis=1, keepdims=True) for rows in (digits, new.clean))
+    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(clean, axis=1)
+    products = (found * clean).sum(axis=1)
+    return Errors(
+        squared=float(np.mean((digits - new.clean) ** 2)),
+        brightness_aside=float(np.mean((found - clean) ** 2)),
+        likeness=float(np.mean(products / np.where(lengths > 0.0, lengths, 1.0))),
+    )
 
 
-def _result(data: str, new: ContrastData, sweep: Sweep, shown: list[Denoised]) -> Result:
-    kinds = ("squared", "brightness_aside")
-    found = {n: [sweep.relative(n, PAPER_K, kind) for kind in kinds] for n in sweep.errors}
-    said = ", ".join(f"{n} {whole:.2f} ({aside:.2f})" for n, (whole, aside) in found.items())
+def _result(
+    data: str,
+    new: ContrastData,
+    components: tuple[int, ...],
+    sweep: Sweep,
+    controls: dict[str, Errors],
+    shown: dict[str, FloatArray],
+    n_special: int,
+) -> Result:
+    average = controls[_AVERAGE]
+    papers = {name: errors[components.index(PAPER_K)] for name, errors in sweep.items()}
+    relative = {name: errors.over(average) for name, errors in papers.items()}
+    said = ", ".join(f"{n} {whole:.2f} ({aside:.2f})" for n, (whole, aside) in relative.items())
+    most, most_oas = (sweep[name][-1].over(average)[0] for name in ("cPCA++", OAS))
     return Result(
         name="denoising",
         title=TITLE,
@@ -228,7 +151,10 @@ def _result(data: str, new: ContrastData, sweep: Sweep, shown: list[Denoised]) -
         findings=(
             f"Squared error with K = {PAPER_K}, average digit = 1, and in brackets with the "
             f"brightness of each picture aside: {said}.",
-            _many_components_sentence(sweep),
+            f"With K = {components[-1]} the error of cPCA++ is {most:.2f}. The default loading is "
+            f"made to show classes in few components: of so many {n_special} have an eigenvalue "
+            "above 1, and the others show what both sets share, which is grass. To denoise with "
+            f'many components take loading="oas", which loads less: {most_oas:.2f}.',
             "What is fair: a denoised picture has the mean of the target added back, which is "
             "grass and digit. For every method, PCA too, the mean of the grass is then subtracted "
             "and the rest compared with the digit as it was laid over the grass. No method was "
@@ -245,62 +171,50 @@ def _result(data: str, new: ContrastData, sweep: Sweep, shown: list[Denoised]) -
                 "Appendix B",
             ),
         ),
-        pictures=(_pictures(new, shown), _curves(sweep)),
-        tables=(_paper_table(sweep), _sweep_table(sweep)),
+        pictures=(_pictures(new, shown), _curves(components, sweep, controls)),
+        tables=(
+            _paper_table(papers | controls, average),
+            _sweep_table(components, sweep, average),
+        ),
         numbers={
-            "K": list(sweep.components),
+            "K": list(components),
             "n_tested": len(new.target),
-            "methods": {n: [asdict(e) for e in found] for n, found in sweep.errors.items()},
-            "controls": {name: asdict(found) for name, found in sweep.controls.items()},
-            "alpha": sweep.alphas,
+            "methods": {n: [asdict(errors) for errors in each] for n, each in sweep.items()},
+            "controls": {name: asdict(errors) for name, errors in controls.items()},
         },
         found_figure=f"squared error, K = {PAPER_K}: "
-        + ", ".join(f"{n} {found[n][0]:.2f}" for n in ("cPCA++", "cPCA, best α *", "PCA")),
+        + ", ".join(f"{name} {relative[name][0]:.2f}" for name in ("cPCA++", OAS, BEST, "PCA")),
     )
 
 
-def _many_components_sentence(sweep: Sweep) -> str:
-    """Say what becomes of cPCA++ with more components than the paper has."""
-    most = sweep.components[-1]
-    default, plain = (sweep.relative(name, most) for name in ("cPCA++", _PLAIN))
-    return (
-        f"With K = {most} the error of cPCA++ is {default:.2f}, and {plain:.2f} with plain "
-        'shrinkage (loading="likelihood"), which does not prefer loud directions.'
-    )
-
-
-def _paper_table(sweep: Sweep) -> Table:
-    at = sweep.components.index(PAPER_K)
-    found = {name: values[at] for name, values in sweep.errors.items()} | sweep.controls
-    kinds = ("squared", "brightness_aside")
-    rows: list[tuple[Cell, ...]] = [
-        (name, *(sweep.relative(name, PAPER_K, kind) for kind in kinds), errors.likeness)
-        for name, errors in found.items()
-    ]
+def _paper_table(found: dict[str, Errors], average: Errors) -> Table:
     return Table(
         f"K = {PAPER_K}, as in the paper",
         ("method", "squared error", "brightness aside", "likeness"),
-        rows,
+        [(name, *errors.over(average), errors.likeness) for name, errors in found.items()],
         "Errors over those of the average digit: less is better. Likeness: 1 is the same digit. "
-        f"The average digit has a mean squared error of {sweep.controls[_AVERAGE].squared:.4g}, "
-        "with grass in [0, 1] and digits in [0, 0.25]. The row marked * used the clean digits.",
+        f"The average digit has a mean squared error of {average.squared:.4g}, with grass in "
+        "[0, 1] and digits in [0, 0.25]. The row marked * used the clean digits.",
     )
 
 
-def _sweep_table(sweep: Sweep) -> Table:
+def _sweep_table(components: tuple[int, ...], sweep: Sweep, average: Errors) -> Table:
     rows: list[tuple[Cell, ...]] = [
-        (name, *(sweep.relative(name, k) for k in sweep.components)) for name in sweep.errors
+        (name, *(errors.over(average)[0] for errors in each)) for name, each in sweep.items()
     ]
-    columns = ("method", *(f"K = {k}" for k in sweep.components))
+    columns = ("method", *(f"K = {k}" for k in components))
     return Table("Squared error, average digit = 1, for each number of components", columns, rows)
 
 
-def _pictures(new: ContrastData, shown: list[Denoised]) -> Picture:
+def _pictures(new: ContrastData, shown: dict[str, FloatArray]) -> Picture:
+    # Matplotlib is optional.
+    from cpcapp.experiments.figures import image_grid, png_of
+
     assert new.clean is not None
     # Zeros first, as in the paper's figure.
     first = np.concatenate([np.flatnonzero(new.labels == label)[: _SHOWN // 2] for label in (0, 1)])
     rows: list[tuple[str, Any]] = [("over grass", new.target[first])]
-    rows += [(each.method, each.digits[first]) for each in shown]
+    rows += [(method, digits[first]) for method, digits in shown.items()]
     rows.append(("digit alone", new.clean[first]))
     return Picture(
         "denoising-pictures",
@@ -313,15 +227,15 @@ def _pictures(new: ContrastData, shown: list[Denoised]) -> Picture:
     )
 
 
-def _curves(sweep: Sweep) -> Picture:
-    kind = "brightness_aside"
-    curves = [
-        (name, [sweep.relative(name, k, kind) for k in sweep.components]) for name in sweep.errors
-    ]
+def _curves(components: tuple[int, ...], sweep: Sweep, controls: dict[str, Errors]) -> Picture:
+    from cpcapp.experiments.figures import curves_figure, png_of
+
+    average = controls[_AVERAGE]
+    curves = [(name, [errors.over(average)[1] for errors in each]) for name, each in sweep.items()]
     figure = curves_figure(
-        sweep.components,
+        components,
         curves,
-        levels=[(name, sweep.relative(name, PAPER_K, kind)) for name in sweep.controls],
+        [(name, errors.over(average)[1]) for name, errors in controls.items()],
         xlabel="components K",
         ylabel="squared error, average digit = 1",
     )
@@ -329,8 +243,8 @@ def _curves(sweep: Sweep) -> Picture:
     return Picture(
         "denoising-errors",
         png_of(figure),
-        alt=f"Squared error against the number of components, from {sweep.components[0]} to "
-        f"{sweep.components[-1]}: {ends}, where 1 is the error of the average digit.",
+        alt=f"Squared error against the number of components, from {components[0]} to "
+        f"{components[-1]}: {ends}, where 1 is the error of the average digit.",
         caption="Error of the denoised digit, the brightness of each picture aside, against the "
         "number of components kept.",
     )

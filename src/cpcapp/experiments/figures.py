@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
-from cpcapp.experiments._comparison import Comparison, View
-from cpcapp.moments.moments import FloatArray
+from cpcapp.experiments.comparison import Comparison, View
 from cpcapp.plotting import MARKERS, PALETTE, scatter
 
 DRAWN = 1000  # points in a panel: more hide each other
@@ -21,14 +20,7 @@ _DPI = 100
 
 
 def png_of(figure: Figure) -> bytes:
-    """Return a figure as a PNG of at most 256 colours: a third of the size, and no other look.
-
-    Examples
-    --------
-    >>> from matplotlib.figure import Figure
-    >>> png_of(Figure(figsize=(1, 1)))[1:4]
-    b'PNG'
-    """
+    """Return a figure as a PNG of at most 256 colours: a third of the size, and no other look."""
     drawn = io.BytesIO()
     figure.savefig(drawn, dpi=_DPI, format="png", facecolor="white")
     small = io.BytesIO()
@@ -38,141 +30,78 @@ def png_of(figure: Figure) -> bytes:
     return small.getvalue()
 
 
-def class_names(comparison: Comparison) -> list[str]:
-    """Return what the classes are called, in the order of their numbers."""
-    data = comparison.data
-    numbers = range(int(data.labels.max()) + 1)
-    return [data.label_names[i] if data.label_names else f"class {i + 1}" for i in numbers]
-
-
 def methods_figure(comparison: Comparison, paper_alpha: float | None = None) -> Figure:
-    """Draw cPCA at some α in the upper row, and PCA, t-SNE and cPCA++ in the lower.
-
-    Parameters
-    ----------
-    comparison : Comparison
-    paper_alpha : float, optional
-        The α that the paper picks, which is shown too.
-
-    Returns
-    -------
-    matplotlib Figure
-    """
-    chosen = shown_alphas(comparison, paper_alpha)
-    figure = Figure(figsize=(12.4, 6.4), layout="constrained")
-    grid = figure.subplots(2, 4)
-    for ax in grid.ravel():
-        ax.set_visible(False)
-    for ax, index in zip(grid[0], chosen, strict=False):
-        view = comparison.sweep[index]
-        _panel(ax, view, comparison, _alpha_title(comparison, index, paper_alpha))
-    lower = (comparison.pca, comparison.tsne, comparison.cpca_plus_plus)
-    for ax, view in zip(grid[1], lower, strict=False):
-        _panel(ax, view, comparison, f"{view.method}\nARI {view.measures.ari:.2f}")
-    _legend(grid[1, 3], class_names(comparison))
+    """Draw cPCA at four α in the upper row, and methods with nothing to choose in the lower."""
+    figure = Figure(figsize=(12.4, 6.7), layout="constrained")
+    upper, lower = figure.subplots(2, 4)
+    papers = None if paper_alpha is None else comparison.nearest(paper_alpha)
+    wanted = [comparison.best, papers, *(comparison.nearest(alpha) for alpha in (1, 10, 100, 0.3))]
+    shown = list({view.alpha: view for view in wanted if view is not None}.values())[:4]
+    for ax, view in zip(upper, sorted(shown, key=lambda view: view.alpha or 0.0), strict=False):
+        marks = ["the paper's"] if view is papers else []
+        marks += ["best, by labels"] if view is comparison.best else []
+        marked = f" ({', '.join(marks)})" if marks else ""
+        _panel(ax, view, comparison, f"cPCA, α = {view.alpha:.3g}", marked)
+    for ax, view in zip(
+        lower,
+        (comparison.pca, comparison.tsne, comparison.cpca, comparison.cpca_plus_plus),
+        strict=True,
+    ):
+        _panel(ax, view, comparison, view.method)
+    _legend(figure, comparison.class_names)
     return figure
 
 
-def shown_alphas(comparison: Comparison, paper_alpha: float | None = None) -> list[int]:
-    """Return at most four of the sweep: the paper's, the offered ones, and the labels' best.
-
-    Views that are no different from PCA, which has a panel of its own, come last.
-    """
-    wanted = [comparison.best, comparison.automatic]
-    if paper_alpha is not None:
-        wanted.insert(0, comparison.nearest(paper_alpha))
-    wanted += [i for i in reversed(comparison.offered) if i > 0]
-    return sorted(list(dict.fromkeys(wanted))[:4])
-
-
-def _alpha_title(comparison: Comparison, index: int, paper_alpha: float | None) -> str:
-    view = comparison.sweep[index]
-    marks = []
-    if index == comparison.automatic:
-        marks.append("automatic")
-    if paper_alpha is not None and index == comparison.nearest(paper_alpha):
-        marks.append("the paper's")
-    if index == comparison.best:
-        marks.append("best, by labels")
-    marked = f" ({', '.join(marks)})" if marks else ""
-    return f"cPCA, α = {view.alpha:.3g}\nARI {view.measures.ari:.2f}{marked}"
-
-
-def _panel(ax: Axes, view: View, comparison: Comparison, title: str) -> None:
-    ax.set_visible(True)
+def _panel(ax: Axes, view: View, comparison: Comparison, title: str, marked: str = "") -> None:
     drawn = np.arange(len(view.rows))
     if len(drawn) > DRAWN:
         drawn = np.sort(np.random.default_rng(0).choice(len(drawn), DRAWN, replace=False))
     labels = comparison.data.labels[view.rows[drawn]]
+    title = f"{title}\nARI {view.measures.ari:z.2f}{marked}"
     scatter(ax, view.scores[drawn], labels, eigenvalues=view.eigenvalues, title=title)
 
 
-def _legend(ax: Axes, names: Sequence[str]) -> None:
-    ax.set_visible(True)
-    ax.axis("off")
-    for i, name in enumerate(names):
-        colour, marker = PALETTE[i % len(PALETTE)], MARKERS[i % len(MARKERS)]
-        ax.scatter([], [], s=40, linewidths=0, color=colour, marker=marker, label=name)
-    ax.legend(loc="center", frameon=False, fontsize=11, title="classes", title_fontsize=11)
+def _legend(figure: Figure, names: Sequence[str]) -> None:
+    styles = zip(PALETTE, MARKERS, strict=True)
+    handles = [
+        figure.axes[0].scatter([], [], s=40, linewidths=0, color=colour, marker=marker)
+        for _, (colour, marker) in zip(names, styles, strict=False)
+    ]
+    figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False)
 
 
 def sweep_figure(comparison: Comparison) -> Figure:
-    """Draw how well the classes come apart against α, and for the methods without one.
-
-    Parameters
-    ----------
-    comparison : Comparison
-
-    Returns
-    -------
-    matplotlib Figure
-    """
+    """Draw how well the classes come apart against α, and for the methods without one."""
     figure = Figure(figsize=(8.0, 3.6), layout="constrained")
     ax = figure.subplots()
     sweep = [view for view in comparison.sweep if view.alpha]
     alphas = [view.alpha or 0.0 for view in sweep]
     ax.plot(alphas, [view.measures.ari for view in sweep], color=PALETTE[0], label="cPCA, each α")
-    marks = [
-        ("cPCA, automatic", comparison.automatic, "o"),
-        ("best, by labels", comparison.best, "*"),
-    ]
-    for name, index, marker in marks:
-        view = comparison.sweep[index]
-        if view.alpha:
-            ax.plot(view.alpha, view.measures.ari, marker, color=PALETTE[0], ms=10, label=name)
-    lines = ((comparison.cpca_plus_plus, "-"), (comparison.tsne, "--"), (comparison.pca, ":"))
+    best = comparison.best
+    if best.alpha:
+        ax.plot(
+            best.alpha, best.measures.ari, "*", color=PALETTE[0], ms=10, label="best, by labels"
+        )
+    lines = (
+        *((comparison.cpca_plus_plus, "-"), (comparison.cpca, "-.")),
+        *((comparison.tsne, "--"), (comparison.pca, ":")),
+    )
     for (view, style), colour in zip(lines, PALETTE[1:], strict=False):
         ax.axhline(view.measures.ari, color=colour, linestyle=style, label=view.method)
     ax.set_xscale("log")
     ax.set_ylim(-0.08, 1.05)
     ax.set_xlabel("contrast parameter α of cPCA")
     ax.set_ylabel("adjusted Rand index")
-    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    _legend_beside(ax)
     return figure
 
 
-def image_grid(
-    rows: Sequence[tuple[str, NDArray[Any]]], titles: Sequence[str] | None = None
-) -> Figure:
-    """Draw small square pictures in rows, each scaled to its own darkest and lightest point.
+def _legend_beside(ax: Axes) -> None:
+    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
 
-    Parameters
-    ----------
-    rows : sequence of (name, pictures)
-        With pictures of shape (n, side * side).
-    titles : sequence of str, optional
-        Over the columns.
 
-    Returns
-    -------
-    matplotlib Figure
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> len(image_grid([("a row", np.zeros((3, 16)))]).axes)
-    3
-    """
+def image_grid(rows: Sequence[tuple[str, NDArray[Any]]]) -> Figure:
+    """Draw square pictures, each a row of pixels, scaled from its own darkest to lightest point."""
     columns = len(rows[0][1])
     figure = Figure(figsize=(1.25 * columns + 1.2, 1.3 * len(rows) + 0.3), layout="constrained")
     grid = figure.subplots(len(rows), columns, squeeze=False)
@@ -183,43 +112,22 @@ def image_grid(
             ax.set_xticks([])
             ax.set_yticks([])
         axes[0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=10)
-    for ax, title in zip(grid[0], titles or (), strict=False):
-        ax.set_title(title, fontsize=10)
     return figure
 
 
 def curves_figure(
     x: Sequence[float],
-    curves: Sequence[tuple[str, FloatArray | Sequence[float]]],
-    *,
-    levels: Sequence[tuple[str, float]] = (),
+    curves: Sequence[tuple[str, Sequence[float]]],
+    levels: Sequence[tuple[str, float]],
     xlabel: str,
     ylabel: str,
 ) -> Figure:
-    """Draw curves over x, and levels that do not depend on it, both axes in logarithm.
-
-    Parameters
-    ----------
-    x : sequence of float
-    curves : sequence of (name, values)
-    levels : sequence of (name, value), optional
-    xlabel, ylabel : str
-
-    Returns
-    -------
-    matplotlib Figure
-
-    Examples
-    --------
-    >>> figure = curves_figure([1, 2], [("a", [3, 4])], xlabel="x", ylabel="y")
-    >>> figure.axes[0].get_xlabel()
-    'x'
-    """
+    """Draw curves over x, and levels that do not depend on it, both axes in logarithm."""
     figure = Figure(figsize=(8.0, 3.6), layout="constrained")
     ax = figure.subplots()
     for i, (name, values) in enumerate(curves):
         ax.plot(x, values, marker=MARKERS[i], ms=5, color=PALETTE[i], label=name)
-    for (name, value), style in zip(levels, ("--", ":", "-."), strict=False):
+    for (name, value), style in zip(levels, ("--", ":"), strict=True):
         ax.axhline(value, color="0.35", linestyle=style, label=name)
     ax.set_xscale("log")
     ax.set_yscale("log")
@@ -229,23 +137,15 @@ def curves_figure(
         formatter("{x:g}")
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
-    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    _legend_beside(ax)
     return figure
 
 
 def planes_figure(planes: Sequence[tuple[str, Any, Any]], angles: Any) -> Figure:
     """Draw samples in the planes that methods find, and below what each plane is made of.
 
-    Parameters
-    ----------
-    planes : sequence of (str, ndarray of shape (n, 2), ndarray of shape (n_directions,))
-        Method, scores, and the share of its plane along each true direction.
-    angles : ndarray of shape (n,)
-        Of each sample in the true plane, from -π to π: its colour.
-
-    Returns
-    -------
-    matplotlib Figure
+    A plane is a method, the scores, and its share along each true direction. Samples are coloured
+    by their angle in the true plane.
     """
     figure = Figure(figsize=(3.1 * len(planes), 5.0), layout="constrained")
     grid = figure.subplots(2, len(planes), height_ratios=[2, 1])
@@ -259,4 +159,21 @@ def planes_figure(planes: Sequence[tuple[str, Any, Any]], angles: Any) -> Figure
         lower.tick_params(labelsize=7)
         lower.set_xlabel("direction", fontsize=8)
     grid[1, 0].set_ylabel("share of the plane", fontsize=8)
+    return figure
+
+
+def people_figure(
+    people: Sequence[tuple[str, Any, Sequence[tuple[str, Any]]]], names: Sequence[str]
+) -> Figure:
+    """Draw a row for each method and a column for each person: (name, labels, (title, scores))."""
+    n_methods = len(people[0][2])
+    figure = Figure(figsize=(1.55 * len(people), 1.9 * n_methods + 0.5), layout="constrained")
+    grid = figure.subplots(n_methods, len(people), squeeze=False)
+    for axes, (name, labels, views) in zip(grid.T, people, strict=True):
+        for ax, (title, scores) in zip(axes, views, strict=True):
+            scatter(ax, scores, labels, title=title)
+            ax.set(xlabel="", ylabel="", xticks=[], yticks=[])
+            ax.set_title(title, fontsize=8)
+        axes[-1].set_xlabel(name, fontsize=8)
+    _legend(figure, names)
     return figure

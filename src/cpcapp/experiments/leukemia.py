@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 from cpcapp.datasets import leukemia as load
-from cpcapp.experiments._comparison import compare
-from cpcapp.experiments._contrast_report import (
-    LOOK_AT,
-    ari_figure,
-    ari_sentence,
-    pictures,
-    tables,
-)
-from cpcapp.experiments._data_sets import describe_data, load_data, subsample
-from cpcapp.experiments._results import PaperSays, Progress, Result, Settings
+from cpcapp.experiments.comparison import compare, load_data, report, subsample
+from cpcapp.experiments.results import PaperSays, Progress, Result, Settings
 
 TITLE = "Leukemia: cells before and after a transplant"
-PAPER_ALPHA = 3.5
 
 
 def run(settings: Settings, progress: Progress) -> Result:
     """Compare the methods on a patient's cells, against those of a healthy person."""
     data = subsample(load_data(load), settings)
-    comparison = compare(data, settings, progress)
-    return Result(
+    return report(
+        compare(data, settings, progress),
         name="leukemia",
         title=TITLE,
+        short="Leukemia",
         shows="Which genes are active was measured in thousands of single cells from the bone "
         "marrow of a patient, before and after a stem cell transplant. The background are cells of "
         "a healthy person. The question is which method tells before from after, though cells are "
         "of many types.",
-        look_at=LOOK_AT,
-        data=describe_data(data),
-        findings=(ari_sentence(comparison),),
         paper=(
             PaperSays(
                 "cPCA is “close to being separable” at α = 3.5; PCA is “incapable of clustering "
@@ -41,9 +30,5 @@ def run(settings: Settings, progress: Progress) -> Result:
             ),
             PaperSays("N_f = 7898, N_b = 1985, M = 500", "Table I"),
         ),
-        pictures=pictures("leukemia", "Leukemia", comparison, PAPER_ALPHA),
-        tables=tables(comparison),
-        numbers=comparison.numbers(),
-        paper_figure=f"best α of cPCA: {PAPER_ALPHA:g}",
-        found_figure=ari_figure(comparison),
+        paper_alpha=3.5,
     )

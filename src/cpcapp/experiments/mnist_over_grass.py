@@ -2,54 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from cpcapp.datasets import ContrastData
 from cpcapp.datasets import mnist_over_grass as load
-from cpcapp.experiments._benchmarked import RULE_SENTENCE, TRIED_SENTENCE
-from cpcapp.experiments._comparison import compare
-from cpcapp.experiments._contrast_report import (
-    LOOK_AT,
-    ari_figure,
-    ari_sentence,
-    gap_sentence,
-    pictures,
-    tables,
-    target_sentence,
-)
-from cpcapp.experiments._data_sets import describe_data, load_data
-from cpcapp.experiments._results import PaperSays, Picture, Progress, Result, Settings
-from cpcapp.experiments.figures import image_grid, png_of
-from cpcapp.experiments.paper import TABLES
+from cpcapp.experiments.comparison import RULE_NOTE, compare, load_data, report
+from cpcapp.experiments.results import PaperSays, Picture, Progress, Result, Settings
 
 TITLE = "MNIST over grass: digits that one can hardly see"
-AIM = 0.80
 _QUICK_ROWS = 1500
 
 
 def run(settings: Settings, progress: Progress) -> Result:
     """Compare the methods on digits 0 and 1 that lie under photos of grass."""
-    shape = TABLES["mnist_over_grass"]
-    n, n_background = shape.n_target, shape.n_background
-    if settings.quick:
-        n = n_background = _QUICK_ROWS
-    data = load_data(lambda: load(n, n_background, random_state=settings.seed))
-    comparison = compare(data, settings, progress)
-    fewer = f" With {n:,} rows of each set, as this is a quick run." if settings.quick else ""
-    return Result(
+    n = _QUICK_ROWS if settings.quick else 5000
+    data = load_data(lambda: load(n, n, random_state=settings.seed))
+    result = report(
+        compare(data, settings, progress),
         name="mnist_over_grass",
         title=TITLE,
+        short="Digits over grass",
         shows="Pictures of the handwritten digits 0 and 1 are added, faintly, to pieces of photos "
         "of grass. The background is grass alone. The question is which method tells the two "
         "digits apart, though grass is most of what a picture shows.",
-        look_at=LOOK_AT,
-        data=describe_data(data),
-        findings=(
-            ari_sentence(comparison),
-            target_sentence(comparison, AIM) + fewer,
-            gap_sentence(comparison),
-            f"{RULE_SENTENCE} {TRIED_SENTENCE}",
-        ),
+        findings=(RULE_NOTE,),
         paper=(
             PaperSays(
                 "PCA and t-SNE “have difficulty clustering the two digits”; cPCA and cPCA++ "
@@ -59,18 +37,17 @@ def run(settings: Settings, progress: Progress) -> Result:
             ),
             PaperSays("N_f = 5000, N_b = 5000, M = 784", "Table I"),
         ),
-        pictures=(_examples(data), *pictures("mnist_over_grass", "Digits over grass", comparison)),
-        tables=tables(comparison),
-        numbers=comparison.numbers(),
-        found_figure=ari_figure(comparison),
     )
+    return replace(result, pictures=(_examples(data), *result.pictures))
 
 
 def _examples(data: ContrastData) -> Picture:
-    rows = []
-    for label, digit in enumerate(data.label_names):
-        first = np.flatnonzero(data.labels == label)[:6]
-        rows.append((f"digit {digit}", data.target[first]))
+    from cpcapp.experiments.figures import image_grid, png_of
+
+    rows = [
+        (f"digit {digit}", data.target[np.flatnonzero(data.labels == label)[:6]])
+        for label, digit in enumerate(data.label_names)
+    ]
     return Picture(
         "mnist_over_grass-examples",
         png_of(image_grid(rows)),

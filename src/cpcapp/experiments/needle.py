@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from cpcapp.contrast.difference import solve_difference
 from cpcapp.contrast.solve import solve_contrast
 from cpcapp.datasets import needle as needle_moments
-from cpcapp.experiments._results import Cell, PaperSays, Progress, Result, Settings, Table
-from cpcapp.moments.moments import FloatArray, Moments
+from cpcapp.experiments.results import Cell, PaperSays, Progress, Result, Settings, Table
+from cpcapp.moments import Moments
+from cpcapp.moments.rows import FloatArray
 
 TITLE = "A needle in a haystack (Example 1)"
 GAMMA, BETA, EPSILON, RHO = 100.0, 50.0, 1.0, 1e-3
@@ -25,21 +26,11 @@ def run(settings: Settings, progress: Progress) -> Result:
         _FEATURES, gamma=GAMMA, beta=BETA, epsilon=EPSILON, rho=RHO, n_samples=_SAMPLES
     )
     rng = np.random.default_rng(settings.seed)
-    drawn = tuple(_sample(side, rng) for side in (target, background))
-    sets = {"exact": (target, background), "sampled": drawn}
-    progress(0.5)
-    numbers: dict[str, Any] = {"beta over gamma": BETA / GAMMA, "alphas": list(ALPHAS)}
-    for name, (f, b) in sets.items():
-        _, filters = solve_difference(f, b, 1, ALPHAS)
-        numbers[name] = {
-            "cPCA": [_degrees(v, c) for v in filters[:, :, 0]],
-            "PCA": _degrees(solve_contrast(f, None, 1).filters[:, 0], c),
-            "cPCA++": _degrees(solve_contrast(f, b, 1, loading="none").filters[:, 0], c),
-            "cPCA++, default loading": _degrees(solve_contrast(f, b, 1).filters[:, 0], c),
-        }
+    exact = _angles(target, background, c)
+    sampled = _angles(_draw(target, rng), _draw(background, rng), c)
     progress(1.0)
-    exact, sampled = numbers["exact"], numbers["sampled"]
-    works = [alpha for alpha, angle in zip(ALPHAS, exact["cPCA"], strict=True) if angle < 1.0]
+    works = min(alpha for alpha in ALPHAS if exact[f"cPCA, α = {alpha:g}"] < 1.0)
+    rows: list[tuple[Cell, ...]] = [(n, f"{exact[n]:.1f}", f"{sampled[n]:.1f}") for n in exact]
     return Result(
         name="needle",
         title=TITLE,
@@ -54,8 +45,8 @@ def run(settings: Settings, progress: Progress) -> Result:
             f"and with its default loading to {exact['cPCA++, default loading']:.1f}° "
             f"({sampled['cPCA++, default loading']:.1f}°). PCA finds a.",
             f"With exact matrices cPCA finds c from about α = β/γ = {BETA / GAMMA:g} on (here at "
-            f"{min(works):g}) and a below. From samples it takes a larger α, as chance alone "
-            "leaves some of a.",
+            f"{works:g}) and a below. From samples it takes a larger α, as chance alone leaves "
+            "some of a.",
             "The paper says that for α → ∞ cPCA picks a again. The largest eigenvalue of R_f − "
             "αR_b then belongs to what the background has least of, so a is what it avoids. With "
             "exact matrices c stays the answer; with samples a very large α ends in the "
@@ -68,27 +59,30 @@ def run(settings: Settings, progress: Progress) -> Result:
                 "Section III-A, Example 1",
             ),
         ),
-        tables=(_table(exact, sampled),),
-        numbers=numbers,
+        tables=(
+            Table(
+                "Angle of the first filter with c, in degrees",
+                ("method", "exact matrices", f"{_SAMPLES:,} samples"),
+                rows,
+            ),
+        ),
+        numbers={"beta over gamma": BETA / GAMMA, "exact": exact, "sampled": sampled},
         found_figure=f"off from samples: cPCA++ {sampled['cPCA++, default loading']:.1f}°, PCA "
         f"{sampled['PCA']:.0f}°",
     )
 
 
-def _table(exact: dict[str, Any], sampled: dict[str, Any]) -> Table:
-    angles = [("PCA", exact["PCA"], sampled["PCA"])]
-    pairs = zip(ALPHAS, exact["cPCA"], sampled["cPCA"], strict=True)
-    angles += [(f"cPCA, α = {alpha:g}", e, s) for alpha, e, s in pairs]
-    angles += [(name, exact[name], sampled[name]) for name in ("cPCA++", "cPCA++, default loading")]
-    rows: list[tuple[Cell, ...]] = [(name, f"{e:.1f}", f"{s:.1f}") for name, e, s in angles]
-    return Table(
-        "Angle of the first filter with c, in degrees",
-        ("method", "exact matrices", f"{_SAMPLES:,} samples"),
-        rows,
-    )
+def _angles(target: Moments, background: Moments, c: FloatArray) -> dict[str, float]:
+    """Return how far from c the first filter of each method is, in degrees."""
+    _, of_cpca = solve_difference(target, background, 1, ALPHAS)
+    filters = {"PCA": solve_contrast(target, None, 1).filters}
+    filters |= {f"cPCA, α = {alpha:g}": of_cpca[i] for i, alpha in enumerate(ALPHAS)}
+    filters["cPCA++"] = solve_contrast(target, background, 1, loading="none").filters
+    filters["cPCA++, default loading"] = solve_contrast(target, background, 1).filters
+    return {name: _degrees(found[:, 0], c) for name, found in filters.items()}
 
 
-def _sample(moments: Moments, rng: np.random.Generator) -> Moments:
+def _draw(moments: Moments, rng: np.random.Generator) -> Moments:
     covariance = np.asarray(moments.covariance())
     rows = rng.multivariate_normal(np.zeros(len(covariance)), covariance, _SAMPLES, method="eigh")
     return Moments.of(rows)

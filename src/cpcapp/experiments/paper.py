@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cpcapp._citation import CITATION as CITATION
+from cpcapp.reports import CITATION as CITATION
 
 
 @dataclass(frozen=True)

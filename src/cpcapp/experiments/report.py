@@ -13,14 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import cpcapp
-from cpcapp._io.files import atomic_write
-from cpcapp._io.leftovers import remove_leftovers
-from cpcapp.experiments._html import html_page
-from cpcapp.experiments._markdown import markdown_page
-from cpcapp.experiments._results import Missing, Result, Settings
+from cpcapp._io.files import atomic_write, remove_leftovers
+from cpcapp.experiments.paper import CITATION
+from cpcapp.experiments.results import Cell, Missing, Picture, Result, Settings, Table
+from cpcapp.reports import data_uri, render
 
 FORMAT = 1
-FIGURES = "figures"
+_FIGURES = "figures"
+_HEADING = "cPCA++: the paper's experiments, made again"
+_MISSING = "Not made: the data are not here."
+_SUMMARY_COLUMNS = ("experiment", "figure of the paper", "found")
+_SUMMARY_NOTE = (
+    "ARI: agreement of clusters with the classes, 1 is perfect and 0 is chance. * chosen with what "
+    "is to be found at hand. –: the paper gives no figure."
+)
+_LARGE = 1000  # pixels: on a phone such a picture is scrolled, and not shrunk
 
 
 def write_report(
@@ -28,31 +35,11 @@ def write_report(
 ) -> list[Path]:
     """Write ``report.html``, ``report.md`` with ``figures/``, and ``report.json``.
 
-    Files of an earlier report are replaced, each as a whole.
-
-    Parameters
-    ----------
-    outcomes : sequence of Result or Missing
-    folder : Path
-        Made if it is not there.
-    settings : Settings
-
-    Returns
-    -------
-    list of Path
-        What was written, the pictures left out.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from cpcapp.experiments import Settings, run_experiment
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> found = [run_experiment("needle", Settings())]
-    >>> [path.name for path in write_report(found, folder, Settings())]
-    ['report.md', 'report.json', 'report.html']
+    Files of an earlier report are replaced, each as a whole. Returned is what was written, the
+    pictures left out.
     """
     made = datetime.now(UTC).isoformat(timespec="seconds")
-    figures = folder / FIGURES
+    figures = folder / _FIGURES
     figures.mkdir(parents=True, exist_ok=True)
     remove_leftovers(folder)
     remove_leftovers(figures)
@@ -60,37 +47,33 @@ def write_report(
         for picture in outcome.pictures if isinstance(outcome, Result) else ():
             _write(figures / f"{picture.name}.png", picture.png)
     pages = {
-        "report.md": markdown_page(outcomes, settings, made, FIGURES),
+        "report.md": _markdown_page(outcomes, settings, made),
         "report.json": json_text(outcomes, settings, made),
-        "report.html": html_page(outcomes, settings, made),
+        "report.html": _html_page(outcomes, settings, made),
     }
     for name, text in pages.items():
         _write(folder / name, text.encode())
     return [folder / name for name in pages]
 
 
+def _write(path: Path, content: bytes) -> None:
+    with atomic_write(path) as file:
+        file.write(content)
+
+
 def json_text(outcomes: Sequence[Result | Missing], settings: Settings, made: str) -> str:
-    """Return all numbers. But for ``made`` and ``timings`` they depend on data and seed only.
-
-    Parameters
-    ----------
-    outcomes : sequence of Result or Missing
-    settings : Settings
-    made : str
-        When.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> import json
-    >>> from cpcapp.experiments import Missing, Settings
-    >>> text = json_text([Missing("mhealth", "MHealth", "no files")], Settings(), "")
-    >>> json.loads(text)["missing"]
-    {'mhealth': 'no files'}
-    """
+    """Return all numbers. But for ``made`` and ``timings`` they depend on data and seed only."""
+    experiments = {
+        outcome.name: {
+            "title": outcome.title,
+            "data": outcome.data,
+            "paper": [{"says": said.text, "source": said.source} for said in outcome.paper],
+            "numbers": _round_numbers(outcome.numbers),
+            "timings": _round_numbers(outcome.timings),
+        }
+        for outcome in outcomes
+        if isinstance(outcome, Result)
+    }
     whole = {
         "format": FORMAT,
         "cpcapp": cpcapp.__version__,
@@ -98,19 +81,9 @@ def json_text(outcomes: Sequence[Result | Missing], settings: Settings, made: st
         "seed": settings.seed,
         "quick": settings.quick,
         "missing": {o.name: o.reason for o in outcomes if isinstance(o, Missing)},
-        "experiments": {o.name: _entry(o) for o in outcomes if isinstance(o, Result)},
+        "experiments": experiments,
     }
     return json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _entry(result: Result) -> dict[str, Any]:
-    return {
-        "title": result.title,
-        "data": result.data,
-        "paper": [{"says": said.text, "source": said.source} for said in result.paper],
-        "numbers": _round_numbers(result.numbers),
-        "timings": _round_numbers(result.timings),
-    }
 
 
 def _round_numbers(value: Any) -> Any:
@@ -124,6 +97,126 @@ def _round_numbers(value: Any) -> Any:
     return value
 
 
-def _write(path: Path, content: bytes) -> None:
-    with atomic_write(path) as file:
-        file.write(content)
+def cell_text(value: Cell) -> str:
+    """Return a cell as text: three digits, no more than a reader needs."""
+    if value is None:
+        return "–"
+    if not isinstance(value, float):
+        return str(value)
+    if 0.0 < abs(value) < 0.01:
+        return f"{value:.3g}".replace("e-0", "e-") if abs(value) >= 1e-6 else "0.000"
+    digits = 3 if abs(value) < 10.0 else 1 if abs(value) < 100.0 else 0
+    return f"{value:,.{digits}f}".removesuffix(".0")
+
+
+def _preamble(outcomes: Sequence[Result | Missing], settings: Settings, made: str) -> list[str]:
+    """Say what the report is, in a few sentences."""
+    quick = ", as a quick run: fewer rows, fewer α, a short t-SNE." if settings.quick else "."
+    lines = [
+        "PCA looks for what varies most in a data set. cPCA and cPCA++ look for what varies more "
+        "in a target than in a background. cPCA has a setting, α, that is usually chosen by "
+        "looking; cPCA++ has none. The paper shows this on the examples below. Here each of them "
+        "was made again, with default settings, and measured.",
+        f"Made with cpcapp {cpcapp.__version__} on {made}, seed {settings.seed}{quick}",
+    ]
+    missing = sum(isinstance(outcome, Missing) for outcome in outcomes)
+    if missing:
+        lines.append(
+            f"{missing} of {len(outcomes)} experiments could not be made; their sections say what "
+            "is missing."
+        )
+    return lines
+
+
+def _summary(outcome: Result | Missing) -> tuple[str, str, str]:
+    """Return a title, a figure of the paper, and what was found."""
+    if isinstance(outcome, Missing):
+        return outcome.title, "–", "not made"
+    return outcome.title, outcome.paper_figure or "–", outcome.found_figure or "–"
+
+
+def _html_page(outcomes: Sequence[Result | Missing], settings: Settings, made: str) -> str:
+    """Return the report as one page: pictures and style are inside."""
+    rows = [(outcome.name, *_summary(outcome)) for outcome in outcomes]
+    return render(
+        "experiments.html",
+        title=_HEADING,
+        generator="cpcapp reproduce",
+        preamble=_preamble(outcomes, settings, made),
+        summary_columns=_SUMMARY_COLUMNS,
+        summary_note=_SUMMARY_NOTE,
+        summary=[dict(zip(("name", "title", "paper", "found"), row, strict=True)) for row in rows],
+        sections=[_html_section(outcome) for outcome in outcomes],
+        citation=CITATION,
+    )
+
+
+def _html_section(outcome: Result | Missing) -> dict[str, Any]:
+    if isinstance(outcome, Missing):
+        return {**vars(outcome), "missing": _MISSING}
+    pictures = [
+        # The header of a PNG has its width in these bytes.
+        {**vars(p), "address": data_uri(p.png), "large": int.from_bytes(p.png[16:20]) >= _LARGE}
+        for p in outcome.pictures
+    ]
+    tables = [
+        {
+            **vars(table),
+            "rows": [
+                {"labelled": str(row[0]).endswith("*"), "cells": [cell_text(cell) for cell in row]}
+                for row in table.rows
+            ],
+        }
+        for table in outcome.tables
+    ]
+    return {**vars(outcome), "missing": "", "pictures": pictures, "tables": tables}
+
+
+def _markdown_page(outcomes: Sequence[Result | Missing], settings: Settings, made: str) -> str:
+    """Return the report as Markdown, with pictures in the folder of figures."""
+    blocks = [f"# {_HEADING}", *_preamble(outcomes, settings, made)]
+    rows = [_SUMMARY_COLUMNS, ("---",) * 3, *(map(plain, _summary(o)) for o in outcomes)]
+    blocks += ["\n".join(f"| {' | '.join(row)} |" for row in rows), plain(_SUMMARY_NOTE)]
+    for outcome in outcomes:
+        blocks.append(f"## {outcome.title}")
+        if isinstance(outcome, Missing):
+            blocks.append(f"**{_MISSING}** {plain(outcome.reason)}")
+        else:
+            blocks += markdown_section(outcome, outcome.pictures, f"{_FIGURES}/")
+    return "\n\n".join([*blocks, f"The paper: {CITATION}."]) + "\n"
+
+
+def markdown_section(
+    result: Result, pictures: Sequence[Picture], folder: str, level: int = 3
+) -> list[str]:
+    """Return a result as blocks of Markdown, with some or all of its pictures."""
+    blocks = [result.shows, f"**What to look at.** {result.look_at}"]
+    blocks += [f"![{plain(p.alt)}]({folder}{p.name}.png)\n\n*{plain(p.caption)}*" for p in pictures]
+    blocks.append("\n".join(f"- {plain(finding)}" for finding in result.findings))
+    if result.paper:
+        said = [f"- {plain(s.text)} ({s.source})" for s in result.paper]
+        blocks.append("\n".join(["**The paper says**", "", *said]))
+    for table in result.tables:
+        blocks += [f"{'#' * level} {table.title}", _markdown_table(table)]
+        blocks += [plain(table.note)] if table.note else []
+    return [*blocks, f"Data: {plain(result.data)}"]
+
+
+def _markdown_table(table: Table) -> str:
+    line = ["---"] + ["--:"] * (len(table.columns) - 1)
+    rows = [[plain(cell_text(cell)) for cell in row] for row in table.rows]
+    lines = ([plain(column) for column in table.columns], line, *rows)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def plain(text: str) -> str:
+    r"""Keep what Markdown would read as marks: stars, brackets, bars, and lines.
+
+    Examples
+    --------
+    >>> plain("best α *, |x|")
+    'best α \\*, \\|x\\|'
+    """
+    for mark in "\\*|<>_[]":
+        text = text.replace(mark, f"\\{mark}")
+    return " ".join(text.split())

@@ -12,7 +12,7 @@ from scipy.linalg import cho_factor, cho_solve, eigh, lapack, qr, solve_triangul
 from scipy.sparse.linalg import eigsh
 
 from cpcapp.contrast.loading import oas_shrinkage
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 from cpcapp.moments.sample import Sample
 
 # Share of both sets' variance in the units. Without it, a feature that hardly varies in the
@@ -44,7 +44,7 @@ class Side:
         """Return the rows without the design, so that their scatter is the covariance."""
         rows = Z[self.rows] * self.root[:, None]
         rows -= self.design @ (self.design.T @ rows)
-        return rows / np.sqrt(self.degrees)
+        return np.asarray(rows / np.sqrt(self.degrees))
 
     def residuals_adjoint(self, u: FloatArray, n: int) -> FloatArray:
         """Return ``a`` with ``aᵀZ = uᵀ residuals(Z)`` for all ``Z`` of ``n`` rows."""
@@ -57,6 +57,13 @@ class Side:
         scattered = np.zeros((len(Z), self.design.shape[1]))
         scattered[self.rows] = self.design * self.root[:, None]
         return np.asarray(scattered.T @ Z)
+
+    def variance(self, Z: FloatArray) -> FloatArray:
+        """Return the variance of each feature."""
+        rows, fitted = Z[self.rows], self.fitted(Z)
+        squares = np.einsum("i,ij,ij->j", self.root**2, rows, rows)
+        squares -= np.einsum("ij,ij->j", fitted, fitted)
+        return np.asarray(np.maximum(squares, 0.0) / self.degrees)
 
 
 Sides = tuple[Side, Side]
@@ -119,7 +126,8 @@ class LargestContrast:
     """Finds the largest λ of ``R_f v = λ B v``, ``B`` the loaded covariance of the background.
 
     Units are nine tenths of the background's variance of each feature and one tenth of that of
-    both sets; in these units ``B = (1 - s) R_b + s tr(R_b)/p I``, with the share s of OAS.
+    both sets, of the ``whole`` rows: those before any direction was taken out. In these units
+    ``B = (1 - s) R_b + s tr(R_b)/p I``, with the share s of OAS.
 
     Examples
     --------
@@ -132,10 +140,15 @@ class LargestContrast:
     (np.int64(0), True)
     """
 
-    def __init__(self, Z: FloatArray) -> None:
+    def __init__(self, Z: FloatArray, whole: FloatArray | None = None) -> None:
         self.Z = Z
-        self.pooled = Z.var(axis=0)
-        self.pooled[self.pooled < _CONSTANT] = 0.0
+        self.whole = Z if whole is None else whole
+        centred = self.whole - self.whole.mean(axis=0)
+        self.pooled = np.einsum("ij,ij->j", centred, centred) / len(Z)
+        self.varies = Z.var(axis=0) > _CONSTANT
+        fourth = np.mean(np.square(np.square(centred, out=centred), out=centred), axis=0)
+        squared = np.where(self.pooled > _CONSTANT, self.pooled, 1.0) ** 2
+        self.excess = np.maximum(fourth / squared - 3.0, 0.0)
         self.total = Z.T @ Z if Z.shape[1] <= len(Z) else None
 
     def value(self, sides: Sides) -> float:
@@ -150,7 +163,7 @@ class LargestContrast:
     def _in_features(self, sides: Sides) -> tuple[float, Any]:
         R_f, R_b = self._covariances(sides)
         p = len(R_b)
-        scale = self._scale(R_b.diagonal())
+        scale = self._scale(sides[1])
         for R in (R_f, R_b):
             R *= scale
             R *= scale[:, None]
@@ -187,10 +200,7 @@ class LargestContrast:
         """
         f, b = sides
         n, p = self.Z.shape
-        rows = self.Z[b.rows]
-        squares = np.einsum("i,ij,ij->j", b.root**2, rows, rows)
-        squares -= np.einsum("ij,ij->j", *[b.fitted(self.Z)] * 2)
-        scale = self._scale(squares / b.degrees)
+        scale = self._scale(b)
         scaled = self.Z * scale
         inner = scaled @ scaled.T
         ZX, ZY = f.residuals(inner).T, b.residuals(inner).T
@@ -207,15 +217,19 @@ class LargestContrast:
             u = U[:, 0] * np.sqrt(ridge / max(values[0], 1e-300))
             atom = f.residuals_adjoint(u, n)
             filter_ = (atom - weight * b.residuals_adjoint(solved @ u, n)) / ridge
-            return (scaled.T @ filter_) * scale, _divide(scaled.T @ atom, scale)
+            return scale * (scaled.T @ filter_), _divide(scaled.T @ atom, scale)
 
         return float(values[0] / ridge), direction
 
-    def _scale(self, variance: FloatArray) -> FloatArray:
+    def _scale(self, background: Side) -> FloatArray:
         """Return what features are multiplied by; 0 for those that do not vary at all."""
-        varies = self.pooled > 0.0
-        units = (1.0 - _SHARE_OF_BOTH) * np.maximum(variance, 0.0) + _SHARE_OF_BOTH * self.pooled
-        return np.where(varies, 1.0 / np.sqrt(np.where(varies, units, 1.0)), 0.0)
+        variance = background.variance(self.whole)
+        units = (1.0 - _SHARE_OF_BOTH) * variance + _SHARE_OF_BOTH * self.pooled
+        # Var(s²)/s⁴ is (κ - 1)/n. What tails add to it is how unsure a variance is: of 1, as that
+        # of a single 1 among zeros, where twice both sets' is the most that a set can have.
+        unsure = np.minimum(self.excess / len(background.rows), 1.0)
+        units += unsure * (2.0 * self.pooled - units)
+        return np.where(self.varies, 1.0 / np.sqrt(np.where(self.varies, units, 1.0)), 0.0)
 
 
 def _top(A: FloatArray, B: FloatArray) -> tuple[float, FloatArray]:

@@ -14,7 +14,8 @@ from scipy.optimize import linprog
 from cpcapp.contrast.loading import oas_shrinkage
 from cpcapp.contrast.solve import subspace_overlap
 from cpcapp.inference.noise import count_components, noise_threshold
-from cpcapp.moments.moments import FloatArray, Moments
+from cpcapp.moments.moments import Moments
+from cpcapp.moments.rows import FloatArray
 
 __all__ = ["MixedBackground", "RankedBackground", "combine_backgrounds", "suitable_background"]
 

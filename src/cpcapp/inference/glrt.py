@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import cholesky, solve_triangular
 
 from cpcapp.inference.permutation import count_components_of, read_sets
-from cpcapp.moments.moments import FloatArray
-from cpcapp.moments.rows import refuse_masked
+from cpcapp.moments.rows import FloatArray, refuse_masked
 
 
 def log_glrt(X: ArrayLike, atoms: ArrayLike, n_target: int, *, centre: bool = True) -> float:

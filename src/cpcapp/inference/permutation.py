@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import chi2
 
 from cpcapp.inference.arrangements import Arrangements, LargestContrast, orthonormal_design
 from cpcapp.moments.covariates import CovariateCoder
-from cpcapp.moments.moments import FloatArray
-from cpcapp.moments.rows import as_rows, refuse_masked
+from cpcapp.moments.rows import FloatArray, as_rows, refuse_masked
 from cpcapp.moments.sample import Sample, make_sample, sample_size
 from cpcapp.moments.weights import check_weights
 
@@ -27,6 +27,7 @@ _LEAST_PERMUTATIONS = 99
 # Shuffled sets that are the observed ones again differ by rounding.
 _SAME = 1.0 - 1e-6
 _CONSTANT = 1e-10
+_FAR_OUT = 0.999
 # Means that differ more than in 99 % of shuffled sets are taken out before rows are shuffled.
 _MEANS_APART, _GAPS = 0.01, 199
 # Huber's estimator cuts at 1.345 standard deviations, half the distance of a Gaussian's quartiles
@@ -42,12 +43,11 @@ class PermutationTest:
     ----------
     n_components : int
         Directions in which the target varies more than chance explains.
-    p_value : float
-        How often shuffled sets have a largest contrast as high as the one observed. The smallest
-        value it can take is ``1 / (n_permutations + 1)``.
     p_values : tuple of float
-        The same for each step: the first for the two sets as they are, each further one after
-        the directions before it were taken out of all rows.
+        How often shuffled sets have a largest contrast as high as the one observed, at each step:
+        the first, which is also ``p_value``, for the two sets as they are, each further one after
+        the directions before it were taken out of all rows. The smallest value is
+        ``1 / (n_permutations + 1)``.
     largest : float
         Largest contrast of the two sets as they are, in the units of the test.
     threshold : float
@@ -118,11 +118,15 @@ def permutation_test(
     -----
     The statistic is the largest λ of ``R_f v = λ R_b v``, with ``R_b`` shrunk by OAS in units in
     which each feature has variance 1, where nine tenths of a unit are the background's variance
-    and one tenth that of both sets. It is not the eigenvalue of a fit, which has another loading.
+    and one tenth that of both sets (up to twice that of both sets for features that hardly ever
+    vary). It is not the eigenvalue of a fit, which has another loading.
 
     Without covariates, missing values, or means that differ, the test is exact: rows are shuffled
     as they are. Otherwise the effects of covariates are estimated first, robustly, and taken out
     of each shuffled set once more; then the test holds closely.
+
+    Rows further out than 99.9 % of Gaussian rows are drawn in to that distance, in both sets
+    alike, so a single row far out is not counted, though it may carry a component.
 
     Of more than 10,000 rows (fewer where there are many features) a random part is used.
 
@@ -179,6 +183,8 @@ def count_components_of(
     scale = Z.std(axis=0)
     size = np.maximum(np.abs(target.raw).max(axis=0), np.abs(background.raw).max(axis=0))
     Z /= np.where(scale > _CONSTANT * size, scale, np.inf)
+    _draw_in(Z)
+    whole = Z
     # Observed is one of n + 1: with more than this many above it, its rank is out of reach.
     most_above = int(false_alarm_rate * (n_permutations + 1) + 1e-9) - 1
     most = min(Z.shape if most is None else (*Z.shape, most))
@@ -186,7 +192,7 @@ def count_components_of(
     directions: list[tuple[FloatArray, FloatArray]] = []
     first, chance = 0.0, np.zeros(1)
     while len(directions) < most:
-        statistic = LargestContrast(Z)
+        statistic = LargestContrast(Z, whole)
         value, filter_, atom = statistic.direction(arrangements.observed())
         if value <= 0.0:
             break
@@ -202,7 +208,7 @@ def count_components_of(
         if above > most_above:
             break
         directions.append((filter_, atom))
-        Z -= np.outer(Z @ filter_, atom)
+        Z = Z - np.outer(Z @ filter_, atom)
     # With n shuffled sets the observed one is one of n + 1: the rank that keeps the rate exact.
     rank = max(int(false_alarm_rate * (len(chance) + 1) + 1e-9), 1)
     return PermutationTest(
@@ -214,6 +220,23 @@ def count_components_of(
         n_rows=(len(target), len(background)),
         filters=_filters(directions, scale),
     )
+
+
+def _draw_in(Z: FloatArray) -> None:
+    """Draw rows further out than 99.9 % of Gaussian ones in to that distance.
+
+    The distance is in standard deviations of both sets, so both are treated alike, and a few rows
+    with a scale of their own do not hide the others.
+    """
+    squares = np.einsum("ij,ij->i", Z, Z)
+    inner = Z.T @ Z if Z.shape[1] <= len(Z) else Z @ Z.T
+    # The squared distance is about χ² with (tr R)²/tr R² degrees of freedom (Satterthwaite).
+    square = float(np.vdot(inner, inner))
+    if square > 0.0:
+        freedom = float(np.trace(inner)) ** 2 / square
+        limit = np.median(squares) * chi2.ppf(_FAR_OUT, freedom) / chi2.median(freedom)
+        if limit > 0.0:
+            Z *= np.sqrt(limit / np.maximum(squares, limit))[:, None]
 
 
 def _filters(directions: list[tuple[FloatArray, FloatArray]], scale: FloatArray) -> FloatArray:
@@ -392,7 +415,10 @@ def _rows_to_shuffle(
     lost: list[NDArray[np.bool_] | None] = [None, None]
     if not complete:
         # Each row also loses what a random row of the other set lacks: then both lack as much.
-        lacking = [(s.rows == 0.0) & (not s.complete) for s in (target, background)]
+        lacking = [
+            np.zeros(s.raw.shape, dtype=bool) if s.missing is None else s.missing
+            for s in (target, background)
+        ]
         lost = [
             own | other[rng.integers(len(other), size=len(own))]
             for own, other in (lacking, lacking[::-1])
@@ -405,9 +431,8 @@ def _rows_to_shuffle(
 def _means_differ(Z: FloatArray, arrangements: Arrangements, rng: np.random.Generator) -> bool:
     """Return whether the means differ by more than chance, by a permutation test."""
     coefficients = np.zeros((_GAPS + 1, len(Z)))
-    for row in coefficients:
-        first = row is coefficients[0]
-        sides = arrangements.observed() if first else arrangements.shuffle(rng)
+    for i, row in enumerate(coefficients):
+        sides = arrangements.shuffle(rng) if i else arrangements.observed()
         for side, sign in zip(sides, (1.0, -1.0), strict=True):
             row[side.rows] = sign * side.root**2 / (side.root @ side.root)
     centred = Z - Z.mean(axis=0)

@@ -7,4 +7,9 @@ from __future__ import annotations
 
 from cpcapp.reports.rendering import data_uri, render
 
-__all__ = ["data_uri", "render"]
+__all__ = ["CITATION", "data_uri", "render"]
+
+CITATION = (
+    "R. Salloum, C.-C. J. Kuo, Efficient Image Splicing Localization via Contrastive Feature "
+    "Extraction, 2019 (arXiv:1901.07172)"
+)

@@ -37,32 +37,14 @@ _SYSTEM_FOLDERS: Final = (
 
 
 def escape_unprintable(text: str) -> str:
-    r"""Return a text with control characters, and what is no character, as Python writes them.
-
-    Examples
-    --------
-    >>> escape_unprintable("caf\udce9\n.jpg")
-    'caf\\udce9\\n.jpg'
-    """
+    """Return a text with control characters, and what is no character, as Python writes them."""
     return "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
 def mark_up(text: str, *, bold: bool = False) -> str:
-    r"""Return a text as the markup of reportlab's paragraphs, with a font for every character.
+    """Return a text as the markup of reportlab's paragraphs, with a font for every character.
 
     Control characters, and those that no font has, are written as Python writes them.
-
-    Parameters
-    ----------
-    text : str
-    bold : bool, default=False
-
-    Examples
-    --------
-    >>> mark_up("a < b\n")
-    'a &lt; b\\n'
-    >>> mark_up("\udce9.jpg")
-    '\\udce9.jpg'
     """
     main = main_font(bold)
     parts = []

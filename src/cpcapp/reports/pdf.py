@@ -41,24 +41,9 @@ def has_reportlab() -> bool:
 
 
 class PdfDocument:
-    """A document that grows from top to bottom.
+    """A document that grows from top to bottom; nothing in its texts is taken for markup.
 
-    All texts are plain: nothing in them is taken for markup.
-
-    Parameters
-    ----------
-    title : str
-        Of the file; viewers show it.
-    footer : str
-        Stands below each page, with its number.
-
-    Examples
-    --------
-    >>> document = PdfDocument("A title", "a footer")
-    >>> document.add_heading("A title", level=1)
-    >>> document.add_text("1 < 2")
-    >>> document.to_bytes()[:5]
-    b'%PDF-'
+    Viewers show the title, and the footer stands below each page, with its number.
     """
 
     def __init__(self, title: str, footer: str) -> None:
@@ -128,13 +113,7 @@ class PdfDocument:
     def add_pictures(
         self, pictures: Sequence[tuple[EncodedPicture, str, str]], *, columns: int = 2
     ) -> None:
-        """Add pictures beside each other, each with a title and a text below it.
-
-        Parameters
-        ----------
-        pictures : sequence of (EncodedPicture, title, text)
-        columns : int, default=2
-        """
+        """Add pictures beside each other, each with a title and a text below it."""
         width = (self._width - (columns - 1) * _GAP) / columns
         # Two rows of them, with their texts, fit on a page.
         height = (self._size[1] - 2 * _MARGIN) * 0.36

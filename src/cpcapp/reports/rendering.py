@@ -14,49 +14,16 @@ from typing import Any
 
 
 def render(name: str, **values: Any) -> str:
-    """Return a page.
+    """Return a page from a template of ``reports/templates``, with text escaped.
 
-    Text is escaped. A value that a template asks for and does not get is an error.
-
-    Parameters
-    ----------
-    name : str
-        Of a template in ``reports/templates``.
-    **values
-        What the template shows.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    ModuleNotFoundError
-        Without Jinja, which comes with the extra ``splicing``.
-
-    Examples
-    --------
-    >>> page = render("page.html", title="<b>", generator="cpcapp", text=["1 < 2"])
-    >>> "<title>&lt;b&gt;</title>" in page, "<p>1 &lt; 2</p>" in page
-    (True, True)
+    A value that the template asks for and does not get is an error.
     """
     page: str = _environment().get_template(name).render(values)
     return page
 
 
 def data_uri(content: bytes) -> str:
-    """Return a picture as an address that contains it.
-
-    Parameters
-    ----------
-    content : bytes
-        Of a PNG or JPEG file.
-
-    Examples
-    --------
-    >>> data_uri(bytes.fromhex("89504e470d0a1a0a"))
-    'data:image/png;base64,iVBORw0KGgo='
-    """
+    """Return a PNG or JPEG file as an address that contains it."""
     kind = "png" if content.startswith(b"\x89PNG") else "jpeg"
     return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
@@ -92,15 +59,7 @@ def _read_inline(name: str) -> str:
 
 
 def _policy(images: str, *scripts: str) -> str:
-    """Return a content security policy.
-
-    Parameters
-    ----------
-    images : str
-        From where pictures may come.
-    *scripts : str
-        Files that the page contains.
-    """
+    """Return a content security policy: whence pictures may come, and scripts that are inside."""
     allowed = " ".join(_hash_of(name) for name in scripts)
     parts = [
         "default-src 'none'",

@@ -11,10 +11,9 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from cpcapp import __version__
-from cpcapp._citation import CITATION
 from cpcapp._io.files import atomic_write
 from cpcapp._io.text import number
-from cpcapp.reports import data_uri, render
+from cpcapp.reports import CITATION, data_uri, render
 from cpcapp.reports.pdf import COLOURS, PdfDocument
 from cpcapp.reports.pictures import EncodedPicture, encode_jpeg
 from cpcapp.splicing.localizer import Localization
