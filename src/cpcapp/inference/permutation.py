@@ -8,7 +8,7 @@ is taken out of all rows, and the rest is tested again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,7 @@ class PermutationTest:
     threshold: float
     n_permutations: int
     n_rows: tuple[int, int]
-    filters: FloatArray
+    filters: FloatArray = field(repr=False, compare=False)
 
     @property
     def p_value(self) -> float:
@@ -408,25 +408,35 @@ def _rows_to_shuffle(
     target: Sample, background: Sample, arrangements: Arrangements, rng: np.random.Generator
 ) -> FloatArray:
     """Return rows as they are, or where that would tell the sets apart, without their design."""
-    complete = target.complete and background.complete
-    if complete and target.design.shape[1] == background.design.shape[1] == 1:
+    n = len(target)
+    lost = _lost(target, background, rng)
+    if target.design.shape[1] == background.design.shape[1] == 1:
         Z = np.concatenate([target.raw, background.raw])
+        if lost is not None:
+            present = np.maximum((~lost).sum(axis=0), 1)
+            Z = np.where(lost, np.where(lost, 0.0, Z).sum(axis=0) / present, Z)
         if not _means_differ(Z, arrangements, rng):
             return Z
-    lost: list[NDArray[np.bool_] | None] = [None, None]
-    if not complete:
-        # Each row also loses what a random row of the other set lacks: then both lack as much.
-        lacking = [
-            np.zeros(s.raw.shape, dtype=bool) if s.missing is None else s.missing
-            for s in (target, background)
-        ]
-        lost = [
-            own | other[rng.integers(len(other), size=len(own))]
-            for own, other in (lacking, lacking[::-1])
-        ]
-    return np.concatenate(
-        [_residuals(s, gone) for s, gone in zip((target, background), lost, strict=True)]
-    )
+    parts = (target, slice(None, n)), (background, slice(n, None))
+    return np.concatenate([_residuals(s, None if lost is None else lost[i]) for s, i in parts])
+
+
+def _lost(target: Sample, background: Sample, rng: np.random.Generator) -> NDArray[np.bool_] | None:
+    """Return which values of both sets not to use, or None if none is missing.
+
+    Each row also loses what a random row of the other set lacks: then both sets lack as much.
+    """
+    if target.complete and background.complete:
+        return None
+    own = [
+        np.zeros(s.raw.shape, dtype=bool) if s.missing is None else s.missing
+        for s in (target, background)
+    ]
+    of_others = [
+        lacking[rng.integers(len(lacking), size=len(part))]
+        for part, lacking in zip(own, own[::-1], strict=True)
+    ]
+    return np.concatenate(own) | np.concatenate(of_others)
 
 
 def _means_differ(Z: FloatArray, arrangements: Arrangements, rng: np.random.Generator) -> bool:
