@@ -78,7 +78,7 @@ class Lapack:
         difference = f.copy(order="F") if b is None else _combined(f, b, -alpha)
 
         def iterate() -> Pairs:
-            values, vectors = _lanczos(lambda v: blas.dsymv(1.0, difference, v, lower=1), len(f), k)
+            values, vectors = lanczos(lambda v: blas.dsymv(1.0, difference, v, lower=1), len(f), k)
             size = float(np.abs(values).max())
             certificate = -difference
             certificate[np.diag_indices(len(f))] += values[-1] + _CERTIFIED * size
@@ -112,11 +112,11 @@ class Lapack:
             lower = None if enough is None else factor(enough)
             if enough is None or lower is None:
                 difference = _combined(f, b, -bound)
-                return _lanczos(
+                return lanczos(
                     lambda v: blas.dsymv(1.0, difference, v, lower=1), n, 1, tolerance=1e-7
                 )
             # Of the inverse around a shift above all eigenvalues Lanczos sees the largest at once.
-            values, vectors = _lanczos(
+            values, vectors = lanczos(
                 lambda v: blas.dtrsv(lower, blas.dtrsv(lower, v, lower=1), lower=1, trans=1),
                 n,
                 1,
@@ -125,8 +125,9 @@ class Lapack:
             return bound * enough - 1.0 / values, vectors
 
         found = self._by_lanczos(1, n, iterate)
-        values, _ = found or largest_eigenpairs(_combined(f, b, -bound), 1)
-        return max(float(values[0]) / bound, 0.0)
+        if found is not None:
+            return max(float(found[0][0]) / bound, 0.0)
+        return max(_largest_eigenvalue(_combined(f, b, -bound)) / bound, 0.0)
 
     def top_loaded(
         self,
@@ -160,7 +161,7 @@ class Lapack:
             first = None
             if start is not None:
                 first = blas.dtrmm(1.0, lower, start, lower=1, trans_a=1)
-            return _lanczos(times, len(f), k, first, tolerance)
+            return lanczos(times, len(f), k, first, tolerance)
 
         found = self._by_lanczos(k, len(f), iterate)
         if found is None:
@@ -347,24 +348,36 @@ def largest_eigenpairs(matrix: FloatArray, k: int) -> Pairs:
     return values[:k][::-1], np.asfortranarray(found[:, :k][:, ::-1])
 
 
-def _lanczos(
+def _largest_eigenvalue(matrix: FloatArray) -> float:
+    """Return the largest eigenvalue of a lower triangle. Uses up the matrix."""
+    values, _, failed = lapack.dsyevd(matrix, compute_v=0, lower=1, overwrite_a=1)
+    if failed:
+        raise np.linalg.LinAlgError(f"LAPACK's dsyevd gave {failed}")
+    return float(values[-1])
+
+
+def lanczos(
     times: Callable[[FloatArray], FloatArray],
     n: int,
     k: int,
     start: FloatArray | None = None,
     tolerance: float = 0.0,
+    most: int = 0,
 ) -> Pairs:
-    """Return the ``k`` largest eigenpairs of an operator, descending."""
+    """Return the ``k`` largest eigenpairs of an operator, descending.
+
+    By default it ends after so many steps that LAPACK is faster.
+    """
     first = np.random.default_rng(0).standard_normal(n) / n**0.5
     if start is not None:
         # Some of anything stays in: what is an eigenvector already leads to no other.
         first = 0.01 * first + (start / np.linalg.norm(start, axis=0)).sum(axis=1)
     basis = min(n, max(2 * k + 1, 20))
     operator = LinearOperator((n, n), matvec=times, dtype=np.float64)
-    most = max(max(n // 8, 100) // basis, 2)  # more steps take longer than LAPACK
+    restarts = max((most or max(n // 8, 100)) // basis, 2)
     try:
         values, vectors = eigsh(
-            operator, k, which="LA", v0=first, ncv=basis, tol=tolerance, maxiter=most
+            operator, k, which="LA", v0=first, ncv=basis, tol=tolerance, maxiter=restarts
         )
     except ArpackNoConvergence:
         raise NotConvergedError from None

@@ -43,12 +43,11 @@ class PermutationTest:
     ----------
     n_components : int
         Directions in which the target varies more than chance explains.
-    p_value : float
-        How often shuffled sets have a largest contrast as high as the one observed. The smallest
-        value it can take is ``1 / (n_permutations + 1)``.
     p_values : tuple of float
-        The same for each step: the first for the two sets as they are, each further one after
-        the directions before it were taken out of all rows.
+        How often shuffled sets have a largest contrast as high as the one observed, at each step:
+        the first, which is also ``p_value``, for the two sets as they are, each further one after
+        the directions before it were taken out of all rows. The smallest value is
+        ``1 / (n_permutations + 1)``.
     largest : float
         Largest contrast of the two sets as they are, in the units of the test.
     threshold : float
