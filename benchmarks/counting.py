@@ -31,9 +31,10 @@ from numpy.typing import NDArray
 from _machine import describe_machine, load_average
 from _report import machine_line, table
 from cpcapp.contrast.solve import solve_contrast
+from cpcapp.estimators.counting import permutation_test
 from cpcapp.inference.held_out import held_out
 from cpcapp.inference.noise import count_components
-from cpcapp.inference.permutation import PermutationTest, count_components_of, permutation_test
+from cpcapp.inference.permutation import PermutationTest, count_components_of
 from cpcapp.inference.power import calibrate
 from cpcapp.moments.moments import Moments
 from cpcapp.moments.sample import make_sample, mix_samples
@@ -141,7 +142,7 @@ def missing(share_f: float, share_b: float) -> Test:
         sets = [draw(kind, rng, 100, 20) @ mixing for _ in "fb"]
         for rows, share in zip(sets, (share_f, share_b), strict=True):
             rows[rng.random(rows.shape) < share] = np.nan
-        return permutation_test(*sets, random_state=seed)
+        return permutation_test(*sets, missing="pairwise", random_state=seed)
 
     return test
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 
-from cpcapp import CPCAPlusPlus, glrt_detects, log_glrt, permutation_test, permutation_threshold
+from cpcapp import CPCAPlusPlus, glrt_detects, log_glrt
 from cpcapp.datasets import synthetic
 
 
@@ -92,22 +92,3 @@ class TestGLRT:
             log_glrt(Z, np.ones((2, 5)), 5)
         with pytest.raises(ValueError, match="threshold=0 must be above 0"):
             glrt_detects(Z, np.eye(5), 5, threshold=0)
-
-
-class TestPermutationThreshold:
-    def test_is_that_of_the_test_with_all_permutations(self, rng):
-        X, B = rng.normal(size=(30, 6)) * [4, 1, 1, 1, 1, 1], rng.normal(size=(30, 6))
-        found = permutation_test(X, B, n_permutations=19, random_state=1)
-        assert found.n_permutations == 19  # nothing stopped it early
-        threshold = permutation_threshold(X, B, n_permutations=19, random_state=1)
-        assert threshold == found.threshold < found.largest
-
-    def test_masked_values_are_refused(self, rng):
-        X = np.ma.array(rng.normal(size=(30, 4)))
-        X[2, 1] = np.ma.masked
-        with pytest.raises(ValueError, match="X is a masked array with 1 masked values, in column"):
-            permutation_threshold(X, X.data)
-        with pytest.raises(ValueError, match="background is a masked array"):
-            permutation_threshold(X.data, X)
-        with pytest.raises(ValueError, match="X is a masked array"):
-            log_glrt(X, np.eye(4)[:1], 5)

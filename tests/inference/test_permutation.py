@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 from sklearn.covariance import OAS
 
-from cpcapp import permutation_test
+from cpcapp import Moments, permutation_test, permutation_threshold
 from cpcapp.inference.permutation import count_components_of
 from cpcapp.moments.sample import make_sample, mix_samples
 
@@ -111,7 +111,7 @@ class TestFalseAlarms:
             X, B = (rng.normal(size=(80, 8)) @ np.linalg.cholesky(mixing).T for _ in "fb")
             X[rng.random(X.shape) < 0.3] = np.nan
             pairs.append((X, B))
-        assert alarms(pairs) <= MOST
+        assert alarms(pairs, missing="pairwise") <= MOST
 
     def test_copies_of_rows_are_no_evidence(self, rng):
         labels = np.repeat(np.arange(15), 6)
@@ -201,6 +201,13 @@ class TestStatistic:
         below = test.p_value <= 0.5
         assert below == (test.n_components > 0) == (test.largest > test.threshold)
 
+    def test_threshold_is_that_of_all_permutations(self, rng):
+        X, B = rng.normal(size=(30, 6)) * [4, 1, 1, 1, 1, 1], rng.normal(size=(30, 6))
+        found = permutation_test(X, B, n_permutations=19, random_state=1)
+        assert found.n_permutations == 19  # nothing stopped it early
+        threshold = permutation_threshold(X, B, n_permutations=19, random_state=1)
+        assert threshold == found.threshold < found.largest
+
     @pytest.mark.parametrize("p", [15, 120])
     def test_sparse_is_dense(self, rng, p):
         X, B = rng.poisson(0.3, size=(40, p)) * 1.0, rng.poisson(0.3, size=(50, p)) * 1.0
@@ -258,11 +265,11 @@ class TestStatistic:
         ({"false_alarm_rate": 7}, "false_alarm_rate=7 must be between 0 and 1"),
         ({"n_permutations": 5}, "n_permutations=5 must be at least 19"),
         ({"sample_weight": np.ones(5)}, r"sample_weight has shape \(5,\)"),
-        ({"background_sample_weight": [1, 0, 0, 0]}, "background has 1 rows of weight above 0"),
-        ({"covariates": np.arange(6)}, "background_covariates is missing"),
+        ({"background_sample_weight": [1, 0, 0, 0]}, "1 rows are too few"),
+        ({"covariates": np.arange(6)}, "covariates without background_covariates"),
         (
             {"covariates": np.arange(6.0), "background_covariates": np.full(4, np.nan)},
-            "background_covariates contains NaN",
+            "background_covariates has NaN in 4 rows",
         ),
     ],
 )
@@ -276,5 +283,5 @@ def test_bad_rows(rng):
     X = rng.normal(size=(6, 3))
     with pytest.raises(ValueError, match="background has 2 features, but X has 3"):
         permutation_test(X, X[:, :2])
-    with pytest.raises(ValueError, match="X contains infinity"):
+    with pytest.raises(ValueError, match="X contains NaN or infinity in column 0"):
         permutation_test(np.where(X[0, 0] == X, np.inf, X), X)

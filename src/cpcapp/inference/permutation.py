@@ -9,17 +9,14 @@ is taken out of all rows, and the rest is tested again.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from cpcapp.inference.arrangements import Arrangements, LargestContrast, orthonormal_design
-from cpcapp.moments.covariates import CovariateCoder
-from cpcapp.moments.rows import FloatArray, as_rows, refuse_masked
-from cpcapp.moments.sample import Sample, make_sample, sample_size
-from cpcapp.moments.weights import check_weights
+from cpcapp.moments.rows import FloatArray
+from cpcapp.moments.sample import Sample
 
 # Of more rows a random part is used: so many, and so many multiplications for each shuffled pair.
 _MAX_ROWS, _MAX_PRODUCTS = 10_000, 2.5e9
@@ -75,93 +72,6 @@ class PermutationTest:
         return self.p_values[0]
 
 
-def permutation_test(
-    X: Any,
-    background: Any,
-    *,
-    groups: ArrayLike | None = None,
-    background_groups: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    background_sample_weight: ArrayLike | None = None,
-    covariates: Any = None,
-    background_covariates: Any = None,
-    false_alarm_rate: float = 0.05,
-    n_permutations: int | None = None,
-    random_state: int | np.random.Generator | None = 0,
-) -> PermutationTest:
-    """Count the directions in which the target varies more than shuffling both sets gives.
-
-    Assumes no distribution, holds for small samples, and works with any number of features.
-
-    Parameters
-    ----------
-    X, background : array-like or sparse matrix of shape (n, n_features)
-        NaN is a missing value. A difference of their means beyond chance is taken out first.
-    groups, background_groups : array-like of shape (n,), optional
-        Rows with the same label move together: all cells of a patient, copies of a row, runs of a
-        time series. Give both or neither. A label names one group of X and another one of the
-        background.
-    sample_weight, background_sample_weight : array-like of shape (n,), optional
-    covariates, background_covariates : array-like of shape (n,) or (n, n_covariates), optional
-        Numbers or labels whose effect is taken out of each set. Give both or neither.
-    false_alarm_rate : float, default=0.05
-        Probability to count anything when both sets are samples of one population.
-    n_permutations : int, optional
-        At least ``1/false_alarm_rate - 1``. By default 99, or as many as the rate needs.
-    random_state : int, Generator or None, default=0
-
-    Returns
-    -------
-    PermutationTest
-
-    Notes
-    -----
-    The statistic is the largest λ of ``R_f v = λ R_b v``, with ``R_b`` shrunk by OAS in units in
-    which each feature has variance 1, where nine tenths of a unit are the background's variance
-    and one tenth that of both sets (up to twice that of both sets for features that hardly ever
-    vary). It is not the eigenvalue of a fit, which has another loading.
-
-    Without covariates, missing values, or means that differ, the test is exact: rows are shuffled
-    as they are. Otherwise the effects of covariates are estimated first, robustly, and taken out
-    of each shuffled set once more; then the test holds closely.
-
-    Rows further out than 99.9 % of Gaussian rows are drawn in to that distance, in both sets
-    alike, so a single row far out is not counted, though it may carry a component.
-
-    Of more than 10,000 rows (fewer where there are many features) a random part is used.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cpcapp import permutation_test
-    >>> rng = np.random.default_rng(0)
-    >>> X, B = rng.normal(size=(60, 100)), rng.normal(size=(60, 100))
-    >>> permutation_test(X, B).n_components
-    0
-    >>> X[:, :2] *= 4
-    >>> found = permutation_test(X, B)
-    >>> found.n_components, found.p_value
-    (2, 0.01)
-    """
-    rng = np.random.default_rng(random_state)
-    target, other = read_sets(
-        X,
-        background,
-        groups=groups,
-        background_groups=background_groups,
-        weights=(sample_weight, background_sample_weight),
-        covariates=(covariates, background_covariates),
-        rng=rng,
-    )
-    return count_components_of(
-        target,
-        other,
-        false_alarm_rate=false_alarm_rate,
-        n_permutations=n_permutations,
-        random_state=rng,
-    )
-
-
 def count_components_of(
     target: Sample,
     background: Sample,
@@ -172,8 +82,8 @@ def count_components_of(
     random_state: int | np.random.Generator | None = 0,
     stop_early: bool = True,
 ) -> PermutationTest:
-    """Count as `permutation_test` does, at most ``most`` directions."""
-    n_permutations = check_permutations(false_alarm_rate, n_permutations)
+    """Count the directions that are more than chance, at most ``most`` of them."""
+    n_permutations = _check_permutations(false_alarm_rate, n_permutations)
     rng = np.random.default_rng(random_state)
     target, background = _bounded(target, background, rng)
     arrangements = Arrangements(target, background)
@@ -250,43 +160,7 @@ def _filters(directions: list[tuple[FloatArray, FloatArray]], scale: FloatArray)
     return filters
 
 
-# -- what is given -------------------------------------------------------------------------
-
-
-def read_sets(
-    X: Any,
-    background: Any,
-    *,
-    groups: ArrayLike | None,
-    background_groups: ArrayLike | None,
-    weights: tuple[Any, Any] = (None, None),
-    covariates: tuple[Any, Any] = (None, None),
-    rng: np.random.Generator,
-) -> tuple[Sample, Sample]:
-    """Return what a caller gives as samples."""
-    names = "X", "background"
-    rows = [as_rows(refuse_masked(d, name)) for d, name in zip((X, background), names, strict=True)]
-    if rows[0].shape[1] != rows[1].shape[1]:
-        raise ValueError(
-            f"background has {rows[1].shape[1]} features, but X has {rows[0].shape[1]}"
-        )
-    counts = rows[0].shape[0], rows[1].shape[0]
-    labels = check_groups(groups, background_groups, *counts) or (None, None)
-    designs = _check_covariates(*covariates, *counts) or (None, None)
-    checked = [
-        check_weights(values, n, name)
-        for values, n, name in zip(
-            weights, counts, ("sample_weight", "background_sample_weight"), strict=True
-        )
-    ]
-    target, other = (
-        _make_sample(*given, rng)
-        for given in zip(names, rows, checked, labels, designs, strict=True)
-    )
-    return target, other
-
-
-def check_permutations(false_alarm_rate: float, n_permutations: int | None) -> int:
+def _check_permutations(false_alarm_rate: float, n_permutations: int | None) -> int:
     """Return how many permutations to make, or raise ``ValueError``."""
     if not 0.0 < false_alarm_rate < 1.0:
         raise ValueError(f"false_alarm_rate={false_alarm_rate} must be between 0 and 1")
@@ -299,86 +173,6 @@ def check_permutations(false_alarm_rate: float, n_permutations: int | None) -> i
             f"false_alarm_rate={false_alarm_rate}"
         )
     return n_permutations
-
-
-def check_groups(
-    groups: ArrayLike | None,
-    background_groups: ArrayLike | None,
-    n_target: int,
-    n_background: int,
-) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """Return the labels of both sets, or None if there are none."""
-    if groups is None and background_groups is None:
-        return None
-    if groups is None or background_groups is None:
-        given, missing = ("groups", "background_groups")[:: 1 if background_groups is None else -1]
-        raise ValueError(
-            f"{given} was given without {missing}; rows are shuffled between both sets, so give "
-            "the groups of both (numpy.arange(n) where each row is its own)"
-        )
-    return (
-        _check_labels(groups, n_target, "groups"),
-        _check_labels(background_groups, n_background, "background_groups"),
-    )
-
-
-def _check_labels(values: ArrayLike, n: int, name: str) -> NDArray[Any]:
-    labels = np.asarray(refuse_masked(values, name))
-    if labels.shape != (n,):
-        raise ValueError(f"{name} has shape {labels.shape}; it must be ({n},), one per row")
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise ValueError(f"{name} contains NaN or infinity; give every row a label")
-    if len(np.unique(labels)) < 2:
-        raise ValueError(f"{name} has 1 group; at least 2 are needed")
-    return labels
-
-
-def _check_covariates(
-    covariates: Any, background_covariates: Any, n_target: int, n_background: int
-) -> tuple[FloatArray, FloatArray] | None:
-    """Return the designs of both sets: a column of ones, and covariates."""
-    if covariates is None and background_covariates is None:
-        return None
-    if covariates is None or background_covariates is None:
-        missing = "covariates" if covariates is None else "background_covariates"
-        raise ValueError(f"{missing} is missing; give the covariates of both sets")
-    coder = CovariateCoder.learn(covariates, background_covariates)
-    encoded = (
-        coder.encode(covariates, n_target),
-        coder.encode(background_covariates, n_background, "background_covariates"),
-    )
-    for name, columns in zip(("covariates", "background_covariates"), encoded, strict=True):
-        if np.isnan(columns).any():
-            raise ValueError(f"{name} contains NaN; fill it in, or drop those rows")
-    designs = [np.column_stack([np.ones(len(columns)), columns]) for columns in encoded]
-    return designs[0], designs[1]
-
-
-def _make_sample(
-    name: str,
-    rows: Any,
-    weights: FloatArray | None,
-    labels: NDArray[Any] | None,
-    design: FloatArray | None,
-    rng: np.random.Generator,
-) -> Sample:
-    """Return a sample of the rows that count, or of some of them, at random."""
-    index = np.arange(rows.shape[0]) if weights is None else np.flatnonzero(weights)
-    most = min(sample_size(rows.shape[1]), _MAX_ROWS)
-    if len(index) > most:
-        index = np.sort(rng.permutation(index)[:most])
-    if len(index) < 2:
-        raise ValueError(f"{name} has {len(index)} rows of weight above 0; at least 2 are needed")
-    chosen = rows[index]
-    if np.isinf(chosen.data if hasattr(chosen, "indptr") else chosen).any():
-        raise ValueError(f"{name} contains infinity; remove those rows, or give NaN")
-    return make_sample(
-        chosen,
-        weights=None if weights is None else weights[index],
-        groups=None if labels is None else labels[index],
-        design=None if design is None else design[index],
-        index=index,
-    )
 
 
 def _bounded(target: Sample, background: Sample, rng: np.random.Generator) -> tuple[Sample, Sample]:
@@ -435,7 +229,7 @@ def _lost(target: Sample, background: Sample, rng: np.random.Generator) -> NDArr
         lacking[rng.integers(len(lacking), size=len(part))]
         for part, lacking in zip(own, own[::-1], strict=True)
     ]
-    return np.concatenate(own) | np.concatenate(of_others)
+    return np.asarray(np.concatenate(own) | np.concatenate(of_others))
 
 
 def _means_differ(Z: FloatArray, arrangements: Arrangements, rng: np.random.Generator) -> bool:
