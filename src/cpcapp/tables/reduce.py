@@ -17,7 +17,7 @@ from cpcapp.contrast.difference import solve_bounded_difference, solve_differenc
 from cpcapp.contrast.solution import Contrast, InsufficientRankError, rank_features
 from cpcapp.contrast.solve import solve_contrast
 from cpcapp.inference.held_out import HeldOutContrasts, held_out
-from cpcapp.inference.notes import Note, notes_on
+from cpcapp.inference.notes import Note, notes_on, shared_components
 from cpcapp.inference.power import Calibration, calibrate
 from cpcapp.moments.rows import FloatArray
 from cpcapp.tables.cleaning import MISSING_RULES
@@ -289,7 +289,8 @@ def ask_rows(reduction: Reduction) -> Reduction:
         return reduction
     samples = target.sample, background.sample
     test = reduction.significance.permutations
-    doubts = notes_on(model.contrast, *samples, test, model.features)
+    doubts = shared_components(model.contrast, *map(len, samples))
+    doubts += notes_on(model.contrast, *samples, test, model.features)
     on_others = None
     if len(model.features) <= _MAX_HELD_OUT:
         with suppress(ValueError):  # a handful of rows
