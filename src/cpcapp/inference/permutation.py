@@ -43,7 +43,8 @@ class PermutationTest:
     p_values : tuple of float
         How often shuffled sets have a largest contrast as high as the one observed, at each step:
         the first, which is also ``p_value``, for the two sets as they are, each further one after
-        the directions before it were taken out of all rows. The smallest value is
+        the directions before it were taken out of all rows. A step can count several directions:
+        all with a contrast above what shuffled sets give. The smallest value is
         ``1 / (n_permutations + 1)``.
     largest : float
         Largest contrast of the two sets as they are, in the units of the test.
@@ -98,37 +99,41 @@ def count_components_of(
     # Observed is one of n + 1: with more than this many above it, its rank is out of reach.
     most_above = int(false_alarm_rate * (n_permutations + 1) + 1e-9) - 1
     most = min(Z.shape if most is None else (*Z.shape, most))
+    steps: list[tuple[FloatArray, FloatArray]] = []
     p_values: list[float] = []
-    directions: list[tuple[FloatArray, FloatArray]] = []
-    first, chance = 0.0, np.zeros(1)
-    while len(directions) < most:
+    n_found, first = 0, (0.0, 0.0, 0)
+    while n_found < most:
         statistic = LargestContrast(Z, whole)
-        value, filter_, atom = statistic.direction(arrangements.observed())
+        value = statistic.value(arrangements.observed())
         if value <= 0.0:
             break
         shuffled: list[float] = []
-        while len(shuffled) < n_permutations:
+        above = 0
+        while len(shuffled) < n_permutations and not (stop_early and above > most_above):
             shuffled.append(statistic.value(arrangements.shuffle(rng)))
-            above = int((np.array(shuffled) >= _SAME * value).sum())
-            if stop_early and above > most_above:
-                break
+            above += shuffled[-1] >= _SAME * value
+        # With n shuffled sets the observed one is one of n + 1: the rank that keeps the rate exact.
+        rank = max(int(false_alarm_rate * (len(shuffled) + 1) + 1e-9), 1)
+        threshold = float(np.sort(shuffled)[-rank])
         if not p_values:
-            first, chance = value, np.array(shuffled)
+            first = value, threshold, len(shuffled)
         p_values.append((above + 1.0) / (len(shuffled) + 1.0))
         if above > most_above:
             break
-        directions.append((filter_, atom))
-        Z = Z - np.outer(Z @ filter_, atom)
-    # With n shuffled sets the observed one is one of n + 1: the rank that keeps the rate exact.
-    rank = max(int(false_alarm_rate * (len(chance) + 1) + 1e-9), 1)
+        # All contrasts above the threshold are more than chance: without k directions that are,
+        # the next one is at most the largest of noise.
+        filters, atoms = statistic.above(arrangements.observed(), min(threshold, _SAME * value))
+        steps.append((filters[:, : most - n_found], atoms[:, : most - n_found]))
+        n_found += steps[-1][0].shape[1]
+        Z = Z - (Z @ steps[-1][0]) @ steps[-1][1].T
     return PermutationTest(
-        n_components=len(directions),
+        n_components=n_found,
         p_values=tuple(p_values) or (1.0,),
-        largest=first,
-        threshold=float(np.sort(chance)[-rank]),
-        n_permutations=len(chance) if p_values else 0,
+        largest=first[0],
+        threshold=first[1],
+        n_permutations=first[2],
         n_rows=(len(target), len(background)),
-        filters=_filters(directions, scale),
+        filters=_filters(steps, scale),
     )
 
 
@@ -149,15 +154,15 @@ def _draw_in(Z: FloatArray) -> None:
             Z *= np.sqrt(limit / np.maximum(squares, limit))[:, None]
 
 
-def _filters(directions: list[tuple[FloatArray, FloatArray]], scale: FloatArray) -> FloatArray:
-    """Return filters of the rows as given: each was found with those before it taken out."""
-    filters = np.zeros((len(scale), len(directions)))
-    for k, (filter_, _) in enumerate(directions):
-        v = filter_
-        for before, atom in reversed(directions[:k]):
-            v = v - before * (atom @ v)  # (I - f wᵀ) v
-        filters[:, k] = v / np.where(scale > 0.0, scale, 1.0)
-    return filters
+def _filters(steps: list[tuple[FloatArray, FloatArray]], scale: FloatArray) -> FloatArray:
+    """Return filters of the rows as given: each step found its own with those before taken out."""
+    found = [np.zeros((len(scale), 0))]
+    for k, (filters, _) in enumerate(steps):
+        V = filters
+        for before, atoms in reversed(steps[:k]):
+            V = V - before @ (atoms.T @ V)  # (I - FWᵀ) V
+        found.append(V / np.where(scale > 0.0, scale, 1.0)[:, None])
+    return np.hstack(found)
 
 
 def _check_permutations(false_alarm_rate: float, n_permutations: int | None) -> int:
