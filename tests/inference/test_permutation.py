@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 from sklearn.covariance import OAS
 
-from cpcapp import Moments, permutation_test, permutation_threshold
+from cpcapp import permutation_test, permutation_threshold
 from cpcapp.inference.permutation import count_components_of
 from cpcapp.moments.sample import make_sample, mix_samples
 
