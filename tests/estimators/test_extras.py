@@ -305,6 +305,17 @@ class TestMissing:
         )
         same(est, expected)
 
+    def test_one_hole_changes_little(self, rng):
+        """A feature that is constant in the background is not missing there."""
+        X, B = rng.normal(size=(100, 5)), rng.normal(size=(120, 5))
+        X[:, 0], B[:, 0] = 50.0 + 4.0 * X[:, 0], 50.0
+        holes = B.copy()
+        holes[3, 2] = np.nan
+        whole = CPCAPlusPlus("auto", calibrate=True).fit(X, background=B)
+        est = CPCAPlusPlus("auto", calibrate=True, missing="pairwise").fit(X, background=holes)
+        assert est.n_components_ == whole.n_components_ == 1
+        np.testing.assert_allclose(est.p_value(X), whole.p_value(X), atol=0.05)
+
     def test_errors_point_the_way(self, data):
         X, B = (rows.copy() for rows in data)
         X[3, 2] = np.nan

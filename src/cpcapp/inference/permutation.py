@@ -18,7 +18,7 @@ from cpcapp.inference.arrangements import Arrangements, LargestContrast, orthono
 from cpcapp.moments.covariates import CovariateCoder
 from cpcapp.moments.moments import FloatArray
 from cpcapp.moments.rows import as_rows, refuse_masked
-from cpcapp.moments.sample import Sample, make_sample, sample_size
+from cpcapp.moments.sample import Sample, make_sample, missing_of, sample_size
 from cpcapp.moments.weights import check_weights
 
 # Of more rows a random part is used: so many, and so many multiplications for each shuffled pair.
@@ -392,7 +392,7 @@ def _rows_to_shuffle(
     lost: list[NDArray[np.bool_] | None] = [None, None]
     if not complete:
         # Each row also loses what a random row of the other set lacks: then both lack as much.
-        lacking = [(s.rows == 0.0) & (not s.complete) for s in (target, background)]
+        lacking = [missing_of([s]) for s in (target, background)]
         lost = [
             own | other[rng.integers(len(other), size=len(own))]
             for own, other in (lacking, lacking[::-1])

@@ -50,8 +50,8 @@ class Sample:
     mean : ndarray of shape (n_features,)
     index : ndarray of shape (n,)
         Numbers of the rows in what was given.
-    complete : bool
-        Whether no value was missing.
+    missing : ndarray of bool of shape (n, n_features), or None
+        Which values were missing; None if none was.
     """
 
     raw: FloatArray
@@ -61,10 +61,15 @@ class Sample:
     design: FloatArray
     mean: FloatArray
     index: NDArray[np.intp]
-    complete: bool = True
+    missing: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def complete(self) -> bool:
+        """Whether no value was missing."""
+        return self.missing is None
 
     @property
     def n_groups(self) -> int:
@@ -87,15 +92,15 @@ class Sample:
         array([1.])
         """
         raw = self.raw[chosen]
-        if not self.complete:  # what was filled in is missing again
-            raw = np.where(self.rows[chosen] == 0.0, np.nan, raw)
+        if self.missing is not None:  # what was filled in is missing again
+            raw = np.where(self.missing[chosen], np.nan, raw)
         part = make_sample(
             raw,
             weights=self.weights[chosen],
             groups=self.groups[chosen],
             design=self.design[chosen],
         )
-        return replace(part, index=self.index[chosen], complete=self.complete)
+        return replace(part, index=self.index[chosen])
 
 
 def make_sample(
@@ -134,7 +139,7 @@ def make_sample(
     # A missing value is 0 here: the others of its feature are scaled up, to keep the variance.
     rows = np.where(missing, 0.0, rows) if not complete else rows
     rows /= np.sqrt(left * np.where(seen > 0.0, seen, 1.0))
-    return Sample(raw, rows, weights, groups, design, mean, index, complete)
+    return Sample(raw, rows, weights, groups, design, mean, index, None if complete else missing)
 
 
 def residuals(X: FloatArray, weights: FloatArray, design: FloatArray) -> tuple[FloatArray, float]:
@@ -175,5 +180,11 @@ def mix_samples(samples: Sequence[Sample], shares: FloatArray) -> Sample:
         design=block_diag(*(s.design for s in samples)),
         mean=np.asarray(sum(share * s.mean for s, share in zip(samples, shares, strict=True))),
         index=np.concatenate([s.index for s in samples]),
-        complete=all(s.complete for s in samples),
+        missing=None if all(s.complete for s in samples) else missing_of(samples),
     )
+
+
+def missing_of(samples: Sequence[Sample]) -> NDArray[np.bool_]:
+    """Return which values were missing, of all rows."""
+    parts = [np.zeros(s.rows.shape, bool) if s.missing is None else s.missing for s in samples]
+    return np.concatenate(parts)
