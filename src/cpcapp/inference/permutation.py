@@ -9,6 +9,7 @@ is taken out of all rows, and the rest is tested again.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -270,12 +271,14 @@ def check_permutations(false_alarm_rate: float, n_permutations: int | None) -> i
     needed = int(np.ceil(1.0 / false_alarm_rate - 1e-9)) - 1
     if n_permutations is None:
         return max(_LEAST_PERMUTATIONS, needed)
+    if isinstance(n_permutations, bool) or not isinstance(n_permutations, Integral):
+        raise TypeError(f"n_permutations={n_permutations!r} must be a whole number")
     if n_permutations < needed:
         raise ValueError(
             f"n_permutations={n_permutations} must be at least {needed} for "
             f"false_alarm_rate={false_alarm_rate}"
         )
-    return n_permutations
+    return int(n_permutations)
 
 
 def check_groups(
