@@ -13,6 +13,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from cpcapp.inference.arrangements import Arrangements, LargestContrast, orthonormal_design
@@ -175,11 +176,13 @@ def count_components_of(
     target, background = _bounded(target, background, rng)
     arrangements = Arrangements(target, background)
     arrangements.require(false_alarm_rate)
-    Z = _rows_to_shuffle(target, background, arrangements, rng)
-    Z -= Z.mean(axis=0)
-    scale = Z.std(axis=0)
+    sets = _rows_to_shuffle(target, background, arrangements, rng)
+    scale = sets[-1].std(axis=0)
     size = np.maximum(np.abs(target.raw).max(axis=0), np.abs(background.raw).max(axis=0))
-    Z /= np.where(scale > _CONSTANT * size, scale, np.inf)
+    for rows in sets:
+        rows -= rows.mean(axis=0)
+        rows /= np.where(scale > _CONSTANT * size, scale, np.inf)
+    own, Z = sets[0], sets[-1]
     # Observed is one of n + 1: with more than this many above it, its rank is out of reach.
     most_above = int(false_alarm_rate * (n_permutations + 1) + 1e-9) - 1
     most = min(Z.shape if most is None else (*Z.shape, most))
@@ -188,7 +191,8 @@ def count_components_of(
     first, chance = 0.0, np.zeros(1)
     while len(directions) < most:
         statistic = LargestContrast(Z)
-        value, filter_, atom = statistic.direction(arrangements.observed())
+        ours = statistic if own is Z else LargestContrast(own)
+        value, filter_, atom = ours.direction(arrangements.observed())
         if value <= 0.0:
             break
         shuffled: list[float] = []
@@ -203,7 +207,8 @@ def count_components_of(
         if above > most_above:
             break
         directions.append((filter_, atom))
-        Z -= np.outer(Z @ filter_, atom)
+        for rows in sets:
+            rows -= np.outer(rows @ filter_, atom)
     # With n shuffled sets the observed one is one of n + 1: the rank that keeps the rate exact.
     rank = max(int(false_alarm_rate * (len(chance) + 1) + 1e-9), 1)
     return PermutationTest(
@@ -385,13 +390,17 @@ def _bounded(target: Sample, background: Sample, rng: np.random.Generator) -> tu
 
 def _rows_to_shuffle(
     target: Sample, background: Sample, arrangements: Arrangements, rng: np.random.Generator
-) -> FloatArray:
-    """Return rows as they are, or where that would tell the sets apart, without their design."""
+) -> list[FloatArray]:
+    """Return rows as they are, or where that would tell the sets apart, without their design.
+
+    Then twice: as they are left, of which the observed sets are made, and with the variance that
+    their design took. A shuffled set loses as much once more, so that all have lost it once.
+    """
     complete = target.complete and background.complete
     if complete and target.design.shape[1] == background.design.shape[1] == 1:
         Z = np.concatenate([target.raw, background.raw])
         if not _means_differ(Z, arrangements, rng):
-            return Z
+            return [Z]
     lost: list[NDArray[np.bool_] | None] = [None, None]
     if not complete:
         # Each row also loses what a random row of the other set lacks: then both lack as much.
@@ -400,9 +409,8 @@ def _rows_to_shuffle(
             own | other[rng.integers(len(other), size=len(own))]
             for own, other in (lacking, lacking[::-1])
         ]
-    return np.concatenate(
-        [_residuals(s, gone) for s, gone in zip((target, background), lost, strict=True)]
-    )
+    both = [_residuals(s, gone) for s, gone in zip((target, background), lost, strict=True)]
+    return [np.concatenate(parts) for parts in zip(*both, strict=True)]
 
 
 def _means_differ(Z: FloatArray, arrangements: Arrangements, rng: np.random.Generator) -> bool:
@@ -420,8 +428,10 @@ def _means_differ(Z: FloatArray, arrangements: Arrangements, rng: np.random.Gene
     return bool((squares[1:] >= _SAME * squares[0]).sum() < _MEANS_APART * (_GAPS + 1))
 
 
-def _residuals(sample: Sample, lost: NDArray[np.bool_] | None) -> FloatArray:
-    """Return rows without the effects of their design, by Huber's robust estimator.
+def _residuals(sample: Sample, lost: NDArray[np.bool_] | None) -> tuple[FloatArray, FloatArray]:
+    """Return rows without the effects of their design, and the same with their whole variance.
+
+    The effects are those of Huber's robust estimator.
 
     By least squares one value far out would move all other rows, and shuffled sets would differ
     from the observed ones by that.
@@ -442,11 +452,16 @@ def _residuals(sample: Sample, lost: NDArray[np.bool_] | None) -> FloatArray:
         beyond = _BEYOND_QUARTILES * (high - low)
         drawn_in = np.clip(rows, low - beyond, high + beyond)
         rows = rows - effects(drawn_in if lost is None else np.where(lost, 0.0, drawn_in))
-    # A row of leverage h lost the share h of its variance.
-    q = sample.design.shape[1] / sample.n_groups if sample.n_groups < len(sample) else 0.0
-    left = 1.0 - np.maximum(np.einsum("ij,ij->i", Q, Q), q)
-    rows = rows / np.sqrt(np.maximum(left, 1.0 / len(rows)))[:, None]
-    return rows if lost is None else np.where(lost, 0.0, rows)
+    # A row of leverage h lost the share h of its variance: what the rows of a group have in common
+    # by the leverage of their sum, the rest by its own.
+    sums = sp.csr_array((root[:, 0], (sample.groups, np.arange(len(rows)))))
+    sums = sums / np.sqrt(sums.multiply(sums).sum(axis=1))[:, None]
+    common = sums.T @ (sums @ (rows * root)) / root
+    leverages = [(sums @ Q)[sample.groups], Q - sums.T @ (sums @ Q)]
+    kept = [1.0 - np.einsum("ij,ij->i", part, part)[:, None] for part in leverages]
+    kept = [np.sqrt(np.maximum(part, 1.0 / len(rows))) for part in kept]
+    both = rows, common / kept[0] + (rows - common) / kept[1]
+    return both if lost is None else tuple(np.where(lost, 0.0, part) for part in both)
 
 
 def _quartiles_of_present(
