@@ -74,7 +74,7 @@ class Arrangements:
     """The two sets as they are, and shuffled.
 
     Rows get the weights and designs of the places where they come to lie. Groups move whole, with
-    their weights; a shuffled set of groups loses its mean only.
+    their weights and covariates; where both sets have not the same columns, only with a mean.
     """
 
     def __init__(self, target: Sample, background: Sample) -> None:
@@ -84,6 +84,9 @@ class Arrangements:
         self.n_groups = target.n_groups, background.n_groups
         self.grouped = sum(self.n_groups) < len(self.weights)
         self.designs = [orthonormal_design(s.design, s.weights) for s in (target, background)]
+        self.columns = np.ones((len(self.weights), 1))
+        if target.design.shape[1] == background.design.shape[1]:
+            self.columns = np.concatenate([target.design, background.design])
 
     def require(self, false_alarm_rate: float) -> None:
         """Raise ``ValueError`` if there are too few ways to divide the rows into two sets."""
@@ -98,7 +101,11 @@ class Arrangements:
 
     def observed(self) -> Sides:
         """Return the two sets as they are."""
-        return self._split(np.arange(len(self.weights)), self.n_target)
+        n, root = self.n_target, np.sqrt(self.weights)
+        order = np.arange(len(root))
+        return Side(order[:n], root[:n], self.designs[0]), Side(
+            order[n:], root[n:], self.designs[1]
+        )
 
     def shuffle(self, rng: np.random.Generator) -> Sides:
         """Return two shuffled sets."""
@@ -112,7 +119,8 @@ class Arrangements:
         root = np.sqrt(self.weights[order] if self.grouped else self.weights)
         designs = self.designs
         if self.grouped:
-            designs = [part[:, None] / np.linalg.norm(part) for part in (root[:n], root[n:])]
+            parts = slice(n), slice(n, None)
+            designs = [orthonormal_design(self.columns[order][i], root[i] ** 2) for i in parts]
         return Side(order[:n], root[:n], designs[0]), Side(order[n:], root[n:], designs[1])
 
 

@@ -9,8 +9,10 @@ is taken out of all rows, and the rest is tested again.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from numbers import Integral
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
@@ -89,28 +91,31 @@ def count_components_of(
     target, background = _bounded(target, background, rng)
     arrangements = Arrangements(target, background)
     arrangements.require(false_alarm_rate)
-    Z = _rows_to_shuffle(target, background, arrangements, rng)
-    Z -= Z.mean(axis=0)
-    scale = Z.std(axis=0)
+    sets = _rows_to_shuffle(target, background, arrangements, rng)
+    scale = sets[-1].std(axis=0)
     size = np.maximum(np.abs(target.raw).max(axis=0), np.abs(background.raw).max(axis=0))
-    Z /= np.where(scale > _CONSTANT * size, scale, np.inf)
-    _draw_in(Z)
-    whole = Z
+    for rows in sets:
+        rows -= rows.mean(axis=0)
+        rows /= np.where(scale > _CONSTANT * size, scale, np.inf)
+        _draw_in(rows)
+    wholes = sets
     # Observed is one of n + 1: with more than this many above it, its rank is out of reach.
     most_above = int(false_alarm_rate * (n_permutations + 1) + 1e-9) - 1
-    most = min(Z.shape if most is None else (*Z.shape, most))
+    most = min(sets[0].shape if most is None else (*sets[0].shape, most))
     steps: list[tuple[FloatArray, FloatArray]] = []
     p_values: list[float] = []
     n_found, first = 0, (0.0, 0.0, 0)
     while n_found < most:
-        statistic = LargestContrast(Z, whole)
-        value = statistic.value(arrangements.observed())
+        statistics = [
+            LargestContrast(rows, whole) for rows, whole in zip(sets, wholes, strict=True)
+        ]
+        value = statistics[0].value(arrangements.observed())
         if value <= 0.0:
             break
         shuffled: list[float] = []
         above = 0
         while len(shuffled) < n_permutations and not (stop_early and above > most_above):
-            shuffled.append(statistic.value(arrangements.shuffle(rng)))
+            shuffled.append(statistics[-1].value(arrangements.shuffle(rng)))
             above += shuffled[-1] >= _SAME * value
         # With n shuffled sets the observed one is one of n + 1: the rank that keeps the rate exact.
         rank = max(int(false_alarm_rate * (len(shuffled) + 1) + 1e-9), 1)
@@ -122,10 +127,11 @@ def count_components_of(
             break
         # All contrasts above the threshold are more than chance: without k directions that are,
         # the next one is at most the largest of noise.
-        filters, atoms = statistic.above(arrangements.observed(), min(threshold, _SAME * value))
-        steps.append((filters[:, : most - n_found], atoms[:, : most - n_found]))
-        n_found += steps[-1][0].shape[1]
-        Z = Z - (Z @ steps[-1][0]) @ steps[-1][1].T
+        found = statistics[0].above(arrangements.observed(), min(threshold, _SAME * value))
+        filters, atoms = (vectors[:, : most - n_found] for vectors in found)
+        steps.append((filters, atoms))
+        n_found += filters.shape[1]
+        sets = [rows - (rows @ filters) @ atoms.T for rows in sets]
     return PermutationTest(
         n_components=n_found,
         p_values=tuple(p_values) or (1.0,),
@@ -172,12 +178,14 @@ def _check_permutations(false_alarm_rate: float, n_permutations: int | None) -> 
     needed = int(np.ceil(1.0 / false_alarm_rate - 1e-9)) - 1
     if n_permutations is None:
         return max(_LEAST_PERMUTATIONS, needed)
+    if isinstance(n_permutations, bool) or not isinstance(n_permutations, Integral):
+        raise TypeError(f"n_permutations={n_permutations!r} must be a whole number")
     if n_permutations < needed:
         raise ValueError(
             f"n_permutations={n_permutations} must be at least {needed} for "
             f"false_alarm_rate={false_alarm_rate}"
         )
-    return n_permutations
+    return int(n_permutations)
 
 
 def _bounded(target: Sample, background: Sample, rng: np.random.Generator) -> tuple[Sample, Sample]:
@@ -204,8 +212,12 @@ def _bounded(target: Sample, background: Sample, rng: np.random.Generator) -> tu
 
 def _rows_to_shuffle(
     target: Sample, background: Sample, arrangements: Arrangements, rng: np.random.Generator
-) -> FloatArray:
-    """Return rows as they are, or where that would tell the sets apart, without their design."""
+) -> list[FloatArray]:
+    """Return rows as they are, or where that would tell the sets apart, without their design.
+
+    Then twice: as they are left, of which the observed sets are made, and with the variance that
+    their design took. A shuffled set loses as much once more, so that all have lost it once.
+    """
     n = len(target)
     lost = _lost(target, background, rng)
     if target.design.shape[1] == background.design.shape[1] == 1:
@@ -214,9 +226,10 @@ def _rows_to_shuffle(
             present = np.maximum((~lost).sum(axis=0), 1)
             Z = np.where(lost, np.where(lost, 0.0, Z).sum(axis=0) / present, Z)
         if not _means_differ(Z, arrangements, rng):
-            return Z
+            return [Z]
     parts = (target, slice(None, n)), (background, slice(n, None))
-    return np.concatenate([_residuals(s, None if lost is None else lost[i]) for s, i in parts])
+    both = [_residuals(s, None if lost is None else lost[i]) for s, i in parts]
+    return [np.concatenate(rows) for rows in zip(*both, strict=True)]
 
 
 def _lost(target: Sample, background: Sample, rng: np.random.Generator) -> NDArray[np.bool_] | None:
@@ -251,11 +264,11 @@ def _means_differ(Z: FloatArray, arrangements: Arrangements, rng: np.random.Gene
     return bool((squares[1:] >= _SAME * squares[0]).sum() < _MEANS_APART * (_GAPS + 1))
 
 
-def _residuals(sample: Sample, lost: NDArray[np.bool_] | None) -> FloatArray:
-    """Return rows without the effects of their design, by Huber's robust estimator.
+def _residuals(sample: Sample, lost: NDArray[np.bool_] | None) -> tuple[FloatArray, FloatArray]:
+    """Return rows without the effects of their design, and the same with their whole variance.
 
-    By least squares one value far out would move all other rows, and shuffled sets would differ
-    from the observed ones by that.
+    The effects are those of Huber's robust estimator. By least squares one value far out would move
+    all other rows, and shuffled sets would differ from the observed ones by that.
     """
     root = np.sqrt(sample.weights)[:, None]
     Q = orthonormal_design(sample.design, sample.weights)
@@ -273,11 +286,18 @@ def _residuals(sample: Sample, lost: NDArray[np.bool_] | None) -> FloatArray:
         beyond = _BEYOND_QUARTILES * (high - low)
         drawn_in = np.clip(rows, low - beyond, high + beyond)
         rows = rows - effects(drawn_in if lost is None else np.where(lost, 0.0, drawn_in))
-    # A row of leverage h lost the share h of its variance.
-    q = sample.design.shape[1] / sample.n_groups if sample.n_groups < len(sample) else 0.0
-    left = 1.0 - np.maximum(np.einsum("ij,ij->i", Q, Q), q)
-    rows = rows / np.sqrt(np.maximum(left, 1.0 / len(rows)))[:, None]
-    return rows if lost is None else np.where(lost, 0.0, rows)
+    # A row of leverage h lost the share h of its variance: what the rows of a group have in common
+    # by the leverage of their sum, the rest by its own.
+    sums = sp.csr_array((root[:, 0], (sample.groups, np.arange(len(rows)))))
+    sums = sums / np.sqrt(sums.multiply(sums).sum(axis=1))[:, None]
+    common = sums.T @ (sums @ (rows * root)) / root
+    leverages = (sums @ Q)[sample.groups], Q - sums.T @ (sums @ Q)
+    kept = [1.0 - np.einsum("ij,ij->i", part, part)[:, None] for part in leverages]
+    kept = [np.sqrt(np.maximum(part, 1.0 / len(rows))) for part in kept]
+    whole = common / kept[0] + (rows - common) / kept[1]
+    if lost is None:
+        return rows, whole
+    return np.where(lost, 0.0, rows), np.where(lost, 0.0, whole)
 
 
 def _quartiles_of_present(
