@@ -85,7 +85,7 @@ def compare_methods(
         "held_out": describe_held_out(reduction.held_out),
         "n_significant": significance.n_components,
         "significance_test": significance.describe(),
-        "label": points[0].describe_label(label),
+        "label": points[0].label,
         "target": counted[0],
         "background": counted[1],
         "points": {role: part.files for role, part in zip(_ROLES, points, strict=True)},

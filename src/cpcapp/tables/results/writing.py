@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -164,31 +164,17 @@ def _write_scores(
     names = name_score_columns(kept, n_components, with_set=background is not None)
     sample, grey = _DrawnRows(reduction.columns.labels), _DrawnRows(())
     with open_scores(path, names) as writer:
-        for chunk, scores in _read_scores(reduction, reduction.target, kept, progress):
-            writer.write(chunk, scores, None if background is None else "target")
-            sample.add(chunk, scores)
+        with progress("writing target") as share:
+            for chunk, scores in reduction.scores(reduction.target, kept, share):
+                writer.write(chunk, scores, None if background is None else "target")
+                sample.add(chunk, scores)
         if reduction.background is not None and (plot or background is not None):
-            rows = _read_scores(reduction, reduction.background, kept, progress)
-            for chunk, scores in rows:
-                if background is not None:
-                    writer.write(chunk, scores, "background")
-                grey.add(chunk, scores)
+            with progress("writing background") as share:
+                for chunk, scores in reduction.scores(reduction.background, kept, share):
+                    if background is not None:
+                        writer.write(chunk, scores, "background")
+                    grey.add(chunk, scores)
     return sample, grey if grey.scores.n_seen else None
-
-
-def _read_scores(
-    reduction: Reduction, sample_set: SampleSet, kept: Sequence[str], progress: ProgressReport
-) -> Iterator[tuple[Chunk, FloatArray]]:
-    """Yield rows and scores; kept columns that the background lacks are empty there."""
-    import pyarrow as pa
-
-    selection = sample_set.selection
-    present = [name for name in kept if name in selection.table.column_index]
-    with progress(f"writing {selection.role}") as share:
-        for chunk, scores in reduction.scores(sample_set, present, share):
-            empty = pa.nulls(len(chunk.rows), pa.string())
-            columns = {name: chunk.kept.get(name, empty) for name in kept}
-            yield Chunk(chunk.rows, chunk.positions, None, columns), scores
 
 
 def _write_loadings(path: Path, reduction: Reduction) -> None:
