@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -186,6 +186,26 @@ class TableModel:
         write_tensors(path, tensors, header, _FORMAT, _FORMAT_VERSION)
 
 
+def bare_contrast(
+    filters: FloatArray, atoms: FloatArray, eigenvalues: FloatArray, mean: FloatArray
+) -> Contrast:
+    """Return a contrast of which only what new rows need is known."""
+    unknown = np.full(len(eigenvalues), np.nan)
+    return Contrast(
+        filters=filters,
+        atoms=atoms,
+        eigenvalues=eigenvalues,
+        contrast=unknown,
+        loading=None,
+        bound=None,
+        solver="",
+        target_variance=np.full(len(filters), np.nan),
+        explained_variance=unknown,
+        mean=mean,
+        background_mean=None,
+    )
+
+
 def divide_features(values: Any, scale: FloatArray) -> Any:
     """Return rows, dense or sparse, with each feature divided by its scale."""
     if (scale == 1.0).all():
@@ -268,7 +288,6 @@ def _parse(header: dict[str, Any], tensors: Tensors) -> TableModel:
     background_scale = tensors.get("background_scale")
     if (background_scale is None) != ("background_mean" not in tensors):
         raise ValueError("of background_mean and background_scale it has only one")
-    k, p = len(tensors["eigenvalues"]), len(names)
     other_mean = None
     with np.errstate(over="ignore", invalid="ignore"):
         own_mean, sizes = mean / scale, np.abs(filters.T / scale)
@@ -278,17 +297,10 @@ def _parse(header: dict[str, Any], tensors: Tensors) -> TableModel:
             parts.append(other_mean)
     if not all(np.isfinite(part).all() for part in parts):
         raise ValueError("its numbers are so large that the scores of its own mean are not finite")
-    contrast = Contrast(
-        filters=filters,
-        atoms=tensors["atoms"].T,
-        eigenvalues=tensors["eigenvalues"],
-        contrast=tensors.get("contrast", np.full(k, np.nan)),
-        loading=None,
-        bound=None,
-        solver="",
-        target_variance=np.full(p, np.nan),
-        explained_variance=np.full(k, np.nan),
-        mean=own_mean,
+    contrast = bare_contrast(filters, tensors["atoms"].T, tensors["eigenvalues"], own_mean)
+    contrast = replace(
+        contrast,
+        contrast=tensors.get("contrast", contrast.contrast),
         background_mean=other_mean,
     )
     return TableModel(

@@ -23,7 +23,7 @@ from cpcapp.moments.rows import FloatArray
 from cpcapp.tables.cleaning import MISSING_RULES
 from cpcapp.tables.columns import Columns, as_names, choose_columns, choose_sets, match_columns
 from cpcapp.tables.messages import TableError, check_choice
-from cpcapp.tables.model import TableModel, divide_features
+from cpcapp.tables.model import TableModel, bare_contrast, divide_features
 from cpcapp.tables.read.opening import open_table
 from cpcapp.tables.read.table import Chunk, Progress, ProgressReport, Table, report_nothing
 from cpcapp.tables.sample_sets import STANDARDIZATIONS, SampleSet, read_set, standardize_sets
@@ -386,20 +386,7 @@ def _solve_cpca(
     else:
         (values,), (filters,) = solve_difference(*moments, k, [alpha])
         atoms, chosen = filters, float(alpha)
-    contrast = Contrast(
-        filters=filters,
-        atoms=atoms,
-        eigenvalues=values,
-        contrast=np.full(k, np.nan),
-        loading=None,
-        bound=chosen,
-        solver="dense",
-        target_variance=moments[0].variance(),
-        explained_variance=np.full(k, np.nan),
-        mean=target.mean / target.scale,
-        background_mean=None,
-    )
-    return contrast, chosen
+    return bare_contrast(filters, atoms, values, target.mean / target.scale), chosen
 
 
 def _calibrate(target: SampleSet, background: SampleSet, contrast: Contrast) -> Calibration | None:

@@ -67,16 +67,6 @@ def test_a_row_that_carries_a_component_is_named_by_its_line(rng, tmp_path):
     assert note in str(results.summary)
 
 
-def test_nothing_is_replaced_unless_asked_to(found, tmp_path):
-    write_results(found, tmp_path / "out")
-    with pytest.raises(TableError, match=r"exists already, with 4 more; .* overwrite=True"):
-        write_results(found, tmp_path / "out")
-    with pytest.raises(TableError, match="exists already"):
-        write_results(found, tmp_path / "out", scores_format="parquet")
-    write_results(found, tmp_path / "out", scores_format="parquet", overwrite=True)
-    assert not (tmp_path / "out" / "scores.csv").exists()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -56,7 +56,10 @@ class Summary:
                 [{"feature": name, "weight": number(weight)} for name, weight in top]
                 for top in found.top_features(_TOP_LISTED)
             ],
-            "notes": [note.problem for note in (*self._doubts(), *self._label_notes())],
+            "notes": [
+                *(note.text for note in found.doubts),
+                *(note.problem for note in self._label_notes()),
+            ],
         }
 
     def lines(self) -> list[str]:
@@ -83,12 +86,8 @@ class Summary:
 
     def notes(self) -> list[Message]:
         """Return what a user should look at: rows left out, and doubtful features."""
-        parts = self._row_notes(), self._doubts(), self._constant_notes(), self._label_notes()
-        return [note for part in parts for note in part]
-
-    def _doubts(self) -> Iterator[Message]:
-        for note in self.reduction.doubts:
-            yield Message(note.text)
+        doubts = [Message(note.text) for note in self.reduction.doubts]
+        return [*self._row_notes(), *doubts, *self._constant_notes(), *self._label_notes()]
 
     def _row_notes(self) -> Iterator[Message]:
         found = self.reduction
@@ -189,15 +188,12 @@ def _describe_set(sample_set: SampleSet) -> dict[str, Any]:
 
 def _set_line(sample_set: SampleSet) -> str:
     selection, counts = sample_set.selection, sample_set.counts
+    dropped = 0 if counts.n_filled else counts.n_incomplete
     facts = [
         f"{count_of(number, noun)} {verb}"
         for number, noun, verb in (
             (counts.n_bad, "bad row", "left out"),
-            (
-                0 if counts.n_filled else counts.n_incomplete,
-                "row",
-                "with missing values left out",
-            ),
+            (dropped, "row", "with missing values left out"),
             (counts.n_filled, "missing value", "filled in"),
         )
         if number
