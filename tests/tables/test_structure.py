@@ -45,6 +45,11 @@ def test_no_import_points_backwards():
             assert ORDER.index(other) < ORDER.index(name), f"{name} imports {other}"
 
 
+def test_the_library_knows_no_options():
+    for name, text in modules():
+        assert re.findall(r"(?<![-\w])--[a-z]\S*", text) == [], name
+
+
 def test_public_names():
     classes = "AppliedRows Chunk Reduction Results Table TableError TableModel"
     functions = "apply_model load_model open_table reduce_tables write_results"
