@@ -253,25 +253,20 @@ def load_model(path: str | os.PathLike[str]) -> TableModel:
         raise TableError(f"{path} is not a model of cpcapp reduce: {one_line(error)}") from error
 
 
+# The letters are sizes: of components, features and powers.
 _SHAPES = {
-    **{"components": ("k", "p"), "atoms": ("k", "p"), "eigenvalues": ("k",)},
-    **{"mean": ("p",), "scale": ("p",), "fill": ("p",)},
+    **{"components": "kp", "atoms": "kp", "eigenvalues": "k"},
+    **{"mean": "p", "scale": "p", "fill": "p"},
 }
 # Models of earlier versions have no contrast, and the last two in place of powers.
 _OPTIONAL_SHAPES = {
-    **{"background_mean": ("p",), "background_scale": ("p",), "contrast": ("k",)},
-    **{"powers": ("n",), "power_weights": ("n",)},
-    **{"calibration": ("n",), "output_covariance": ("k", "k")},
+    **{"background_mean": "p", "background_scale": "p", "contrast": "k"},
+    **{"powers": "n", "power_weights": "n", "calibration": "n", "output_covariance": "kk"},
 }
 # These may be squares of what is in the others; a contrast may be infinite.
-_SQUARES = (
-    "eigenvalues",
-    "contrast",
-    "powers",
-    "power_weights",
-    "calibration",
-    "output_covariance",
-)
+_SQUARES = {
+    *("eigenvalues", "contrast", "powers", "power_weights", "calibration", "output_covariance")
+}
 
 
 def _parse(header: dict[str, Any], tensors: Tensors) -> TableModel:

@@ -115,8 +115,6 @@ def _choose_roles(
     target: Table, background: Table, columns: Iterable[str] | str | None, label: str | None
 ) -> tuple[Columns, list[dict[str, str]]]:
     """Return the roles of the columns, and the columns that have none, with the reason."""
-    if label is not None and target.find_absent([label]):
-        raise TableError(f"{target.name} has no column {label!r}", "choose another {label}")
     left_out = []
     if columns is None:
         reasons = find_unusable(target, background)
