@@ -76,6 +76,7 @@ test: lint
 	OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(if $(COVERAGE),--cov --cov-report=term --cov-fail-under=$(COVERAGE))
 
 bench: $(VENV)/.bench
+	$(BIN)/python benchmarks/fit_over_floor.py
 	$(BIN)/python benchmarks/estimators.py
 bench-loading: $(VENV)/.bench
 	$(BIN)/python benchmarks/loading_rules.py

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from _pairs_generated import generated
-from _pairs_known import FloatArray, known
+from _pairs_known import FloatArray, known, subjects
 from _pairs_tables import tables
 from _pairs_text import texts
 
@@ -22,7 +22,8 @@ class LabelledPair:
     """A target with classes that no rule may see, and a background.
 
     Pairs of one family share data or the way they were made, so they are in the same half:
-    ``"deciding"`` or ``"reporting"``.
+    ``"deciding"`` or ``"reporting"``. Those that are ``"named"`` are in neither. In place of
+    classes there may be two signals, of shape (n, 2).
     """
 
     name: str
@@ -32,6 +33,11 @@ class LabelledPair:
     background: FloatArray
     labels: NDArray[np.intp]
 
+    @property
+    def has_classes(self) -> bool:
+        """Whether the labels are classes."""
+        return self.labels.ndim == 1
+
 
 def labelled_pairs(half: str | None = None) -> Iterator[LabelledPair]:
     """Yield the pairs of one half, or of both; those whose files are missing are left out."""
@@ -39,6 +45,9 @@ def labelled_pairs(half: str | None = None) -> Iterator[LabelledPair]:
         own = _half(family)
         if half in (None, own):
             yield LabelledPair(name, family, own, *make())
+    if half is None:
+        for family, name, make in subjects():
+            yield LabelledPair(name, family, "named", *make())
 
 
 def _half(family: str) -> str:

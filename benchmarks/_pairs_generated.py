@@ -10,6 +10,8 @@ from _pairs_known import FloatArray, Row, Triple
 
 Maker = Callable[[np.random.Generator], Triple]
 _DRAWS = 4
+_SIGNAL_DRAWS = 12
+_SMALL_SHARES = (0.05, 0.1, 0.2, 0.3)
 
 
 def generated() -> Iterator[Row]:
@@ -21,6 +23,21 @@ def generated() -> Iterator[Row]:
                 kind,
                 f"{kind}, draw {draw}",
                 lambda make=make, seed=seed: make(np.random.default_rng(seed)),
+            )
+    for draw in range(_SIGNAL_DRAWS):
+        seed = [draw, *map(ord, "Gaussian signals")]
+        yield (
+            "Gaussian signals",
+            f"Gaussian signals, draw {draw}",
+            lambda seed=seed: _gaussian_signals(np.random.default_rng(seed)),
+        )
+    for share in _SMALL_SHARES:
+        for draw in range(_DRAWS):
+            seed = [draw, round(1000 * share), *map(ord, "small class")]
+            yield (
+                "small class",
+                f"small class of {share:.0%}, draw {draw}",
+                lambda share=share, seed=seed: _small_class(np.random.default_rng(seed), share),
             )
 
 
@@ -129,6 +146,35 @@ def _autocorrelated(rng: np.random.Generator) -> Triple:
     bumps = np.exp(-(((time - rng.uniform(20, 100, (3, 1))) / width) ** 2)) * rng.uniform(0.5, 2.0)
     curves = [rng.standard_normal((n, m)) @ root.T for n in (n_f, n_b)]
     return curves[0] + bumps[labels], curves[1], labels
+
+
+def _small_class(rng: np.random.Generator, share: float) -> Triple:
+    """A class of few rows under factors of both sets, beside directions louder in the target."""
+    m, n = int(rng.integers(20, 100)), int(rng.integers(400, 1200))
+    q = _basis(rng, m)
+    factors = rng.standard_normal((5, m)) * rng.uniform(0.5, 3.0, (5, 1))
+    labels = (np.arange(n) < round(share * n)).astype(np.intp)
+    # The classes' means lie 5 to 8 deviations apart, along one direction of all features.
+    centre = q[0] * rng.uniform(5.0, 8.0)
+
+    def noise(n: int) -> FloatArray:
+        return rng.standard_normal((n, 5)) @ factors + rng.standard_normal((n, m))
+
+    louder = rng.standard_normal((n, 3)) @ q[1:4] * rng.uniform(1.0, 2.0)
+    return noise(n) + louder + labels[:, None] * centre, noise(n), labels
+
+
+def _gaussian_signals(rng: np.random.Generator) -> Triple:
+    """Two Gaussian signals of the target alone, without any classes; the signals are the truth."""
+    m, n_f, n_b = int(rng.integers(20, 200)), int(rng.integers(150, 900)), 500
+    factors = rng.standard_normal((6, m)) * rng.uniform(0.5, 4.0, (6, 1))
+    signals = rng.standard_normal((n_f, 2))
+    pattern = _basis(rng, m)[:2] * rng.uniform(2.0, 5.0, (2, 1))
+
+    def noise(n: int) -> FloatArray:
+        return rng.standard_normal((n, 6)) @ factors + rng.standard_normal((n, m))
+
+    return noise(n_f) + signals @ pattern, noise(n_b), signals
 
 
 def _loud_classes(rng: np.random.Generator) -> Triple:

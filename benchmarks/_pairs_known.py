@@ -128,6 +128,19 @@ def _mice() -> Iterator[Row]:
         yield "Mice protein", f"Mice protein, {name}", lambda sets=sets: sets
 
 
+def subjects() -> Iterator[Row]:
+    """Yield the ten subjects of mHealth: knees bending and cycling against lying, in raw units."""
+    folder = _folder("mhealth_windows")
+    if folder is None:
+        return
+    with np.load(folder / "mhealth_windows.npz") as archive:
+        rows, activity, subject = (archive[name] for name in ("X", "y", "subject"))
+    for number in np.unique(subject):
+        f, b = ((subject == number) & np.isin(activity, its) for its in ((8, 9), (3,)))
+        sets = rows[f].astype(np.float64), rows[b].astype(np.float64), activity[f]
+        yield "mHealth", f"mHealth, subject {number}", lambda sets=sets: sets
+
+
 def _generated() -> Iterator[Row]:
     def of(data: ContrastData) -> Callable[[], Triple]:
         return lambda: (data.target, data.background, data.labels)

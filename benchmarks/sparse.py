@@ -106,8 +106,8 @@ def measure_error(plan: Plan) -> Results:
         errors[loading] = {
             "eigenvalues": _relative(free.eigenvalues, dense.eigenvalues),
             "filters": _angle(free.filters, dense.filters),
-            "output_covariance": _relative(free.output_covariance, dense.output_covariance),
-            "shrinkage": _relative(1.0 - free.loading.weight, 1.0 - dense.loading.weight),
+            "contrast": _relative(free.contrast, dense.contrast),
+            "loading": _relative(free.loading.diagonal, dense.loading.diagonal),
         }
     return {"shape": f"{n:,}+{n:,} x {m:,}", "errors": errors}
 

@@ -41,7 +41,7 @@ _READ_REPEATS = 3
 _READ = """
 import json, os, sys, time
 from cpcapp.tables import open_table
-from cpcapp.tables.reading.csv import CsvTable
+from cpcapp.tables.read.csv import CsvTable
 path, careful = sys.argv[1], sys.argv[2] == "careful"
 if careful:
     CsvTable._parse_fast = lambda *arguments: None

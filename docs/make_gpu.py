@@ -52,8 +52,7 @@ def _moments(sections: dict[str, Any]) -> list[str]:
     own = sections["rates"]["teraflops"]
     rows = [
         f"| {row['features']:,} | {row['type']} | {row['rows_per_second'] / 1e6:.2f} | "
-        f"{row['teraflops']:.0f} | {row['of_own_product_rate']:.0%} | "
-        f"{row['of_own_rate_counting_only_what_is_computed']:.0%} |"
+        f"{row['teraflops']:.0f} | {row['of_own_product_rate']:.0%} |"
         for row in sections["moments"]["moments"]
     ]
     solved = {row["features"]: row for row in sections["solve"]["solve"] if row["loading"] == "oas"}
@@ -61,13 +60,12 @@ def _moments(sections: dict[str, Any]) -> list[str]:
     return [
         "**Moments.** The card multiplies large square matrices at "
         + ", ".join(f"{rate:.0f} TFLOP/s in {name}" for name, rate in own.items())
-        + ". Moments of $n$ rows of $M$ features count as $2nM^2$ operations, as the plain product "
-        "does. The share of the card's rate can exceed 1, since only panels above the diagonal are "
-        "computed; the last column counts those alone.",
+        + ". Moments of $n$ rows of $M$ features count as $2nM^2$ operations. The share of the "
+        "card's rate can exceed 1, since only panels above the diagonal are computed.",
         "\n".join(
             [
-                "| features | type | rows/s, in millions | TFLOP/s | of its rate | computed only |",
-                "|---" * 6 + "|",
+                "| features | type | rows/s, in millions | TFLOP/s | of its rate |",
+                "|---" * 5 + "|",
                 *rows,
             ]
         ),

@@ -14,9 +14,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from PIL import Image
 
-from cpcapp import CPCAPlusPlus, noise_threshold
+from cpcapp import CPCAPlusPlus
 from cpcapp.datasets import synthetic
-from cpcapp.plotting import loadings, scatter, spectrum
+from cpcapp.plotting import loadings, scatter
 
 COLOURS = 64  # keep the files small
 HEIGHT = 3.2
@@ -36,31 +36,18 @@ def pictures() -> dict[str, Figure]:
     data = synthetic(noise_variance=100.0, random_state=0)
     pca = CPCAPlusPlus().fit(data.target)
     contrast = CPCAPlusPlus().fit(data.target, background=data.background)
-    plain = CPCAPlusPlus(n_components=10, loading="none")
-    plain.fit(data.target, background=data.background)
-    views = Figure(figsize=(7.5, HEIGHT), layout="constrained")
+    both = Figure(figsize=(7.5, HEIGHT), layout="constrained")
     for ax, (name, model) in zip(
-        views.subplots(1, 2), (("PCA", pca), ("cPCA++", contrast)), strict=True
+        both.subplots(1, 2), (("PCA", pca), ("cPCA++", contrast)), strict=True
     ):
-        scatter(
-            ax,
-            model.transform(data.target),
-            data.labels,
-            eigenvalues=model.eigenvalues_,
-            title=name,
-        )
-    real = Figure(figsize=(5.0, HEIGHT), layout="constrained")
-    threshold = noise_threshold(
-        n_target=len(data.target), n_background=len(data.background), n_features=30
-    )
-    spectrum(real.add_subplot(), plain.eigenvalues_, threshold=threshold)
+        scatter(ax, model.transform(data.target), data.labels, title=name)
     atoms = Figure(figsize=(7.5, HEIGHT), layout="constrained")
     names = [f"feature {i}" for i in range(30)]
     for ax, row, number in zip(atoms.subplots(1, 2), contrast.atoms_, (1, 2), strict=True):
         loadings(ax, row, names, top=12)
         ax.set_title(f"atom {number}", fontsize=10)
         ax.tick_params(labelsize=7)
-    return {"guide-views": views, "guide-eigenvalues": real, "guide-atoms": atoms}
+    return {"guide-scatter": both, "guide-atoms": atoms}
 
 
 def png(figure: Figure) -> bytes:

@@ -1,4 +1,4 @@
-"""Write scores of benchmarks/results into README.md and docs: models.json and mfcn.json.
+"""Write scores of benchmarks/results into README.md and docs: models, mfcn and loading_rules.json.
 
     python docs/make_scores.py [--results FILE] [PAGE ...]
 
@@ -25,6 +25,9 @@ PAGES = (ROOT / "README.md", ROOT / "docs" / "splicing.md")
 MFCN_RESULTS = ROOT / "benchmarks" / "results" / "mfcn.json"
 MFCN_PAGE = ROOT / "docs" / "mfcn.md"
 
+LOADING_RESULTS = ROOT / "benchmarks" / "results" / "loading_rules.json"
+LOADING_PAGE = ROOT / "docs" / "method.md"
+
 Results = dict[str, Any]
 
 SETS = {
@@ -47,6 +50,18 @@ MFCN_METHODS = {
     "mfcn, fewer splices": "MFCN, fewer splices",
     "sfcn": "SFCN, fewer splices",
 }
+LOADING_RULES = {
+    "the default: bounds 3, 12, 48 by kurtosis, else 12": '`loading="auto"`',
+    "bound 12 alone": "bound 12 always",
+    "OAS": '`loading="oas"`',
+    'CPCA(alpha="auto")': '`CPCA(alpha="auto")`',
+}
+LOADING_KINDS = {
+    "reporting": "reporting half",
+    "reporting, p > n": "of these, p > n",
+    "small class": "a small class",
+    "signals": "signals, no classes",
+}
 HEAD = ("photos", "model", "region F1", "mask F1", "seam MCC", "signs", "alarms")
 
 
@@ -63,7 +78,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = MFCN_PAGE.read_text(encoding="utf-8")
         found = json.loads(MFCN_RESULTS.read_text(encoding="utf-8"))
         MFCN_PAGE.write_text(with_mfcn(text, found), encoding="utf-8")
+        text = LOADING_PAGE.read_text(encoding="utf-8")
+        found = json.loads(LOADING_RESULTS.read_text(encoding="utf-8"))
+        LOADING_PAGE.write_text(with_loading(text, found), encoding="utf-8")
     return 0
+
+
+def with_loading(page: str, results: Results) -> str:
+    """Return the page about the method with the regret of rules for the loading."""
+    by_rule = {found["rule"]: found for found in results["summary"]}
+    judged = by_rule["OAS"]
+    heads = [f"{title} ({judged[kind]['n_judged']})" for kind, title in LOADING_KINDS.items()]
+    lines = [row(["rule", *heads]), row(["---"] * (1 + len(heads)))]
+    for rule, title in LOADING_RULES.items():
+        regrets = [figure(by_rule[rule][kind]["mean_regret"]) for kind in LOADING_KINDS]
+        lines.append(row([title, *regrets]))
+    return replace_part(page, "loading-scores", "\n".join(lines))
 
 
 def with_mfcn(page: str, results: Results) -> str:

@@ -207,6 +207,7 @@ def test_extras_install_only_what_is_used():
         "opencv-contrib-python-headless": "cv2",
         "pillow": "PIL",
         "pillow-heif": "pillow_heif",
+        "python-calamine": "python_calamine",
         "python-multipart": "python_multipart",
         "urllib3": "requests",
     }

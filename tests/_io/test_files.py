@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from cpcapp._io import files as _files
-from cpcapp._io.files import atomic_write
-from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.files import atomic_write, remove_leftovers
 
 
 def test_a_file_is_there_only_once_it_is_complete(tmp_path):

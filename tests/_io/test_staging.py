@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 
 import pytest
 
-from cpcapp._io.files import FolderInUseError, atomic_write
-from cpcapp._io.leftovers import remove_leftovers
-from cpcapp._io.staging import stage_results
+from cpcapp._io.files import FolderInUseError, atomic_write, remove_leftovers, stage_results
 
 
 def write(folder, **contents):
@@ -62,33 +59,9 @@ def test_nothing_changes_without_a_commit(folder):
     assert not (folder.parent / "never").exists()
 
 
-@pytest.mark.parametrize("name", ["replace", "fsync"])
-def test_if_any_step_fails_everything_is_as_it_was(folder, monkeypatch, name):
-    before, function, failures = content(folder), getattr(os, name), 0
-    for step in range(100):
-        calls = iter(range(100))
-
-        def fail_once(*arguments, calls=calls, step=step):
-            if next(calls) == step:
-                raise OSError(5, "Input/output error")
-            return function(*arguments)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(os, name, fail_once)
-            try:
-                replace(folder)
-            except OSError:
-                failures += 1
-                assert content(folder) == before
-            else:
-                break
-    assert failures == step > 10
-    assert content(folder) == AFTER
-
-
-def test_a_run_killed_at_any_step_leaves_old_or_new_once_the_next_run_begins(folder, monkeypatch):
-    """The process is gone: nothing can be put back, and only files are left to tell."""
-    before, move, outcomes = content(folder), os.replace, set()
+def test_a_run_that_ends_at_any_step_leaves_old_or_new_or_no_summary(folder, monkeypatch):
+    """Killed, or unable to move a file: what has a summary belongs together."""
+    before, move, outcomes = content(folder), os.replace, []
     for step in range(100):
         copy, calls = folder.parent / f"copy{step}", iter(range(100))
         shutil.copytree(folder, copy)
@@ -107,15 +80,13 @@ def test_a_run_killed_at_any_step_leaves_old_or_new_once_the_next_run_begins(fol
                 pass
             else:
                 break
-            summary = copy / "summary"
-            complete = summary.exists() and content(copy)
         remove_leftovers(copy)
         after = content(copy)
-        assert after in (before, AFTER)
-        if complete:
-            assert {**complete, **after} == complete  # with a summary, nothing was missing
-        outcomes.add(after == AFTER)
-    assert outcomes == {False, True}
+        assert after in (before, AFTER) or "summary" not in after
+        outcomes.append(after == before)
+        replace(copy)
+        assert content(copy) == AFTER
+    assert outcomes == [True] * len(NEW) + [False] * len(NEW)
 
 
 @pytest.mark.parametrize("name", ["summary", "outdated", "cases__1"])
@@ -126,25 +97,3 @@ def test_what_is_no_file_is_in_the_way(folder, name):
     with pytest.raises(FolderInUseError, match="is in the way: it is not a file; move it away"):
         replace(folder)
     assert (path / "mine").is_dir()
-
-
-@pytest.mark.parametrize(
-    "plan",
-    [
-        b"[" * 200_000,
-        b"{}",
-        json.dumps({"new": ["../victim"], "remove": []}).encode(),
-        json.dumps({"new": [], "remove": ["../victim"]}).encode(),
-        json.dumps({"new": 1, "remove": []}).encode(),
-    ],
-    ids=["deep", "empty", "new above", "remove above", "number"],
-)
-def test_a_plan_of_somebody_else_does_nothing(folder, plan):
-    before = content(folder)
-    (folder.parent / "victim").write_bytes(b"kept")
-    place = folder / "results.0123456789abcdef.part"
-    write(place / "new", scores=b"evil")
-    (place / "plan.json").write_bytes(plan)
-    remove_leftovers(folder)
-    assert content(folder) == before
-    assert (folder.parent / "victim").read_bytes() == b"kept"

@@ -3,11 +3,58 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
 
 from cpcapp._io.worker import Worker, receive, send
+
+MODULE = """
+import os, time
+from cpcapp._io.worker import answer_requests
+
+class LocalError(ValueError):
+    kind = "local"
+
+def answer(request, arrays):
+    print("no message")
+    if "sleep" in request:
+        time.sleep(request["sleep"])
+    if "crash" in request:
+        os.abort()
+    if "error" in request:
+        raise LocalError("two\\nlines")
+    if "memory" in request:
+        raise MemoryError
+    return {"pid": os.getpid()}, [array + 1 for array in arrays]
+
+def main():
+    answer_requests(answer, lambda: print("nor is this"))
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch, request):
+    """The name of a module that does as it is told."""
+    name = f"child_{os.getpid()}_{abs(hash(request.node.name))}"
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    return name
+
+
+def ends(pid):
+    for _ in range(300):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
 
 
 @pytest.mark.parametrize("shape", [(0,), (3,), (2, 0, 4), (5, 7)])
@@ -30,3 +77,45 @@ def test_a_process_that_does_not_start():
     worker = Worker("cpcapp.no_such_module")
     assert not worker.is_ready
     assert worker.ask({}, 5.0) is None
+
+
+def test_requests_errors_and_crashes(module):
+    worker = Worker(module)
+    message, (array,) = worker.ask({}, 30.0, [np.arange(3)])
+    assert array.tolist() == [1, 2, 3]
+    assert worker.ask({"error": 1}, 30.0)[0] == {"error": "two lines", "kind": "local"}
+    assert "more memory" in worker.ask({"memory": 1}, 30.0)[0]["error"]
+    assert worker.ask({}, 30.0)[0] == message
+    assert worker.ask({"crash": 1}, 30.0) is None
+    assert worker.ask({}, 30.0) is None
+
+
+def test_what_hangs_is_ended_and_nothing_outlives_the_object(module):
+    worker = Worker(module)
+    pid = worker.ask({}, 30.0)[0]["pid"]
+    assert worker.ask({"sleep": 600}, 0.2) is None
+    del worker
+    assert ends(pid)
+    worker = Worker(module)
+    pid = worker.ask({}, 30.0)[0]["pid"]
+    del worker
+    assert ends(pid)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal")
+def test_a_worker_ends_with_a_parent_that_is_killed(module, tmp_path):
+    code = (
+        "import sys; from cpcapp._io.worker import Worker; worker = Worker(sys.argv[1]);"
+        "print(worker.ask({}, 30.0)[0]['pid'], flush=True); sys.stdin.read()"
+    )
+    places = os.pathsep.join([str(tmp_path), *sys.path])
+    with subprocess.Popen(
+        [sys.executable, "-c", code, module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": places},
+    ) as parent:
+        pid = int(parent.stdout.readline())
+        parent.send_signal(signal.SIGKILL)
+        parent.communicate()
+    assert ends(pid)

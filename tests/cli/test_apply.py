@@ -13,7 +13,7 @@ import pytest
 
 from cpcapp import CPCAPlusPlus
 from cpcapp.cli import main
-from cpcapp.tables import TableModel
+from cpcapp.tables import reduce_tables
 
 NAMES = [f"gene {i}" for i in range(4)]
 NO_POWER = (
@@ -23,10 +23,13 @@ NO_POWER = (
 
 
 @pytest.fixture
-def model(rng):
-    components = rng.normal(size=(2, 4))
-    one = np.ones(4)
-    return TableModel(NAMES, components, components, one[:2], one, 2 * one, 5 * one, method="pca")
+def model(rng, tmp_path_factory):
+    path = tmp_path_factory.mktemp("made") / "t.csv"
+    pd.DataFrame(rng.normal(size=(30, 4)) @ rng.normal(size=(4, 4)), columns=NAMES).to_csv(
+        path, index=False
+    )
+    found = reduce_tables(path, None, 2, method="pca", standardize="each").model
+    return replace(found, fill=np.full(4, 5.0))
 
 
 @pytest.fixture
@@ -147,7 +150,7 @@ def test_power_and_p_value(apply, model, table, folder):
     assert list(found) == ["sample", "component_1", "component_2", "power", "p"]
     assert found["p"][0] == pytest.approx(1 / 201)  # of 200 background rows and itself
     assert 0.01 < found["p"][1:].mean() < 0.9
-    estimator = CPCAPlusPlus(2).fit(3 * background, background=background)
+    estimator = CPCAPlusPlus(2, calibrate=True).fit(3 * background, background=background)
     np.testing.assert_allclose(found["p"], estimator.p_value(table[NAMES]), rtol=1e-6)
 
 

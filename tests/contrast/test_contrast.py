@@ -261,7 +261,8 @@ def rule_by_scipy(target, background, bound, k):
     r_f, r_b = target.covariance(), background.covariance()
     units = np.diag((target.variance() + background.variance()) / 2)
     theta = sl.eigh(r_f - bound * r_b, units, eigvals_only=True)[-1]
-    sigma = r_b + max(theta / bound, 1e-9) * units
+    of_noise = 0.1 * len(r_b) / background.n_samples
+    sigma = r_b + (theta / bound if theta > 0 else of_noise) * units
     values, vectors = sl.eigh(r_f, sigma)
     return values[: -k - 1 : -1], vectors[:, : -k - 1 : -1]
 
@@ -299,7 +300,10 @@ class TestRule:
             assert found.eigenvalues[0] < 12.0
             np.testing.assert_allclose(
                 found.loading.diagonal,
-                1e-9 * np.mean([target.variance(), background.variance()], axis=0),
+                0.1
+                * n_features
+                / 3500
+                * np.mean([target.variance(), background.variance()], axis=0),
             )
 
     def test_the_first_is_that_of_cpca_at_the_bound(self, rng):

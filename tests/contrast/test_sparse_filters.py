@@ -4,10 +4,12 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.linalg import eigh
 from sklearn.decomposition import PCA
 
 from cpcapp import Moments, find_sparse_filters, solve_contrast
+from helpers import peak_bytes
 
 
 @pytest.fixture
@@ -97,3 +99,15 @@ def test_bad_input(problem):
         find_sparse_filters(X, B, 11)
     with pytest.raises(TypeError, match=r"n_nonzero=2\.5 must be a whole number"):
         find_sparse_filters(X, B, 2.5)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+def test_many_features_never_become_a_square_matrix(rng, make):
+    X, B = (rng.normal(size=(60, 5000)) * (rng.random((60, 5000)) < 0.05) for _ in "fb")
+    X[:, [3, 900]] += 5.0 * rng.normal(size=(60, 1))
+    found = []
+    peak = peak_bytes(
+        lambda: found.append(find_sparse_filters(make(X), make(B), 4, k=2, loading=0.1))
+    )
+    assert {3, 900} <= set(found[0].support(0).tolist())
+    assert peak < 8 * 5000**2 / 8

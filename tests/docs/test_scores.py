@@ -102,3 +102,13 @@ def test_the_page_about_mfcn_says_what_was_measured(make_scores):
     assert len(rows) == 5 * len(make_scores.MFCN_METHODS) + 2
     mcc = results["sets"]["columbia"]["mfcn"]["edge"]["mcc"]
     assert rows[3].split(" | ")[1:3] == ["MFCN", f"{mcc:.2f}"]
+
+
+def test_the_page_about_the_method_says_what_was_measured(make_scores):
+    page = make_scores.LOADING_PAGE.read_text(encoding="utf-8")
+    results = json.loads(make_scores.LOADING_RESULTS.read_text(encoding="utf-8"))
+    message = "docs/method.md is not what loading_rules.json says; run: make scores"
+    assert make_scores.with_loading(page, results) == page, message
+    for found in results["summary"]:
+        found["small class"]["mean_regret"] = 0.123
+    assert "0.12" in make_scores.with_loading(page, results)

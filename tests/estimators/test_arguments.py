@@ -176,6 +176,15 @@ class TestNotes:
         assert "row 40" in est.notes_[0].text
         assert "'x5'" in est.notes_[0].text
 
+    def test_components_that_both_sets_share(self, clean):
+        X, B = clean
+        X[:, 0] *= 4.0
+        shared = np.r_[1.0, 30.0, 30.0, np.ones(5)]
+        est = CPCAPlusPlus(3, loading=1.0).fit(X * shared, background=B * shared)
+        assert [note.code for note in est.notes_] == ["no-contrast"]
+        assert "no more in the target than in the background" in est.notes_[0].text
+        assert CPCAPlusPlus(3).fit(X).notes_ == []  # without a background there is no contrast
+
     def test_nothing_to_say(self, clean):
         X, B = clean
         X[:, 2] *= 3.0

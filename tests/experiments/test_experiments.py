@@ -218,6 +218,13 @@ class TestDenoising:
         found = dict(denoising.denoise(fitted, new, 3, QUICK))
         errors = {name: denoising.errors_of(each, new).squared for name, each in found.items()}
         assert errors["cPCA++"] < errors["PCA"] / 8.0
+        assert errors[denoising.OAS] < errors["PCA"] / 10.0
+
+    def test_many_components_need_less_loading(self, digits):
+        fitted, new = digits
+        found = dict(denoising.denoise(fitted, new, 10, QUICK))
+        errors = {name: denoising.errors_of(each, new).squared for name, each in found.items()}
+        assert errors[denoising.OAS] < errors["PCA"] / 10.0
 
     def test_the_experiment(self, data_folder, monkeypatch):
         monkeypatch.setenv("CPCAPP_DATA", str(data_folder))

@@ -277,14 +277,15 @@ def moments() -> list[bytes]:
 
 
 def models() -> list[bytes]:
-    from cpcapp.tables.model import TableModel
+    from cpcapp.tables import reduce_tables
 
     shipped = files("cpcapp.splicing.models")
     found = [(shipped / f"{name}.safetensors").read_bytes() for name in ("filters", "paper")]
     with tempfile.TemporaryDirectory() as folder:
-        axis, one = np.eye(5)[:2], np.ones(5)
-        table = TableModel(list("abcde"), axis, axis, one[:2], 0 * one, one, one)
-        table.save(Path(folder) / "model")
+        paths = [Path(folder) / f"{name}.npy" for name in ("target", "background")]
+        for path, scale in zip(paths, (3.0, 1.0), strict=True):
+            np.save(path, _rows() * [scale, 1, 1, 1, 1])
+        reduce_tables(*paths, 2).model.save(Path(folder) / "model")
         found.append((Path(folder) / "model").read_bytes())
     return found
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from cpcapp.tables import TableError, TableModel, apply_model, open_table
+from cpcapp.tables import TableError, apply_model, open_table, reduce_tables
 
 
 @pytest.fixture
-def model():
-    one = np.ones(2)
-    return TableModel(["a", "b"], np.eye(2), np.eye(2), one, 0 * one, one, 7 * one)
+def model(tmp_path):
+    """The components are the two features; missing values are 7."""
+    frame = pd.DataFrame({"a": [-9.0, 9.0, 0.0, 0.0], "b": [0.0, 0.0, -1.0, 1.0]})
+    frame.to_csv(tmp_path / "m.csv", index=False)
+    model = reduce_tables(tmp_path / "m.csv", None, 2, method="pca").model
+    return replace(model, fill=np.full(2, 7.0))
 
 
 @pytest.fixture
@@ -40,7 +44,7 @@ def test_nothing_is_written_before_the_first_rows_are_good(model, table):
 
 
 def test_a_problem_in_a_later_chunk_stops_the_stream(model, table, monkeypatch):
-    monkeypatch.setattr("cpcapp.tables.reading.records._MAX_BLOCK_BYTES", 12)
+    monkeypatch.setattr("cpcapp.tables.read.csv._MAX_BLOCK_BYTES", 12)
     stream = io.BytesIO()
     with pytest.raises(TableError, match="1 missing value"):
         apply_model(model, table, stream)
@@ -55,3 +59,12 @@ def test_means_are_those_of_the_model_file(model, table, tmp_path):
     assert pd.read_csv(tmp_path / "o.csv")["component_1"].iloc[-1] == 7.0
     with pytest.raises(TableError, match="overwrite=True"):
         apply_model(model, table, tmp_path / "o.csv", missing="mean")
+
+
+def test_power_comes_without_p_where_the_background_was_too_small(tmp_path, rng):
+    for name, n in (("t", 50), ("b", 12)):
+        np.save(tmp_path / f"{name}.npy", rng.normal(size=(n, 3)))
+    model = reduce_tables(tmp_path / "t.npy", tmp_path / "b.npy", 1).model
+    applied = apply_model(model, tmp_path / "t.npy", tmp_path / "o.csv")
+    assert list(pd.read_csv(tmp_path / "o.csv")) == ["row", "component_1", "power"]
+    assert "fewer than 20 background rows" in applied.notes()[0].text()

@@ -66,6 +66,10 @@ def test_one_table_with_both_sets(paths, data):
     inside = np.isin(data.labels, [2, 3])
     expected = CPCAPlusPlus().fit(data.target[inside], background=data.target[~inside])
     np.testing.assert_allclose(found.model.eigenvalues, expected.eigenvalues_)
+    found = reduce_tables(paths[0], **split, method="cpca")
+    expected = CPCA().fit(data.target[inside], background=data.target[~inside])
+    assert found.model.info["alpha"] == expected.alpha_
+    np.testing.assert_allclose(found.model.components, expected.components_)
     found = reduce_tables(paths[0], **split, method="cpca", alpha=2.0)
     expected = CPCA(alpha=2.0).fit(data.target[inside], background=data.target[~inside])
     np.testing.assert_allclose(found.model.eigenvalues, expected.eigenvalues_)
@@ -117,3 +121,16 @@ def test_mistakes(paths, options, message):
 def test_auto_without_a_significant_component(paths):
     with pytest.raises(TableError, match=r"no component is significant .* give n_components=2"):
         reduce_tables(paths[1], paths[1], "auto")
+
+
+def test_the_summary_says_that_it_is_a_sample(rng, tmp_path):
+    X, B = rng.normal(size=(6000, 3)) * [3, 1, 1], rng.normal(size=(7000, 3))
+    np.save(tmp_path / "t.npy", X)
+    np.save(tmp_path / "b.npy", B)
+    found = reduce_tables(tmp_path / "t.npy", tmp_path / "b.npy", "auto")
+    assert found.n_significant == 1
+    said = "permutation test of 5,000 + 5,000 rows drawn at random"
+    assert found.significance.describe() == said
+    assert len(found.model.calibration.powers) == 5000
+    new = rng.normal(size=(4000, 3))
+    assert (found.model.p_value(new) <= 0.05).mean() == pytest.approx(0.05, abs=0.02)

@@ -133,7 +133,7 @@ def test_both_in_one_step(server, frames):
         (("x.h5ad", "b.csv"), b"\x89HDF", 415, "unknown_format", "x.h5ad is not a table"),
         (("../x.csv", "b.csv"), b"", 422, "bad_table", "x.csv is empty"),
         (("x.csv", "b.csv"), b"a,a\n1,2\n", 422, "bad_table", "x.csv: two columns are called 'a'"),
-        (("x.xlsx", "b.csv"), b"PK no", 422, "bad_table", "x.xlsx is not an Excel workbook"),
+        (("x.xlsx", "b.csv"), b"PK no", 422, "bad_table", "x.xlsx is not a readable workbook"),
         (("x.parquet", "b.csv"), b"PAR1", 422, "bad_table", "x.parquet is not a Parquet file"),
         (("x.csv", "b.csv"), b"1" * 1_100_000, 413, "too_large", "larger than 1 MB"),
     ],

@@ -254,7 +254,7 @@ def test_the_slider_moves_points_and_features(page):
     assert "(automatic)" in page.inner_text("#alpha-value")
     page.fill("#alpha", "0")
     wait_for_drawing(page)
-    assert "(as PCA)" in page.inner_text("#alpha-value")
+    assert "(as PCA of scaled columns)" in page.inner_text("#alpha-value")
     tops = {page.locator(name).nth(0).inner_text(), page.locator(name).nth(4).inner_text()}
     assert "a" in tops
     assert np.abs(places(page, "cpca") - before).max() > 20

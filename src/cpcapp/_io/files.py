@@ -6,7 +6,10 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Iterator
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
@@ -18,20 +21,16 @@ except ImportError:  # Windows
 
 #: Whether a file can be seen to be in use by a process.
 HAS_LOCKS: Final = fcntl is not None
-#: Names of files and folders that are not complete yet; the group is what they were to become.
-PART_NAME: Final = re.compile(r"(?s)(.*)\.[0-9a-f]{16}\.part")
+# Names of files and folders that are not complete yet; the group is what they were to become.
+_PART_NAME: Final = re.compile(r"(?s)(.*)\.[0-9a-f]{16}\.part")
 # The name is cut, as it could be too long with something added. Characters, of up to 4 bytes each.
 _KEPT_OF_NAME: Final = 40
+# Without locks only its age tells a leftover from a file of a run that goes on.
+_OLD_SECONDS: Final = 86_400.0
 
 
 class FolderInUseError(ValueError):
-    """A folder holds something that is not to be replaced.
-
-    Attributes
-    ----------
-    reason : str
-        What is the matter, without advice.
-    """
+    """A folder holds something that is not to be replaced; ``reason`` is this without advice."""
 
     def __init__(self, reason: str, advice: str) -> None:
         super().__init__(f"{reason}; {advice}")
@@ -39,14 +38,7 @@ class FolderInUseError(ValueError):
 
 
 def make_folder(path: str | os.PathLike[str]) -> Path:
-    """Make a folder and those above it, if they are not there.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> make_folder(Path(tempfile.mkdtemp()) / "a" / "b").is_dir()
-    True
-    """
+    """Make a folder and those above it, if they are not there."""
     path = Path(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -61,7 +53,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
     It has the permissions that any new file of the process gets. File and folder are synced: after
     a power failure the old or the new content is there. If the process is killed, a file with the
-    ending ``.part`` may stay; `cpcapp._io.leftovers.remove_leftovers` removes it.
+    ending ``.part`` may stay; `remove_leftovers` removes it.
 
     Examples
     --------
@@ -85,7 +77,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             os.close(kept)
             kept = -1
         part.replace(path)
-        sync_folder(path.parent)
+        _sync_folder(path.parent)
     except BaseException:
         with suppress(OSError):
             part.unlink(missing_ok=True)
@@ -95,30 +87,140 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             os.close(kept)
 
 
-def _open_part(path: Path) -> tuple[Path, IO[bytes]]:
-    """Open a new file beside ``path``, locked while it is open."""
-    while True:
-        part = name_part(path)
-        file = _open_new(part)
-        # Somebody who removes leftovers may have been here between the two steps.
-        if lock(file.fileno()) and part.exists():
-            return part, file
-        file.close()
+class StagedResults:
+    """Files that are made in a folder of their own, ``new``, and then moved to their places.
+
+    Made by `stage_results`. ``place`` is beside the results and goes at the end, with all that is
+    left in it.
+    """
+
+    def __init__(self, folder: Path, place: Path) -> None:
+        self.folder, self.place, self.new = folder, place, place / "new"
+
+    def commit(self, *, marker: str, remove: Sequence[str] = ()) -> None:
+        """Put all files in their places: the marker is the first to go and the last to come.
+
+        Parameters
+        ----------
+        marker : str
+            The file that says that the others are complete and belong together. If the process is
+            killed, or a file can't be moved, while files are replaced, there is none.
+        remove : sequence of str
+            Old files that go, by their names in the folder. What is not there is passed over.
+
+        Raises
+        ------
+        FolderInUseError
+            If a folder, or something else that is no file, has the name of a result.
+        """
+        made = [path for path in sorted(self.new.rglob("*")) if path.is_file()]
+        names = [path.relative_to(self.new).as_posix() for path in made]
+        for name in (*names, *remove):
+            check_replaceable(self.folder / name)
+        (self.folder / marker).unlink(missing_ok=True)
+        _sync_folder(self.folder)
+        for name in remove:
+            (self.folder / name).unlink(missing_ok=True)
+        for name in sorted(names, key=lambda name: name == marker):
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.new / name).replace(self.folder / name)
+            _sync_folder((self.folder / name).parent)
 
 
-def _open_new(path: Path) -> IO[bytes]:
-    # Not by the tempfile module, whose files nobody but their owner may read.
-    return path.open("xb")
+@contextmanager
+def stage_results(folder: str | os.PathLike[str]) -> Iterator[StagedResults]:
+    """Make results beside those that a folder has; call `StagedResults.commit` to replace them.
+
+    Without it, or after an error before it, the folder stays as it was. The folder is made if it is
+    not there.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with stage_results(folder) as staged:
+    ...     for name in ("scores.csv", "summary.json"):
+    ...         with atomic_write(staged.new / name) as file:
+    ...             _ = file.write(b"new")
+    ...     staged.commit(marker="summary.json")
+    >>> sorted(path.name for path in folder.iterdir())
+    ['scores.csv', 'summary.json']
+    """
+    folder = Path(folder)
+    is_new = not folder.exists()
+    place, descriptor = _make_place(make_folder(folder))
+    try:
+        staged = StagedResults(folder, place)
+        staged.new.mkdir()
+        yield staged
+    finally:
+        with suppress(OSError):
+            shutil.rmtree(place)
+        if descriptor is not None:
+            os.close(descriptor)
+        if is_new:
+            # Only if nothing came into it.
+            with suppress(OSError):
+                folder.rmdir()
 
 
-def name_part(path: Path) -> Path:
-    """Return a new name beside ``path`` that `PART_NAME` matches."""
-    return path.with_name(f"{shorten_name(path.name)}.{secrets.token_hex(8)}.part")
+def check_replaceable(path: Path) -> None:
+    """Raise `FolderInUseError` if something that is no file has the name of a result."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+        raise FolderInUseError(
+            f"{path} is in the way: it is not a file", "move it away, or choose another folder"
+        )
 
 
-def shorten_name(name: str) -> str:
-    """Return what is kept of a name in that of its part."""
-    return name[:_KEPT_OF_NAME]
+def remove_leftovers(folder: str | os.PathLike[str], name: str | None = None) -> None:
+    """Remove what killed runs left in a folder; what belongs to a running one stays.
+
+    Parameters
+    ----------
+    folder : path
+        Nothing happens if there is none.
+    name : str, optional
+        Only what was to become this file; by default all.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> (folder / "scores.csv.0123456789abcdef.part").touch()
+    >>> (folder / "film.mp4.part").touch()
+    >>> remove_leftovers(folder)
+    >>> [path.name for path in folder.iterdir()]
+    ['film.mp4.part']
+    """
+    try:
+        entries = [Path(entry.path) for entry in os.scandir(folder)]
+    except OSError:
+        return
+    for path in entries:
+        match = _PART_NAME.fullmatch(path.name)
+        if match is not None and (name is None or match[1] == name[:_KEPT_OF_NAME]):
+            # What can't be removed does no harm: it is a name that nobody reads.
+            with suppress(OSError):
+                _remove_leftover(path)
+
+
+def _remove_leftover(path: Path) -> None:
+    status = path.lstat()
+    is_folder = stat.S_ISDIR(status.st_mode)
+    if not (is_folder or stat.S_ISREG(status.st_mode)):
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW) if HAS_LOCKS else None
+    try:
+        old = time.time() - status.st_mtime >= _OLD_SECONDS
+        if old if descriptor is None else lock(descriptor):
+            shutil.rmtree(path) if is_folder else path.unlink()
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def lock(descriptor: int) -> bool:
@@ -134,7 +236,41 @@ def lock(descriptor: int) -> bool:
     return True
 
 
-def sync_folder(folder: Path) -> None:
+def _open_part(path: Path) -> tuple[Path, IO[bytes]]:
+    """Open a new file beside ``path``, locked while it is open."""
+    while True:
+        part = _name_part(path)
+        file = _open_new(part)
+        # Somebody who removes leftovers may have been here between the two steps.
+        if lock(file.fileno()) and part.exists():
+            return part, file
+        file.close()
+
+
+def _open_new(path: Path) -> IO[bytes]:
+    # Not by the tempfile module, whose files nobody but their owner may read.
+    return path.open("xb")
+
+
+def _make_place(folder: Path) -> tuple[Path, int | None]:
+    """Make a folder in another one, locked while it is in use."""
+    while True:
+        place = _name_part(folder / "results")
+        place.mkdir()
+        if not HAS_LOCKS:
+            return place, None
+        with suppress(FileNotFoundError):
+            descriptor = os.open(place, os.O_RDONLY)
+            if lock(descriptor) and place.exists():
+                return place, descriptor
+            os.close(descriptor)
+
+
+def _name_part(path: Path) -> Path:
+    return path.with_name(f"{path.name[:_KEPT_OF_NAME]}.{secrets.token_hex(8)}.part")
+
+
+def _sync_folder(folder: Path) -> None:
     """Make the names in a folder survive a power failure, where the system can do that."""
     if fcntl is None:  # Windows opens no folders
         return

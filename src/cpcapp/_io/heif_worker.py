@@ -12,28 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._io.worker import limit_memory, open_streams, receive, send
+from cpcapp._io.worker import Arrays, answer_requests, limit_memory
 
 
 def main() -> None:
     """Send the pixels of each file that comes."""
-    source, target = open_streams()
-    _import_decoders()
-    send(target, {"ready": True})
-    while (received := receive(source)) is not None:
-        request, (file,) = received
-        message: dict[str, Any] = {}
-        arrays: list[NDArray[Any]] = []
-        try:
-            limit_memory(request["memory"])
-            arrays = [_decode(file.tobytes(), request)]
-        except MemoryError:
-            message = {"error": "it needs more memory than its size allows"}
-        except Exception as error:  # decoders raise all kinds of errors on damaged files
-            reason = " ".join(str(error).split())[:200] or type(error).__name__
-            message = {"error": reason}
-        send(target, message, arrays)
-        del file, arrays
+    answer_requests(_answer, _import_decoders)
+
+
+def _answer(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    limit_memory(request["memory"])
+    return {}, [_decode(arrays[0].tobytes(), request)]
 
 
 def _import_decoders() -> None:

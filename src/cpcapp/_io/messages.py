@@ -15,13 +15,7 @@ Spelling = Callable[[str, Any], str]
 
 
 def spell_as_keyword(name: str, value: Any) -> str:
-    """Return a parameter as Python spells it.
-
-    Examples
-    --------
-    >>> spell_as_keyword("missing", "drop"), spell_as_keyword("drop", None)
-    ("missing='drop'", 'drop')
-    """
+    """Return a parameter as Python spells it."""
     return name if value is None else f"{name}={value!r}"
 
 
@@ -51,12 +45,7 @@ class Message:
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def text(self, spell: Spelling = spell_as_keyword) -> str:
-        """Return the whole message in one line.
-
-        Parameters
-        ----------
-        spell : callable of a name and a value or None
-        """
+        """Return the whole message in one line."""
         if not self.advice:
             return self.problem
         names = [name for _, name, _, _ in Formatter().parse(self.advice) if name]
@@ -65,24 +54,7 @@ class Message:
 
 
 class MessageError(ValueError):
-    """A user's mistake.
-
-    The text says in one line what the problem is and what to do. ``message`` has the same in
-    parts, for programs that spell parameters in another way.
-
-    Parameters
-    ----------
-    problem : str
-    advice : str, optional
-        Parameters stand in braces.
-    **values
-        Values that the advice suggests for its parameters.
-
-    Examples
-    --------
-    >>> str(MessageError("out is not empty", "replace its files with {force}", force=True))
-    'out is not empty; replace its files with force=True'
-    """
+    """A user's mistake; ``message`` has its text in parts, for programs that spell otherwise."""
 
     def __init__(self, problem: str, advice: str = "", **values: Any) -> None:
         self.message = Message(problem, advice, values)

@@ -21,19 +21,7 @@ _MAX_HEADER = 1 << 20
 def write_tensors(
     path: str | os.PathLike[str], tensors: Tensors, header: dict[str, Any], kind: str, version: int
 ) -> None:
-    """Write arrays, and everything else as JSON.
-
-    Parameters
-    ----------
-    path : path-like
-    tensors : dict of str to ndarray
-    header : dict
-        What JSON knows.
-    kind : str
-        Written into the header: which files these are.
-    version : int
-        Of the format of this kind.
-    """
+    """Write arrays, and a header of all that JSON knows, with the kind of file and its version."""
     from safetensors.numpy import save
 
     whole = {"format": kind, "format_version": version, **header}
@@ -50,18 +38,8 @@ def read_tensors(
 ) -> tuple[dict[str, Any], Tensors]:
     """Return header and arrays of a file that `write_tensors` wrote.
 
-    Parameters
-    ----------
-    path : path-like
-    kind, version
-        As they were written.
-    max_bytes : int
-        Larger files are not read: a hostile one can't fill the memory.
-
-    Raises
-    ------
-    ValueError
-        With the reason, in one line, why it is no such file.
+    Files of more than ``max_bytes`` are not read: a hostile one can't fill the memory. A ValueError
+    says in one line why it is no such file.
     """
     return parse_tensors(read_tensor_file(path, max_bytes=max_bytes), kind, version)
 
@@ -80,17 +58,7 @@ def read_tensor_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
 
 
 def read_format(path: str | os.PathLike[str]) -> str | None:
-    """Return the kind that a file says it is, reading no more than its header.
-
-    Parameters
-    ----------
-    path : path-like
-
-    Returns
-    -------
-    str or None
-        None if it is no file of this package, or has a header of more than a megabyte.
-    """
+    """Return the kind that a file says it is, reading no more than its header; None for others."""
     with Path(path).open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         text = file.read(length) if length <= _MAX_HEADER else b""

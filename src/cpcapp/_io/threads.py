@@ -28,25 +28,9 @@ def map_threads(
     """Yield the results for some items in their order, computed by several threads.
 
     At most ``2 * jobs + 1`` items are under way at a time. If the caller stops early, or a result
-    is an exception, items that were not begun are cancelled.
-
-    Parameters
-    ----------
-    work : callable
-    items : iterable
-    jobs : int, default=1
-        Threads.
-    progress : callable, optional
-        Called with the share done, from 0 to 1; ``items`` must have a length then.
-    on_stop : callable, optional
-        Called without arguments if work ends early, before items under way are waited for.
-    divide_cores : bool, default=True
-        Whether the cores are divided among the threads (see `shared_cores`), for the whole process.
-        Not needed for work that uses neither OpenCV nor BLAS.
-
-    Yields
-    ------
-    result
+    is an exception, items that were not begun are cancelled. ``progress`` is called with the share
+    done, and ``on_stop`` if work ends early, before items under way are waited for. Work that uses
+    neither OpenCV nor BLAS need not divide the cores.
 
     Examples
     --------
@@ -85,12 +69,6 @@ def spare_threads(most: int = 4) -> int:
     """Return how many threads the work on one item may use: those that OpenCV may.
 
     So it is one while several items are worked on; see `shared_cores`.
-
-    Examples
-    --------
-    >>> with shared_cores(10_000):
-    ...     spare_threads()
-    1
     """
     import cv2
 

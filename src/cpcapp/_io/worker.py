@@ -1,6 +1,7 @@
 """Processes that do what might crash or never end, so that this one does neither.
 
-A message is JSON, followed by the bytes of arrays: nothing is unpickled.
+One protocol for all of them: the process says that it is ready, and then answers each request. A
+message is JSON, followed by the bytes of arrays: nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -12,41 +13,42 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._io.fork_server import CAN_FORK, ForkedProcess, ForkServer
-
 Arrays = Sequence[NDArray[Any]]
 Answer = tuple[dict[str, Any], list[NDArray[Any]]]
 
 # Packages may have to come from a slow disk.
-_START_SECONDS = 300.0
+START_SECONDS = 300.0
+#: Bytes before the text of a message: its length.
+PREFIX = 8
+
+
+def encode(message: dict[str, Any], arrays: Arrays = ()) -> bytes:
+    """Return the start of a message, which the bytes of its arrays follow."""
+    described = [(array.dtype.str, array.shape) for array in arrays]
+    text = json.dumps({**message, "arrays": described}, allow_nan=False).encode()
+    return len(text).to_bytes(PREFIX, "little") + text
 
 
 def send(stream: IO[bytes], message: dict[str, Any], arrays: Arrays = ()) -> None:
     """Write a message and arrays of numbers."""
-    arrays = [np.ascontiguousarray(array) for array in arrays]
-    described = [(array.dtype.str, array.shape) for array in arrays]
-    text = json.dumps({**message, "arrays": described}).encode()
-    stream.write(len(text).to_bytes(8, "little") + text)
+    stream.write(encode(message, arrays))
     for array in arrays:
-        stream.write(_bytes_of(array))
+        stream.write(_bytes_of(np.ascontiguousarray(array)))
     stream.flush()
 
 
 def receive(stream: IO[bytes]) -> Answer | None:
     """Read what `send` wrote; None where the stream ends."""
-    size = stream.read(8)
-    if len(size) < 8:
-        return None
-    text = stream.read(int.from_bytes(size, "little"))
+    size = stream.read(PREFIX)
+    text = stream.read(int.from_bytes(size, "little")) if len(size) == PREFIX else b""
     if not text.endswith(b"}"):
         return None
     message = json.loads(text)
@@ -67,48 +69,48 @@ def _bytes_of(array: NDArray[Any]) -> memoryview:
     return memoryview(array.reshape(-1).view(np.uint8).data)
 
 
+def command(module: str, *arguments: str) -> list[str]:
+    """Return a command that calls ``main`` of a module and finds the same packages as here."""
+    places = json.dumps([place or str(Path.cwd()) for place in sys.path])
+    start = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    return [sys.executable, "-c", f"{start}from {module} import main; main()", places, *arguments]
+
+
+def environment() -> dict[str, str]:
+    """Return the variables of a process that computes with one thread."""
+    return {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
 class Worker:
     """A process that answers messages; it ends with this object.
 
     Parameters
     ----------
     module : str
-        Its function ``main`` sends one message once it is ready, and then an answer to each.
-    forked : bool, default=False
-        Copy a process that has called ``prepare`` of the module, where the system can do that:
-        the second worker of a module then starts at once.
+        Its function ``main`` calls `answer_requests`.
     """
 
-    def __init__(self, module: str, *, forked: bool = False) -> None:
+    def __init__(self, module: str) -> None:
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | ForkedProcess | None
-        if forked and CAN_FORK:
-            self._process = _fork_server(module).start(_START_SECONDS)
-        else:
-            self._process = subprocess.Popen(
-                _command(f"from {module} import main; main()"),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=_environment(),
-            )
-        self.is_ready = False
-        if self._process is not None:
-            weakref.finalize(self, _end, self._process)
-            self.is_ready = self._wait(_START_SECONDS) is not None
+        self._process = subprocess.Popen(
+            command(module),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment(),
+        )
+        weakref.finalize(self, _end, self._process)
+        self.is_ready = self._wait(START_SECONDS) is not None
 
     def ask(self, request: dict[str, Any], seconds: float, arrays: Arrays = ()) -> Answer | None:
         """Return the answer; None if the process crashed, or was ended after so many seconds."""
         with self._lock, suppress(BrokenPipeError):
-            if self._process is None:
-                return None
             assert self._process.stdin is not None
             send(self._process.stdin, request, arrays)
             return self._wait(seconds)
         return None
 
     def _wait(self, seconds: float) -> Answer | None:
-        assert self._process is not None
         timer = threading.Timer(seconds, self._process.kill)
         timer.daemon = True
         timer.start()
@@ -119,24 +121,7 @@ class Worker:
             timer.cancel()
 
 
-def _command(code: str) -> list[str]:
-    """Return a command that finds the same packages as here, wherever they were found."""
-    places = json.dumps([place or str(Path.cwd()) for place in sys.path])
-    start = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    return [sys.executable, "-c", start + code, places]
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-
-
-@cache
-def _fork_server(module: str) -> ForkServer:
-    code = f"from cpcapp._io.fork_server import serve; serve({module!r})"
-    return ForkServer(_command(code), _environment())
-
-
-def _end(process: subprocess.Popen[bytes] | ForkedProcess) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
     for stream in (process.stdin, process.stdout):
@@ -144,6 +129,36 @@ def _end(process: subprocess.Popen[bytes] | ForkedProcess) -> None:
         with suppress(OSError):
             if stream is not None:
                 stream.close()
+
+
+def answer_requests(
+    answer: Callable[[dict[str, Any], list[NDArray[Any]]], tuple[dict[str, Any], Arrays]],
+    prepare: Callable[[], object],
+) -> None:
+    """Answer the requests of a `Worker` until it ends; errors are answers too.
+
+    Parameters
+    ----------
+    answer : callable
+        Takes a request with its arrays, and returns an answer with its own. What it raises becomes
+        ``{"error": reason}`` in one line, with the attribute ``kind`` of the error if it has one.
+    prepare : callable
+        Imports what takes long, before the first request: its time does not count.
+    """
+    source, target = open_streams()
+    prepare()
+    send(target, {"ready": True})
+    while (received := receive(source)) is not None:
+        arrays: Arrays = ()
+        try:
+            message, arrays = answer(*received)
+        except MemoryError:
+            message = {"error": "it needs more memory than its size allows"}
+        except Exception as error:  # libraries raise all kinds of errors on damaged files
+            reason = " ".join(str(error).split())[:1000] or type(error).__name__
+            message = {"error": reason, "kind": getattr(error, "kind", "")}
+        send(target, message, arrays)
+        del received, arrays
 
 
 def open_streams() -> tuple[IO[bytes], IO[bytes]]:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cpcapp._io.files import FolderInUseError
-from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.files import FolderInUseError, remove_leftovers
 from cpcapp.cli._errors import UserError, check_at_least, print_left_out, require
 from cpcapp.cli._progress import Stages
 

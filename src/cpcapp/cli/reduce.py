@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     given = {name: value for name, value in vars(arguments).items() if value is not None}
     with user_errors():
         from cpcapp.tables import reduce_tables, write_results
-        from cpcapp.tables.results.writing import plan_files
+        from cpcapp.tables.results.files import plan_files
 
         output = {"scores_format": arguments.format, "plot": arguments.plot}
         inputs = [path for path in (arguments.table, arguments.other) if path is not None]

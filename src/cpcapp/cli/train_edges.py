@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.files import remove_leftovers
 from cpcapp.cli._errors import UserError, check_at_least, require
 from cpcapp.cli._progress import ProgressLine
 

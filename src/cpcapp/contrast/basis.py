@@ -1,4 +1,4 @@
-"""Rows less their mean, to multiply with, and coordinates where rows are fewer than features."""
+"""Rows less their mean, as something to multiply with, or as coordinates where they are few."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class CentredRows:
 
     def __init__(self, moments: Moments, scale: FloatArray) -> None:
         assert moments.mean is not None
-        self.total = moments.total_weight
+        self.total, self.varies = moments.total_weight, scale > 0.0
+        self.variance = moments.variance() * scale**2
         self.offset: FloatArray | None = None
         self.root: FloatArray | None = None
         stored = sparse_rows(moments)
@@ -89,6 +90,10 @@ class CentredRows:
             part -= self.offset[features]
         part = part if self.root is None else part * self.root
         return np.asarray(part.T @ part / self.total)
+
+    def count_products(self) -> float:
+        """Return how many products of two stored values the covariance of sparse rows takes."""
+        return float((np.diff(self.rows.indptr).astype(np.float64) ** 2).sum())
 
     def trace_of_square(self, n_features_at_once: int = 256) -> float:
         """Return ``tr S²`` of sparse rows, from strips of the covariance."""

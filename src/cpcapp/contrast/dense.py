@@ -78,7 +78,7 @@ class Lapack:
         difference = f.copy(order="F") if b is None else _combined(f, b, -alpha)
 
         def iterate() -> Pairs:
-            values, vectors = _lanczos(lambda v: blas.dsymv(1.0, difference, v, lower=1), len(f), k)
+            values, vectors = lanczos(lambda v: blas.dsymv(1.0, difference, v, lower=1), len(f), k)
             size = float(np.abs(values).max())
             certificate = -difference
             certificate[np.diag_indices(len(f))] += values[-1] + _CERTIFIED * size
@@ -88,13 +88,37 @@ class Lapack:
 
         return self._by_lanczos(k, len(f), iterate) or largest_eigenpairs(difference, k)
 
-    def least_ridge(
-        self, f: FloatArray, b: FloatArray, bound: float, enough: float | None
-    ) -> float:
-        """Return the least ridge, or 0, with which no eigenvalue exceeds the bound.
+    def top_bounded(
+        self,
+        f: FloatArray,
+        b: FloatArray,
+        bound: float,
+        k: int,
+        otherwise: float,
+        enough: float | None = None,
+        start: FloatArray | None = None,
+        rough: bool = False,
+    ) -> tuple[float, FloatArray, FloatArray]:
+        """Return the least ridge for a bound, and the ``k`` largest eigenpairs with it.
 
-        ``enough`` is one that is known to be large enough.
+        No eigenvalue exceeds the bound with that ridge. Where none does anyway, it is
+        ``otherwise``. ``enough`` is one that is known to be large enough.
         """
+        ridge = self._least_ridge(f, b, bound, enough, start) or otherwise
+        values, vectors = self.top_loaded(f, b, 1.0, ridge, k, start, 1e-10)
+        if self.iterative and values[0] > bound * (1.0 + 1e-6):
+            raise NotConvergedError  # Lanczos missed the largest eigenvalue of the difference
+        return ridge, values, vectors
+
+    def _least_ridge(
+        self,
+        f: FloatArray,
+        b: FloatArray,
+        bound: float,
+        enough: float | None,
+        start: FloatArray | None,
+    ) -> float:
+        # F v = c (B + ρI) v is (F - cB) v = cρ v.
         n = len(f)
 
         def factor(ridge: float) -> FloatArray | None:
@@ -107,26 +131,28 @@ class Lapack:
         if factor(LEAST_RIDGE) is not None:
             return 0.0
 
-        # Else rc is the largest eigenvalue of F - cB.
+        # Else cρ is the largest eigenvalue of F - cB.
         def iterate() -> Pairs:
             lower = None if enough is None else factor(enough)
             if enough is None or lower is None:
                 difference = _combined(f, b, -bound)
-                return _lanczos(
+                return lanczos(
                     lambda v: blas.dsymv(1.0, difference, v, lower=1), n, 1, tolerance=1e-7
                 )
             # Of the inverse around a shift above all eigenvalues Lanczos sees the largest at once.
-            values, vectors = _lanczos(
+            values, vectors = lanczos(
                 lambda v: blas.dtrsv(lower, blas.dtrsv(lower, v, lower=1), lower=1, trans=1),
                 n,
                 1,
-                tolerance=1e-7,
+                None if start is None else start[:, :1],
+                1e-6,
             )
             return bound * enough - 1.0 / values, vectors
 
         found = self._by_lanczos(1, n, iterate)
-        values, _ = found or largest_eigenpairs(_combined(f, b, -bound), 1)
-        return max(float(values[0]) / bound, 0.0)
+        if found is not None:
+            return max(float(found[0][0]) / bound, LEAST_RIDGE)
+        return max(_largest_eigenvalue(_combined(f, b, -bound)) / bound, LEAST_RIDGE)
 
     def top_loaded(
         self,
@@ -160,7 +186,7 @@ class Lapack:
             first = None
             if start is not None:
                 first = blas.dtrmm(1.0, lower, start, lower=1, trans_a=1)
-            return _lanczos(times, len(f), k, first, tolerance)
+            return lanczos(times, len(f), k, first, tolerance)
 
         found = self._by_lanczos(k, len(f), iterate)
         if found is None:
@@ -233,21 +259,15 @@ class Device:
         values, vectors = self._torch.linalg.eigh(f if b is None else f - alpha * b)
         return _down(values[-k:].flip(0)), _down(vectors[:, -k:].flip(1))
 
-    def least_ridge(self, f: Any, b: Any, bound: float, enough: float | None) -> float:
-        """Return the least ridge, or 0, with which no eigenvalue exceeds the bound."""
-        largest = float(self._torch.linalg.eigvalsh(f - bound * b)[-1])
-        return max(largest / bound, 0.0)
+    def top_bounded(
+        self, f: Any, b: Any, bound: float, k: int, otherwise: float, *_: Any, rough: bool = False
+    ) -> tuple[float, FloatArray, FloatArray]:
+        """Return the least ridge for a bound, and the ``k`` largest eigenpairs with it."""
+        theta = float(self._torch.linalg.eigvalsh(f - bound * b)[-1])
+        ridge = theta / bound if theta > LEAST_RIDGE * bound else otherwise
+        return ridge, *self.top_loaded(f, b, 1.0, ridge, k)
 
-    def top_loaded(
-        self,
-        f: Any,
-        b: Any,
-        weight: float,
-        ridge: float,
-        k: int,
-        start: FloatArray | None = None,
-        tolerance: float = 0.0,
-    ) -> Pairs:
+    def top_loaded(self, f: Any, b: Any, weight: float, ridge: float, k: int) -> Pairs:
         """Return the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v``, descending."""
         linalg = self._torch.linalg
         loaded = weight * b
@@ -347,24 +367,36 @@ def largest_eigenpairs(matrix: FloatArray, k: int) -> Pairs:
     return values[:k][::-1], np.asfortranarray(found[:, :k][:, ::-1])
 
 
-def _lanczos(
+def _largest_eigenvalue(matrix: FloatArray) -> float:
+    """Return the largest eigenvalue of a lower triangle. Uses up the matrix."""
+    values, _, failed = lapack.dsyevd(matrix, compute_v=0, lower=1, overwrite_a=1)
+    if failed:
+        raise np.linalg.LinAlgError(f"LAPACK's dsyevd gave {failed}")
+    return float(values[-1])
+
+
+def lanczos(
     times: Callable[[FloatArray], FloatArray],
     n: int,
     k: int,
     start: FloatArray | None = None,
     tolerance: float = 0.0,
+    most: int = 0,
 ) -> Pairs:
-    """Return the ``k`` largest eigenpairs of an operator, descending."""
+    """Return the ``k`` largest eigenpairs of an operator, descending.
+
+    By default it ends after so many steps that LAPACK is faster.
+    """
     first = np.random.default_rng(0).standard_normal(n) / n**0.5
     if start is not None:
         # Some of anything stays in: what is an eigenvector already leads to no other.
         first = 0.01 * first + (start / np.linalg.norm(start, axis=0)).sum(axis=1)
     basis = min(n, max(2 * k + 1, 20))
     operator = LinearOperator((n, n), matvec=times, dtype=np.float64)
-    most = max(max(n // 8, 100) // basis, 2)  # more steps take longer than LAPACK
+    restarts = max((most or max(n // 8, 100)) // basis, 2)
     try:
         values, vectors = eigsh(
-            operator, k, which="LA", v0=first, ncv=basis, tol=tolerance, maxiter=most
+            operator, k, which="LA", v0=first, ncv=basis, tol=tolerance, maxiter=restarts
         )
     except ArpackNoConvergence:
         raise NotConvergedError from None

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cpcapp.contrast.basis import CentredRows, SampleBasis
 from cpcapp.contrast.dense import Lapack
-from cpcapp.contrast.loading import mean_variance
+from cpcapp.contrast.loading import choose_bound, mean_variance
 from cpcapp.contrast.solution import InsufficientRankError
 from cpcapp.contrast.solve import (
     Coordinates,
@@ -18,7 +17,7 @@ from cpcapp.contrast.solve import (
     bounds_to_try,
     check_n_components,
     check_sides,
-    choose_bound,
+    coordinates,
     kept_rows,
     signs_of,
 )
@@ -158,13 +157,9 @@ def _sides(target: Moments, background: Moments) -> list[Side]:
 
 def _coordinates(sides: list[Side], units: FloatArray) -> Coordinates:
     """Return both covariances, in a basis of all samples if that is smaller."""
-    width, n_rows = sides[0].width, sum(side.n_samples for side in sides)
-    if all(side.moments.is_thin for side in sides) and n_rows < width:
-        basis = SampleBasis([CentredRows(side.moments, side.scale(units)) for side in sides])
-        first, second = basis.covariances
-        return Coordinates(units, first, second, basis.lift)
-    first, second = (Lapack().covariance(side.moments, side.scale(units)) for side in sides)
-    return Coordinates(units, first, second)
+    thin = all(side.moments.is_thin for side in sides)
+    few = sum(side.n_samples for side in sides) < sides[0].width
+    return coordinates(sides, units, "dual" if thin and few else "dense", Lapack())
 
 
 def _check_k(k: int, target: Moments, at: Coordinates) -> int:

@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from cpcapp.moments.moments import FloatArray, Spread
 
@@ -17,9 +18,14 @@ __all__ = ["BOUNDS", "USUAL_BOUND", "Loading", "contrast_bounds", "oas_shrinkage
 #: benchmarks/results/loading_rules.md.
 BOUNDS, USUAL_BOUND = (3.0, 12.0, 48.0), 12.0
 
+# Rows whose outputs are looked at for classes.
+_MOST_ROWS = 10_000
 # Copies of a feature are singular however many samples there are: far above rounding, and far below
 # what any rule asks for on real data.
 LEAST_RIDGE = 1e-9
+# Where no contrast exceeds the bound, ρ is this share of n_features / n_background, the size of the
+# background's own noise: docs/gallery/gcpca_example.md. On labelled pairs it changes nothing.
+NOISE_SHARE = 0.1
 _RULES = ("auto", "oas", "none")
 # Of other versions: what to use in their place.
 _FORMER = {
@@ -111,25 +117,40 @@ def usual_bound(bounds: Sequence[float]) -> int:
     return next(i for i, bound in enumerate(bounds) if bound >= USUAL_BOUND)
 
 
-def clearest(
-    bounds: Sequence[float], outputs: Sequence[FloatArray], weights: FloatArray | None
+def choose_bound(
+    bounds: Sequence[float], filters: Sequence[FloatArray], rows: Any, weights: Any
 ) -> int:
-    """Return which bound's outputs show classes best: those of least kurtosis, else the usual ones.
+    """Return which bound's filters show classes best in rows: those of least kurtosis.
 
     Two equal classes have an excess kurtosis of -2, a Gaussian 0 with a standard error of
-    ``√(24/n)``, an outlier a very large one. Only two standard errors below 0 count.
+    ``√(24/n)``, an outlier a very large one. Without one two standard errors below 0 it is the
+    usual bound.
 
     Parameters
     ----------
     bounds : sequence of float
-    outputs : sequence of ndarray of shape (n, 1 or 2)
-        For each bound the first components' outputs.
-    weights : ndarray of shape (n,), optional
+    filters : sequence of ndarray of shape (n_features, 1 or 2)
+        Of each bound.
+    rows : array-like or sparse matrix of shape (n_rows, n_features)
+    weights : array-like of shape (n_rows,) or None
     """
-    least = [float(excess_kurtosis(columns, weights).min()) for columns in outputs]
-    n = len(outputs[0]) if weights is None else weights.sum() ** 2 / (weights @ weights)
-    best = int(np.argmin(least))
+    rows, weights = _some_rows(rows, weights)
+    kurtosis = excess_kurtosis(np.asarray(rows @ np.hstack(filters)), weights)  # one pass for all
+    least = kurtosis.reshape(len(bounds), -1).min(axis=1)
+    n = rows.shape[0] if weights is None else weights.sum() ** 2 / (weights @ weights)
+    best = int(least.argmin())
     return best if least[best] < -2.0 * (24.0 / n) ** 0.5 else usual_bound(bounds)
+
+
+def _some_rows(rows: Any, weights: Any) -> tuple[Any, FloatArray | None]:
+    """Return rows and their weights; of many a random sample, in their order."""
+    rows = rows if sp.issparse(rows) or isinstance(rows, np.ndarray) else np.asarray(rows)
+    weights = None if weights is None else np.asarray(weights, dtype=np.float64)
+    if rows.shape[0] <= _MOST_ROWS:
+        return rows, weights
+    chosen = np.random.default_rng(0).choice(rows.shape[0], _MOST_ROWS, replace=False)
+    chosen.sort()
+    return rows[chosen], None if weights is None else weights[chosen]
 
 
 def excess_kurtosis(outputs: FloatArray, weights: FloatArray | None = None) -> FloatArray:
@@ -140,14 +161,12 @@ def excess_kurtosis(outputs: FloatArray, weights: FloatArray | None = None) -> F
     >>> excess_kurtosis(np.array([[1.0], [-1.0], [1.0], [-1.0]]))
     array([-2.])
     """
-    shares = (
-        np.full(len(outputs), 1.0 / len(outputs)) if weights is None else weights / weights.sum()
-    )
+    n = len(outputs)
+    shares = np.full(n, 1.0 / n) if weights is None else weights / weights.sum()
     squares = (outputs - shares @ outputs) ** 2
-    second = shares @ squares
-    with np.errstate(divide="ignore", invalid="ignore"):
-        kurtosis = (shares @ squares**2) / second**2 - 3.0
-    return np.where(second > 1e-9 * second.max(), kurtosis, np.inf)
+    second, fourth = shares @ squares, shares @ squares**2
+    known = second > 1e-9 * second.max()
+    return np.where(known, fourth / np.where(known, second, 1.0) ** 2 - 3.0, np.inf)
 
 
 def oas_shrinkage(trace: float, trace_of_square: float, n_samples: int, n_features: int) -> float:

@@ -27,9 +27,10 @@ from cpcapp.contrast.dense import (
 )
 from cpcapp.contrast.loading import (
     LEAST_RIDGE,
+    NOISE_SHARE,
     Loading,
     check_loading,
-    clearest,
+    choose_bound,
     contrast_bounds,
     loading_units,
     oas_shrinkage,
@@ -39,6 +40,7 @@ from cpcapp.contrast.loading import (
 from cpcapp.contrast.matrix_free import MatrixFree
 from cpcapp.contrast.solution import Contrast, InsufficientRankError, SingularBackgroundError
 from cpcapp.moments.moments import FeatureRangeError, FloatArray, Moments, Spread
+from cpcapp.moments.sources import kind_of
 
 __all__ = [
     "Contrast",
@@ -61,11 +63,9 @@ _ITERATIVE_FROM = 200
 # From here on products with sparse rows are faster than any matrix of features or of samples, for
 # up to one component per hundred features: benchmarks/results/sparse.md.
 _MATRIX_FREE_FROM, _MATRIX_FREE_FEATURES = 2000, 100
-# Rows whose outputs are looked at for classes.
-_MOST_ROWS = 10_000
-# Along a filter the target has at least this share of the variance that independent features would
-# have there; with less the rank is counted.
-_LEAST_SHARE = 1e-10
+# Of the variance that independent features of the target would have along a filter, and of the
+# largest eigenvalue. With less the rank is counted.
+_LEAST_SHARE, _LEAST_VALUE = 1e-10, 1e-12
 
 
 def solve_contrast(
@@ -112,10 +112,10 @@ def solve_contrast(
         ``"dense"``: Cholesky and LAPACK's top-k ``syevr``. ``"iterative"``: Cholesky and
         Lanczos, with a certificate that nothing larger was missed. ``"dual"``: for fewer
         samples than features, in coordinates of the span of the samples; never forms an
-        (n_features, n_features) matrix. ``"matrix-free"``: for sparse samples, LOBPCG from products
-        of samples with a few vectors; forms no square matrix at all, and finds eigenvalues to 1e-6
-        or better. ``"auto"`` takes the fastest, and the dense matrices where an iteration does not
-        converge.
+        (n_features, n_features) matrix. ``"matrix-free"``: for sparse samples, Davidson's method
+        from products of samples with a few vectors; forms no square matrix at all, and finds
+        eigenvalues to 1e-6 or better. ``"auto"`` takes the fastest, and the dense matrices where an
+        iteration does not converge.
     scaling : {"background", "unit"}, default="background"
         ``"background"``: ``Fᵀ (loaded R_b) F = I``. ``"unit"``: filters of length 1, as in the
         paper.
@@ -147,8 +147,9 @@ def solve_contrast(
        first two components, if that is two standard errors, ``2√(24/n)``, below a Gaussian's.
     4. Otherwise, and without rows, the bound is 12.
 
-    No component depends on ``k``, and no unit of a feature matters. ρ is at least 1e-9, so that
-    copies of a feature do no harm.
+    No component depends on ``k``, and no unit of a feature matters. Where no eigenvalue exceeds the
+    bound there is nothing to bound: ρ is then a tenth of ``n_features / n_background``, the size of
+    the background's own noise, and at least 1e-9, so that copies of a feature do no harm.
 
     Examples
     --------
@@ -161,7 +162,7 @@ def solve_contrast(
     >>> np.abs(found.filters[:, 0]).argmax(), found.bound
     (np.int64(2), 12.0)
     """
-    rows = target if rows is None and hasattr(target, "shape") else rows
+    rows = rows_at_hand(target) if rows is None else rows
     target = _as_moments(target, "target")
     background = None if background is None else _as_moments(background, "background")
     for name, value, allowed in (("solver", solver, SOLVERS), ("scaling", scaling, SCALINGS)):
@@ -175,32 +176,31 @@ def solve_contrast(
     task = _Task(f, b, k, loading, rows, row_weights)
     if device is None:
         device = getattr(target, "device", None) or getattr(background, "device", None)
+    if device is not None and solver not in ("auto", "dense"):
+        raise ValueError(f"solver={solver!r} must be 'auto' or 'dense' on a device ({device})")
+    chosen = _choose_solver(task, solver) if device is None else "dense"
     if device is not None:
-        if solver not in ("auto", "dense"):
-            raise ValueError(f"solver={solver!r} must be 'auto' or 'dense' on a device ({device})")
-        algebra = Device(device)
-        found = _solve(task, _matrices(task, algebra, False), algebra)
-        return _finish(task, found, scaling, "dense")
-    chosen = _choose_solver(task, solver)
+        algebra: Lapack | Device | MatrixFree = Device(device)
+    elif chosen == "matrix-free":
+        algebra = MatrixFree()
+    else:
+        algebra = Lapack(chosen == "iterative", fall_back=solver == "auto")
+    at = coordinates(task.sides, task.units, chosen, algebra, overwrite)
     try:
-        if chosen == "matrix-free":
-            return _finish(task, _solve_rows(task), scaling, chosen)
-        if chosen == "dual":
-            return _finish(task, _solve_span(task), scaling, chosen)
-        at = _matrices(task, Lapack(), overwrite)
-        if chosen == "iterative":
-            lanczos = Lapack(iterative=True, fall_back=solver == "auto")
-            found = _solve(task, at, lanczos)
-            return _finish(task, found, scaling, "iterative" if lanczos.iterative else "dense")
+        found = _solve(task, at, algebra)
     except NotConvergedError:
         if solver != "auto":
             raise ValueError(
                 f"solver={solver!r} did not converge (the eigenvalues lie too close together, or "
                 "the loading is too small); use solver='dense'"
             ) from None
+        algebra = Lapack()
         if chosen == "matrix-free":
-            at = _matrices(task, Lapack(), overwrite)
-    return _finish(task, _solve(task, at, Lapack()), scaling, "dense")
+            at = coordinates(task.sides, task.units, "dense", algebra, overwrite)
+        found = _solve(task, at, algebra)
+    if chosen in ("iterative", "matrix-free") and not algebra.iterative:
+        chosen = "dense"  # took over
+    return _finish(task, found, scaling, chosen)
 
 
 def subspace_overlap(target: Moments, background: Moments, k: int) -> float:
@@ -339,17 +339,17 @@ def check_n_components(k: Any, target: Moments, *, name: str) -> int:
     """Return ``k`` as an int that this target can give, or raise ``ValueError``."""
     if isinstance(k, bool) or not isinstance(k, Integral):
         raise TypeError(f"{name}={k!r} must be a whole number")
-    k, width = int(k), target.n_features or 0
-    if not 1 <= k <= width:
+    count, width = int(k), target.n_features or 0
+    if not 1 <= count <= width:
         raise ValueError(
             f"{name}={k} must be between 1 and {width} (features of the target, n_features={width})"
         )
-    if k > target.n_samples - 1:
+    if count > target.n_samples - 1:
         raise ValueError(
             f"{name}={k} must be at most {target.n_samples - 1} (the target has "
             f"n_samples={target.n_samples}, and centring takes one)"
         )
-    return k
+    return count
 
 
 def _as_moments(data: Any, name: str) -> Moments:
@@ -456,24 +456,18 @@ def _is_none(loading: str | float | Loading) -> bool:
     return isinstance(loading, str) and loading == "none"
 
 
-def _solve_rows(task: _Task) -> _Found:
-    """Solve by products with sparse rows."""
-    scaled = [CentredRows(side.moments, side.scale(task.units)) for side in task.sides]
-    return _solve(task, Coordinates(task.units, scaled[0], scaled[-1]), MatrixFree())
-
-
-def _solve_span(task: _Task) -> _Found:
-    """Solve in coordinates of the span of all rows."""
-    basis = SampleBasis([CentredRows(side.moments, side.scale(task.units)) for side in task.sides])
-    first, last = basis.covariances[0], basis.covariances[-1]
-    return _solve(task, Coordinates(task.units, first, last, basis.lift), Lapack())
-
-
-def _matrices(task: _Task, algebra: Lapack | Device, overwrite: bool) -> Coordinates:
-    found = [
-        algebra.covariance(side.moments, side.scale(task.units), overwrite) for side in task.sides
-    ]
-    return Coordinates(task.units, found[0], found[-1])
+def coordinates(
+    sides: list[Side], units: FloatArray, solver: str, algebra: Any, overwrite: bool = False
+) -> Coordinates:
+    """Return what a solver works on: both covariances, or rows to multiply with."""
+    if solver not in ("dual", "matrix-free"):
+        found = [algebra.covariance(side.moments, side.scale(units), overwrite) for side in sides]
+        return Coordinates(units, found[0], found[-1])
+    rows = [CentredRows(side.moments, side.scale(units)) for side in sides]
+    if solver == "matrix-free":
+        return Coordinates(units, rows[0], rows[-1])
+    basis = SampleBasis(rows)
+    return Coordinates(units, basis.covariances[0], basis.covariances[-1], basis.lift)
 
 
 def _solve(task: _Task, at: Coordinates, algebra: Any) -> _Found:
@@ -540,22 +534,23 @@ def _bounded(
     bounds = bounds_to_try(task.target, task.rows)
     # The first two are looked at for classes, however many are asked for.
     k = min(max(task.k, 2), at.size)
+    assert task.background is not None
+    varies = int((~task.background.spread.constant).sum())
+    of_noise = max(NOISE_SHARE * varies / task.background.n_samples, LEAST_RIDGE)
     enough = start = None
+    rough = len(bounds) > 1
     for bound in bounds:
-        # R_f v = c (R_b + ρ) v is (R_f - cR_b) v = cρ v.
-        enough = algebra.least_ridge(at.target, at.background, bound, enough)
-        ridge = max(enough, LEAST_RIDGE)
-        values, start = algebra.top_loaded(at.target, at.background, 1.0, ridge, k, start, 1e-10)
-        if algebra.iterative and values[0] > bound * (1.0 + 1e-6):
-            raise NotConvergedError  # an eigenvalue of the difference was missed
-        found.append((bound, ridge, values, start))
+        enough, values, start = algebra.top_bounded(
+            at.target, at.background, bound, k, of_noise, enough, start, rough=rough
+        )
+        found.append((bound, enough, values, start))
     if len(found) == 1:
         return found[0]
     filters = [at.filters(vectors[:, :2]) for *_, vectors in found]
-    return found[choose_bound(bounds, filters, task.rows, task.row_weights)]
-
-
-# -- rows that show which bound to keep ----------------------------------------------------
+    best = choose_bound(bounds, filters, task.rows, task.row_weights)
+    if not isinstance(algebra, MatrixFree):
+        return found[best]
+    return bounds[best], *algebra.top_bounded(at.target, at.background, bounds[best], k, of_noise)
 
 
 def bounds_to_try(target: Side, rows: Any) -> list[float]:
@@ -564,30 +559,16 @@ def bounds_to_try(target: Side, rows: Any) -> list[float]:
     return bounds if rows is not None else [bounds[usual_bound(bounds)]]
 
 
-def choose_bound(bounds: list[float], filters: list[FloatArray], rows: Any, weights: Any) -> int:
-    """Return which bound's first filters show classes best in the rows."""
-    rows, weights = _some_rows(rows, weights)
-    outputs = np.asarray(rows @ np.hstack(filters))  # one pass for all
-    return clearest(bounds, np.split(outputs, len(bounds), axis=1), weights)
+def rows_at_hand(data: Any) -> Any:
+    """Return data that is one array or sparse matrix in memory, else None."""
+    whole = hasattr(data, "shape") or isinstance(data, list | tuple)
+    return data if whole and kind_of(data) is None else None
 
 
 def kept_rows(moments: Moments) -> tuple[Any, FloatArray | None]:
     """Return the rows that moments keep, sparse or about their mean, and their weights."""
     rows, weights = moments.kept_rows()
-    if not sp.issparse(rows):
-        rows = rows - moments.mean
-    return rows, weights
-
-
-def _some_rows(rows: Any, weights: Any) -> tuple[Any, FloatArray | None]:
-    """Return rows and their weights; of many a random sample, in their order."""
-    rows = rows if sp.issparse(rows) or isinstance(rows, np.ndarray) else np.asarray(rows)
-    weights = None if weights is None else np.asarray(weights, dtype=np.float64)
-    if rows.shape[0] <= _MOST_ROWS:
-        return rows, weights
-    chosen = np.random.default_rng(0).choice(rows.shape[0], _MOST_ROWS, replace=False)
-    chosen.sort()
-    return rows[chosen], None if weights is None else weights[chosen]
+    return rows if sp.issparse(rows) else rows - moments.mean, weights
 
 
 # -- after the eigenproblem ----------------------------------------------------------------
@@ -597,9 +578,9 @@ def _check_rank(
     task: _Task, at: Coordinates, algebra: Any, values: FloatArray, filters: FloatArray
 ) -> None:
     """Raise an error if there are fewer than ``k`` eigenvalues, or one is rounding only."""
-    # fᵀR_ff = λ beside the variance that independent features would have along f.
+    # λ = fᵀR_ff, beside the variance that independent features would have along f.
     alone = np.einsum("ij,ij,i->j", filters, filters, varying(task.target.spread))
-    large = values > _LEAST_SHARE * alone
+    large = (values > _LEAST_SHARE * alone) & (values > _LEAST_VALUE * values[0])
     if len(values) == task.k and large.all():
         return
     rank = algebra.rank(at.target)

@@ -12,7 +12,7 @@ from scipy.linalg import eigh, null_space
 
 from cpcapp.contrast.basis import CentredRows
 from cpcapp.contrast.loading import Loading
-from cpcapp.contrast.solve import solve_contrast
+from cpcapp.contrast.solve import rows_at_hand, solve_contrast
 from cpcapp.moments.moments import FloatArray, Moments
 
 __all__ = ["SparseFilters", "find_sparse_filters"]
@@ -102,8 +102,7 @@ def find_sparse_filters(
     assert f is not None
     if isinstance(n_nonzero, bool) or not isinstance(n_nonzero, Integral):
         raise TypeError(f"n_nonzero={n_nonzero!r} must be a whole number")
-    if rows is None and hasattr(target, "shape"):
-        rows = target
+    rows = rows_at_hand(target) if rows is None else rows
     full = solve_contrast(f, b, k, loading=loading, rows=rows)
     m = len(full.target_variance)
     if not k <= n_nonzero <= m:

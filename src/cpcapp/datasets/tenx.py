@@ -16,8 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from cpcapp._io.hdf5_files import check_contents, reading_seconds
-from cpcapp._io.worker import Worker
+from cpcapp._io.hdf5 import Hdf5Process, check_contents
 from cpcapp.datasets._fetch import DataNotFoundError, PathLike, import_extra
 from cpcapp.moments.sparse import check_indices, check_pointers
 
@@ -244,20 +243,8 @@ def _sparse_matrix(group: Any, shape: Any, by_columns: bool = False) -> Any:
 
 def _ask_for_hdf5(path: Path, genome: str | None, feature_type: str | None) -> CellCounts:
     """Let another process read a file; see `cpcapp.datasets._tenx_worker`."""
-    worker = Worker("cpcapp.datasets._tenx_worker", forked=True)
-    if not worker.is_ready:
-        raise ValueError("the process that reads it did not start")
     request = {"path": str(path.absolute()), "genome": genome, "feature_type": feature_type}
-    seconds = reading_seconds(path)
-    answer = worker.ask(request, seconds)
-    if answer is None:
-        raise ValueError(
-            "it is damaged: reading it was stopped, because it crashed or took more than "
-            f"{seconds:.0f} seconds"
-        )
-    message, arrays = answer
-    if "error" in message:
-        raise ValueError(message["error"])
+    message, arrays = Hdf5Process("cpcapp.datasets._tenx_worker", path).ask(request)
     counts = sp.csr_array(tuple(arrays), shape=tuple(message["shape"]))
     return CellCounts(counts, message["barcodes"], message["gene_ids"], message["gene_names"])
 

@@ -24,7 +24,7 @@ from cpcapp.estimators.inputs import (
 )
 from cpcapp.estimators.streams import apply_to_source
 from cpcapp.inference.noise import count_components
-from cpcapp.inference.notes import MOST, Note, notes_on
+from cpcapp.inference.notes import MOST, Note, notes_on, shared_components
 from cpcapp.inference.permutation import PermutationTest, count_components_of
 from cpcapp.inference.power import Calibration, calibrate
 from cpcapp.moments.moments import Moments
@@ -113,7 +113,8 @@ class CPCAPlusPlus(ContrastiveTransformer):
     n_components_ : int
     notes_ : list of Note
         What to know before the result is believed: a component that one row or one cell carries
-        alone, a direction that was counted but is not shown. Each has a ``code`` and a ``text``.
+        alone, one that varies no more in the target, a direction that was counted but is not shown.
+        Each has a ``code`` and a ``text``.
     permutation_test_ : PermutationTest or None
         How the components were counted; None if no rows were shuffled.
     smallest_p_value_ : float or None
@@ -446,7 +447,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         self.permutation_test_ = test
         self.smallest_p_value_ = None if calibration is None else calibration.smallest
         self._calibration = calibration
-        self.notes_ = self._notes(sides, found, rows, test)
+        self.notes_ = self._notes(sides, found, rows, test, seen)
         return self
 
     def _find(
@@ -528,19 +529,26 @@ class CPCAPlusPlus(ContrastiveTransformer):
         )
 
     def _notes(
-        self, sides: Sides, found: Contrast, rows: Any, test: PermutationTest | None
+        self,
+        sides: Sides,
+        found: Contrast,
+        rows: Any,
+        test: PermutationTest | None,
+        seen: tuple[int, int],
     ) -> list[Note]:
-        """Return what a reader should know, if there may be anything to say."""
-        if sides.target_rows is None or not len(found.eigenvalues):
+        """Return what a reader should know; go through the rows only if they may say something."""
+        if len(found.eigenvalues) == 0:
             return []
+        notes = shared_components(found, *seen)
+        if sides.target_rows is None:
+            return notes
         outputs = rows @ found.filters
         squares = (outputs - outputs.mean(axis=0)) ** 2
-        alone = squares.max(axis=0) > MOST * squares.sum(axis=0)
-        if test is None and not alone.any():
-            return []
+        if test is None and (squares.max(axis=0) <= MOST * squares.sum(axis=0)).all():
+            return notes
         back = sides.background_sample if sides.has_rows else None
         names = _check_feature_names_in(self)
-        return notes_on(found, sides.target_sample, back, test, feature_names=names)
+        return notes + notes_on(found, sides.target_sample, back, test, feature_names=names)
 
     # -- results ---------------------------------------------------------------------------
 

@@ -167,9 +167,12 @@ class Sides:
         if not self.background_rows:
             raise ValueError("the rows of the background are not at hand, only its moments")
         shares = np.ones(1) if self.shares is None else self.shares
-        used = np.flatnonzero(shares)
-        samples = [self.background_rows[i].sample(self.random_state) for i in used]
-        return samples[0] if len(used) == 1 else mix_samples(samples, shares[used])
+        samples = [
+            rows.sample(self.random_state)
+            for rows, share in zip(self.background_rows, shares, strict=True)
+            if share > 0.0
+        ]
+        return samples[0] if len(samples) == 1 else mix_samples(samples, shares[shares > 0.0])
 
     def rows_to_look_at(self, most: int) -> tuple[Any, FloatArray | None]:
         """Return rows of the target, at most so many, and their weights, to see how they spread."""

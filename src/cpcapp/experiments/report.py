@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import cpcapp
-from cpcapp._io.files import atomic_write
-from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.files import atomic_write, remove_leftovers
 from cpcapp.experiments.paper import CITATION
 from cpcapp.experiments.results import Cell, Missing, Picture, Result, Settings, Table
 from cpcapp.reports import data_uri, render

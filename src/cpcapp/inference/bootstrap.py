@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.contrast.solve import Contrast
+from cpcapp.contrast.solution import Contrast
 from cpcapp.inference.refit import match, refit
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 from cpcapp.moments.sample import Sample
 
 
@@ -64,7 +64,8 @@ def resample(
     top = np.zeros(contrast.filters.T.shape)
     for _ in range(n):
         try:
-            found = refit(contrast, *(s.take(_draw(s, rng)) for s in (target, background)))
+            drawn = [s.take(_draw(s, rng)) for s in (target, background)]
+            found = refit(contrast, drawn[0], drawn[1], (target, background))
         except ValueError:
             continue  # a replicate without enough different rows
         order, signs = match(found, contrast)

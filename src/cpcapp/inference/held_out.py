@@ -7,13 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.contrast.solve import Contrast
+from cpcapp.contrast.solution import Contrast
 from cpcapp.inference.refit import match, refit
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 from cpcapp.moments.sample import Sample
 
 # More units than these are added up in random blocks before blocks are drawn.
 _MAX_UNITS = 1000
+# With fewer rows for each feature the filters themselves are unsure, and intervals are made wider
+# by what refits to random halves say. Ten, and the factor 4 for their variance, were found with
+# sets made for it (benchmarks/results/counting.json).
+_PLENTY, _HALVES, _FACTOR = 10, 10, 4.0
+# An output whose sum of squares is that of fewer rows has tails too heavy for intervals.
+_LEAST_EFFECTIVE = 15
 
 
 @dataclass(frozen=True)
@@ -68,20 +74,73 @@ def held_out(
     squares = [np.zeros((len(side), contrast.filters.shape[1])) for side in sides]
     for i in range(folds):
         held = [own == i for own in fold]
-        if not any(part.any() for part in held):
-            continue
-        seen = [side.take(np.flatnonzero(~part)) for side, part in zip(sides, held, strict=True)]
-        found = refit(contrast, *seen)
-        filters = found.filters[:, match(found, contrast)[0]]
-        for side, part, square in zip(sides, held, squares, strict=True):
-            others = np.average(side.rows[~part], axis=0, weights=side.weights[~part])
-            square[part] = ((side.rows[part] - others) @ filters) ** 2
+        if any(part.any() for part in held):
+            for square, part, new in zip(
+                squares, held, _held_squares(sides, held, contrast), strict=True
+            ):
+                square[part] = new
     sums = [_unit_sums(side, square, rng) for side, square in zip(sides, squares, strict=True)]
-    return _with_intervals(sums, n_resamples, level, rng, None)
+    estimate = np.divide(*(_variances(np.ones((1, len(part))), part)[0] for part in sums))
+    drawn = np.divide(*(_variances(_draw(len(part), n_resamples, rng), part) for part in sums))
+    tails = [(1.0 - level) / 2.0, (1.0 + level) / 2.0]
+    # In logarithms, about the estimate
+    ends = np.log(np.quantile(drawn, tails, axis=0).T / estimate[:, None])
+    notes = []
+    least = min(target.n_groups, background.n_groups)
+    if least < _PLENTY * target.rows.shape[1]:
+        ends *= _widening(sides, contrast, np.log(drawn).std(axis=0), rng)[:, None]
+        notes.append(
+            f"{least} rows or groups are few for {target.rows.shape[1]} features: the filters are "
+            "unsure, and the intervals were made wider for that"
+        )
+    effective = min((part.sum(axis=0) ** 2 / (part**2).sum(axis=0))[:-1].min() for part in sums)
+    if effective < _LEAST_EFFECTIVE:
+        notes.append(
+            f"the variance of an output comes from about {effective:.0f} rows: the intervals can "
+            "be too narrow"
+        )
+    intervals = estimate[:, None] * np.exp(ends)
+    return HeldOutContrasts(estimate, intervals, level, "; ".join(notes) or None)
 
 
 def _folds(sample: Sample, folds: int, rng: np.random.Generator) -> NDArray[np.intp]:
     return (rng.permutation(sample.n_groups) % folds)[sample.groups]
+
+
+def _held_squares(
+    sides: tuple[Sample, Sample], held: list[NDArray[np.bool_]], contrast: Contrast
+) -> list[FloatArray]:
+    """Return squared outputs of the rows held out of both sets, by filters of the others."""
+    seen = [side.take(np.flatnonzero(~part)) for side, part in zip(sides, held, strict=True)]
+    found = refit(contrast, seen[0], seen[1], sides)
+    filters = found.filters[:, match(found, contrast)[0]]
+    squares = []
+    for side, part in zip(sides, held, strict=True):
+        others = np.average(side.rows[~part], axis=0, weights=side.weights[~part])
+        squares.append(((side.rows[part] - others) @ filters) ** 2)
+    return squares
+
+
+def _widening(
+    sides: tuple[Sample, Sample], contrast: Contrast, spread: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    """Return how many times wider intervals are, because other rows give other filters.
+
+    Filters of one random half of the rows are tried on the other half. What their contrasts
+    vary more than drawing rows explains is due to the filters.
+    """
+    contrasts = []
+    for _ in range(_HALVES):
+        half = [_folds(side, 2, rng) == 0 for side in sides]
+        for held in (half, [~part for part in half]):
+            squares = _held_squares(sides, held, contrast)
+            means = (
+                np.average(square, axis=0, weights=side.weights[part])
+                for square, side, part in zip(squares, sides, held, strict=True)
+            )
+            contrasts.append(np.divide(*means))
+    more = np.log(contrasts).var(axis=0) / spread**2 - 1.0
+    return np.asarray(np.sqrt(1.0 + _FACTOR * np.maximum(more, 0.0)))
 
 
 def _unit_sums(sample: Sample, squares: FloatArray, rng: np.random.Generator) -> FloatArray:
@@ -93,18 +152,12 @@ def _unit_sums(sample: Sample, squares: FloatArray, rng: np.random.Generator) ->
     return np.column_stack([np.bincount(units, column) for column in columns.T])
 
 
-def _with_intervals(
-    sums: list[FloatArray], n: int, level: float, rng: np.random.Generator, note: str | None
-) -> HeldOutContrasts:
-    def variances(times: FloatArray, part: FloatArray) -> FloatArray:
-        drawn = times @ part
-        return np.asarray(drawn[:, :-1] / drawn[:, -1:])
+def _variances(times: FloatArray, sums: FloatArray) -> FloatArray:
+    drawn = times @ sums
+    return np.asarray(drawn[:, :-1] / drawn[:, -1:])
 
-    target, background = (variances(np.ones((1, len(part))), part)[0] for part in sums)
-    drawn = [
-        variances(rng.multinomial(len(part), np.full(len(part), 1.0 / len(part)), n), part)
-        for part in sums
-    ]
-    tails = [(1.0 - level) / 2.0, (1.0 + level) / 2.0]
-    ratios = drawn[0] / drawn[1]
-    return HeldOutContrasts(target / background, np.quantile(ratios, tails, axis=0).T, level, note)
+
+def _draw(n_units: int, n: int, rng: np.random.Generator) -> FloatArray:
+    """Return how often each unit is drawn, for several draws with replacement."""
+    times = rng.multinomial(n_units, np.full(n_units, 1.0 / n_units), n)
+    return times.astype(np.float64)

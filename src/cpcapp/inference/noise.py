@@ -7,7 +7,8 @@ from numpy.typing import ArrayLike
 from scipy.stats import chi2, gamma
 
 from cpcapp.contrast.solve import eigenvalues_above
-from cpcapp.moments.moments import FloatArray, Moments
+from cpcapp.moments.moments import Moments
+from cpcapp.moments.rows import FloatArray
 
 
 def power_p_value(power: ArrayLike, output_covariance: ArrayLike) -> FloatArray:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from cpcapp.contrast.solve import Contrast
+from cpcapp.contrast.solution import Contrast
 from cpcapp.inference.permutation import PermutationTest
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 from cpcapp.moments.sample import Sample
 
 # Shares of a sum of squares above which one row, or one cell of it, is most of it.
@@ -25,7 +25,7 @@ class Note:
 
     Attributes
     ----------
-    code : {"one-row", "hidden-direction"}
+    code : {"no-contrast", "one-row", "hidden-direction"}
     text : str
         A sentence for readers.
     """
@@ -47,6 +47,31 @@ def notes_on(
     if test is not None and test.n_components and contrast.filters.shape[1]:
         notes += _hidden_directions(contrast.filters, target, test.filters, names)
     return notes
+
+
+def shared_components(contrast: Contrast, n_target: int, n_background: int) -> list[Note]:
+    """Return a note on components that vary no more in the target than in the background.
+
+    A loading that is large against the background puts what both sets share before faint contrasts.
+    """
+    if contrast.background_mean is None:
+        return []
+    # Two standard errors of the logarithm of a ratio of variances
+    limit = 1.0 + 2.0 * (2.0 / n_target + 2.0 / n_background) ** 0.5
+    shared = np.flatnonzero(contrast.contrast <= limit)
+    if not len(shared):
+        return []
+    which = ", ".join(str(k + 1) for k in shared[:_NAMED]) + (", …" if len(shared) > _NAMED else "")
+    noun = "Component" if len(shared) == 1 else "Components"
+    verb = "varies" if len(shared) == 1 else "vary"
+    return [
+        Note(
+            "no-contrast",
+            f"{noun} {which} {verb} no more in the target than in the background (contrast "
+            f"{contrast.contrast[shared[0]]:.2g}). Ask for fewer components, or load less, for "
+            "example with loading='oas'.",
+        )
+    ]
 
 
 class _Names:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from cpcapp.contrast.solve import Contrast
+from cpcapp.contrast.solution import Contrast
 from cpcapp.inference.refit import refit
-from cpcapp.moments.moments import FloatArray
+from cpcapp.moments.rows import FloatArray
 from cpcapp.moments.sample import Sample
 
 # With fewer rows no p-value could be below 0.05.
@@ -88,7 +88,7 @@ def calibrate(
     for i in range(folds):
         held = fold == i
         seen = background.take(np.flatnonzero(~held))
-        filters = refit(contrast, target, seen).filters
+        filters = refit(contrast, target, seen, (target, background)).filters
         outputs = _about(background, held, seen) @ filters
         powers[held] = np.einsum("ij,ij->i", outputs, outputs)
     weights = background.weights * (effective / len(background))
@@ -99,7 +99,7 @@ def calibrate(
     return Calibration(powers[kept], None if (weights == 1.0).all() else weights[kept])
 
 
-def _about(background: Sample, held: FloatArray, seen: Sample) -> FloatArray:
+def _about(background: Sample, held: NDArray[np.bool_], seen: Sample) -> FloatArray:
     """Return held-out rows about the mean of the others, as a new row would be taken."""
     design = background.design
     if ((design == 0.0) | (design == 1.0)).all() and (design.sum(axis=1) == 1.0).all():

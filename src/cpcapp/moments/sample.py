@@ -50,8 +50,8 @@ class Sample:
     mean : ndarray of shape (n_features,)
     index : ndarray of shape (n,)
         Numbers of the rows in what was given.
-    missing : ndarray of bool of shape (n, n_features), or None
-        Which values were missing; None if none was.
+    missing : ndarray of shape (n, n_features) or None
+        Where values were missing.
     """
 
     raw: FloatArray
@@ -92,7 +92,7 @@ class Sample:
         array([1.])
         """
         raw = self.raw[chosen]
-        if self.missing is not None:  # what was filled in is missing again
+        if self.missing is not None:
             raw = np.where(self.missing[chosen], np.nan, raw)
         part = make_sample(
             raw,
@@ -180,11 +180,11 @@ def mix_samples(samples: Sequence[Sample], shares: FloatArray) -> Sample:
         design=block_diag(*(s.design for s in samples)),
         mean=np.asarray(sum(share * s.mean for s, share in zip(samples, shares, strict=True))),
         index=np.concatenate([s.index for s in samples]),
-        missing=None if all(s.complete for s in samples) else missing_of(samples),
+        missing=None
+        if all(s.complete for s in samples)
+        else np.concatenate([_missing_in(s) for s in samples]),
     )
 
 
-def missing_of(samples: Sequence[Sample]) -> NDArray[np.bool_]:
-    """Return which values were missing, of all rows."""
-    parts = [np.zeros(s.rows.shape, bool) if s.missing is None else s.missing for s in samples]
-    return np.concatenate(parts)
+def _missing_in(sample: Sample) -> NDArray[np.bool_]:
+    return np.zeros(sample.raw.shape, dtype=bool) if sample.missing is None else sample.missing

@@ -1,8 +1,8 @@
 """Contrast tables in files: CSV, Parquet, Excel, arrays and AnnData. Needs the extra ``tables``.
 
-A table goes through these modules in order: `reading`, `columns`, `cleaning`, `reduce` and
-`results`. `apply` computes the components of new rows, and `compare` those of three methods.
-``cpcapp reduce`` and ``cpcapp apply`` call the functions here.
+A table goes through these modules in order: `read`, `columns`, `cleaning`, `reduce` and `results`.
+`apply` computes the components of new rows. ``cpcapp reduce`` and ``cpcapp apply`` call the
+functions here.
 """
 
 from __future__ import annotations
@@ -10,14 +10,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cpcapp.tables.apply import AppliedRows, apply_model
-from cpcapp.tables.messages import TableError
-from cpcapp.tables.model import TableModel, load_model
-from cpcapp.tables.reading import Chunk, Table, open_table
-
 if TYPE_CHECKING:
-    from cpcapp.tables.compare import compare_methods
-    from cpcapp.tables.describe import describe_tables
+    from cpcapp.tables.apply import AppliedRows, apply_model
+    from cpcapp.tables.messages import TableError
+    from cpcapp.tables.model import TableModel, load_model
+    from cpcapp.tables.read import Chunk, Table, open_table
     from cpcapp.tables.reduce import Reduction, reduce_tables
     from cpcapp.tables.results.writing import Results, write_results
 
@@ -30,31 +27,30 @@ __all__ = [
     "TableError",
     "TableModel",
     "apply_model",
-    "compare_methods",
-    "describe_tables",
     "load_model",
     "open_table",
     "reduce_tables",
     "write_results",
 ]
 
-# Imported on first use: they need scikit-learn, which takes a second to import, and a model is
-# applied to new rows without it.
-_ON_FIRST_USE = {
-    "Reduction": "cpcapp.tables.reduce",
-    "Results": "cpcapp.tables.results.writing",
-    "compare_methods": "cpcapp.tables.compare",
-    "describe_tables": "cpcapp.tables.describe",
-    "reduce_tables": "cpcapp.tables.reduce",
-    "write_results": "cpcapp.tables.results.writing",
+# Imported on first use: some need scikit-learn, which takes a second to import, and the processes
+# that read damaged files need next to nothing.
+_MODULES = {
+    "apply": ("AppliedRows", "apply_model"),
+    "messages": ("TableError",),
+    "model": ("TableModel", "load_model"),
+    "read": ("Chunk", "Table", "open_table"),
+    "reduce": ("Reduction", "reduce_tables"),
+    "results.writing": ("Results", "write_results"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ON_FIRST_USE:
-        raise AttributeError(f"module 'cpcapp.tables' has no attribute {name!r}")
-    globals()[name] = found = getattr(import_module(_ON_FIRST_USE[name]), name)
-    return found
+    for module, names in _MODULES.items():
+        if name in names:
+            globals()[name] = value = getattr(import_module(f"cpcapp.tables.{module}"), name)
+            return value
+    raise AttributeError(f"module 'cpcapp.tables' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -10,13 +10,14 @@ from typing import IO, Any
 
 import numpy as np
 
-from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.files import remove_leftovers
+from cpcapp.moments.rows import FloatArray
 from cpcapp.tables.cleaning import Cleaner, RowCounts, describe_skipped
 from cpcapp.tables.columns import as_names, choose_columns
 from cpcapp.tables.messages import Message, TableError, count_of, quote_names
-from cpcapp.tables.model import FloatArray, TableModel, load_model
-from cpcapp.tables.reading.opening import open_table
-from cpcapp.tables.reading.table import ProgressReport, Table, report_nothing
+from cpcapp.tables.model import TableModel, load_model
+from cpcapp.tables.read.opening import open_table
+from cpcapp.tables.read.table import ProgressReport, Table, report_nothing
 from cpcapp.tables.results.files import check_not_input, is_parquet
 from cpcapp.tables.results.scores import name_score_columns, open_scores
 
@@ -46,6 +47,12 @@ class AppliedRows:
                 Message(
                     "the model was made by an earlier version, without what power and p need; "
                     "make it again for these columns"
+                )
+            )
+        elif self.model.has_power and self.model.calibration is None:
+            notes.append(
+                Message(
+                    "there is no column p: the model was made with fewer than 20 background rows"
                 )
             )
         if self.counts.n_bad:
@@ -111,17 +118,16 @@ def apply_model(
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> import numpy as np
-    >>> from cpcapp.tables import TableModel, apply_model
-    >>> one, axis = np.ones(2), np.eye(2)[:1]
-    >>> model = TableModel(["a", "b"], axis, axis, one[:1], 0 * one, one, one)
+    >>> from cpcapp.tables import apply_model, reduce_tables
     >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "t.csv").write_text("a,b\n1,0\n3,0\n2,1\n2,-1\n0,0\n4,0\n")
+    >>> model = reduce_tables(folder / "t.csv", None, 1, method="pca").model
     >>> _ = (folder / "new.csv").write_text("mouse,b,a\nm1,5,7\n")
     >>> apply_model(model, folder / "new.csv", folder / "scores.csv", ids="mouse").counts.n_used
     1
     >>> print((folder / "scores.csv").read_text().strip())
     mouse,component_1
-    m1,7.0
+    m1,5.0
     """
     source = "the model" if isinstance(model, TableModel) else os.fspath(model)
     destination = _check_output(output, model, table, overwrite=overwrite)
@@ -135,7 +141,7 @@ def apply_model(
     kept = choose_columns(
         new_rows, columns=found.features, ids=as_names(ids), labels=as_names(labels)
     ).kept
-    names = name_score_columns(kept, found.n_components, with_power=found.has_power)
+    names = name_score_columns(kept, found.n_components, power=_power_columns(found))
     cleaner = Cleaner(missing or found.missing, found.fill, skip_bad_rows=skip_bad_rows)
     report = report_nothing if progress is None else progress
     with open_scores(destination, names) as writer, report("applying") as share:
@@ -149,12 +155,17 @@ def apply_model(
     return AppliedRows(new_rows, cleaner.counts, found)
 
 
+def _power_columns(model: TableModel) -> list[str]:
+    return ["power", "p"][: model.has_power + (model.calibration is not None)]
+
+
 def _compute_columns(model: TableModel, values: Any) -> FloatArray:
-    scores = model.transform(values)
-    if not model.has_power:
-        return scores
-    power = model.power(values)
-    return np.column_stack([scores, power, model.power_p_value(power)])
+    columns = [model.transform(values)]
+    if model.has_power:
+        columns.append(model.power(values))
+    if model.calibration is not None:
+        columns.append(model.calibration.p_value(columns[-1]))
+    return np.column_stack(columns)
 
 
 def _check_output(

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from cpcapp.tables.messages import TableError, check_choice, count_of
-from cpcapp.tables.reading.table import Chunk, Table
+from cpcapp.tables.read.table import Chunk, Table
 
 MISSING_RULES = ("error", "zero", "mean", "drop")
 # Problems that a message lists.
@@ -58,25 +58,8 @@ class RowCounts:
 class Cleaner:
     """Selects the rows that can be used, fills in missing values, and counts both.
 
-    Parameters
-    ----------
-    missing : {"error", "zero", "mean", "drop"}
-        Stop, fill with 0, fill with `fill`, or leave out the row.
-    fill : ndarray of shape (n_features,), optional
-        Values for ``missing="mean"``.
-    skip_bad_rows : bool
-        Whether bad rows are left out; otherwise they are errors.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rows = np.array([1, 2])
-    >>> chunk = Chunk(rows, rows, np.array([[1.0], [np.nan]]), {})
-    >>> cleaner = Cleaner("zero")
-    >>> [cleaned.values.tolist() for cleaned in cleaner.clean(iter([chunk]), ["weight"])]
-    [[[1.0], [0.0]]]
-    >>> cleaner.counts.n_filled
-    1
+    Missing values stop the work, become 0 or ``fill``, or their row is dropped. Bad rows are
+    errors, or are left out.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cpcapp.tables.messages import TableError, count_of, quote_names
-from cpcapp.tables.reading.table import Chunk, Progress, Table
+from cpcapp.tables.read.table import Chunk, Progress, Table
 
 # Distinct values of a split column that are counted for messages: enough for any real one, and a
 # bound on the memory if the column holds ids.
@@ -20,16 +20,7 @@ _MAX_LISTED_VALUES = 8
 
 @dataclass(frozen=True)
 class Columns:
-    """The roles of the columns of a table.
-
-    Attributes
-    ----------
-    features : list of str
-    ids, labels : list of str
-        Columns that are copied to the scores.
-    explicit : bool
-        Whether the user named the features one by one.
-    """
+    """The roles of the columns of a table; whether the user named the features one by one."""
 
     features: list[str]
     ids: list[str]
@@ -43,13 +34,7 @@ class Columns:
 
 
 def as_names(names: Iterable[Any] | str | None) -> list[str]:
-    """Return one name or several as a list, each once.
-
-    Examples
-    --------
-    >>> as_names("mouse"), as_names(["a", 1, "a"]), as_names(None)
-    (['mouse'], ['a', '1'], [])
-    """
+    """Return one name or several as a list, each once."""
     if names is None:
         return []
     if isinstance(names, str):
@@ -68,22 +53,7 @@ def choose_columns(
 ) -> Columns:
     """Return the roles of the columns; features are all without another role, or those named.
 
-    Parameters
-    ----------
-    table : Table
-    columns : sequence of str, optional
-        The features; by default all columns without another role.
-    drop : sequence of str
-        Columns that are not used.
-    ids, labels : sequence of str
-        Columns that are copied to the scores.
-    split : str, optional
-        The column that says to which set a row belongs.
-
-    Raises
-    ------
-    TableError
-        If there is no such column, or a feature is not numeric.
+    ``split`` is the column that says to which set a row belongs.
     """
     if not ids and table.row_names is not None and table.row_names not in drop:
         ids = [table.row_names]
@@ -145,19 +115,7 @@ def match_columns(background: Table, features: Sequence[str], target: Table) -> 
 
 @dataclass(frozen=True)
 class Selection:
-    """A table, or its rows with certain values in one column.
-
-    Attributes
-    ----------
-    table : Table
-    role : str
-        "target" or "background", for messages.
-    column : str or None
-        The split column; None for all rows.
-    values : frozenset of str or None
-        Values of the column, as text; None for all that are not in `excluded`.
-    excluded : frozenset of str
-    """
+    """A table, or its rows whose value in one column is among some, or is not excluded."""
 
     table: Table
     role: str = "target"
@@ -172,15 +130,7 @@ class Selection:
         progress: Progress | None = None,
         value_counts: Counter[str] | None = None,
     ) -> Iterator[Chunk]:
-        """Yield the selected rows.
-
-        Parameters
-        ----------
-        features, kept, progress
-            See `Table.chunks`.
-        value_counts : Counter, optional
-            Gets the values of the split column in all rows.
-        """
+        """Yield the selected rows; ``value_counts`` gets the split column's values in all rows."""
         if self.column is None:
             yield from self.table.chunks(features, kept, progress)
             return
@@ -235,15 +185,7 @@ def choose_sets(
 ) -> tuple[Selection, Selection | None]:
     """Return the rows of target and background: two tables, or one with a split column.
 
-    Parameters
-    ----------
-    target, background : Table
-        The background may be None.
-    split : str, optional
-        Column of the target table that says to which set a row belongs.
-    target_values, background_values : str or sequence, optional
-        Values of that column. Without ``target_values`` all rows that are not background are
-        the target.
+    Without ``target_values`` all rows that are not background are the target.
     """
     inside, outside = frozenset(as_names(target_values)), frozenset(as_names(background_values))
     if split is None:

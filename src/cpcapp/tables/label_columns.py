@@ -18,10 +18,6 @@ _MAX_LABEL_SHARE = 0.25
 class LabelColumnFinder:
     """Reads rows in chunks and finds columns that are probably not measurements.
 
-    Parameters
-    ----------
-    features : sequence of str
-
     Examples
     --------
     >>> import numpy as np

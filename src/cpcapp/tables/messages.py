@@ -15,20 +15,6 @@ class TableError(MessageError):
 
     The text says in one line where the problem is and what to do. ``message`` has the same in
     parts, for programs that spell parameters in another way.
-
-    Parameters
-    ----------
-    problem : str
-    advice : str, optional
-        Parameters stand in braces.
-    **values
-        Values that the advice suggests for its parameters.
-
-    Examples
-    --------
-    >>> str(TableError("t.csv: 2 bad rows", "leave them out with {skip_bad_rows}",
-    ...                skip_bad_rows=True))
-    't.csv: 2 bad rows; leave them out with skip_bad_rows=True'
     """
 
 
@@ -54,23 +40,11 @@ def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
 
 
 def quote_names(names: Sequence[str], most: int = 5) -> str:
-    """Return the first few names, and how many more there are.
-
-    Examples
-    --------
-    >>> quote_names(["a", "b", "c"], most=2)
-    "'a', 'b' and 1 more"
-    """
+    """Return the first few names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(repr, names[:most])) + more
 
 
 def count_of(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    Examples
-    --------
-    >>> count_of(1, "row"), count_of(1200, "row")
-    ('1 row', '1,200 rows')
-    """
+    """Return a number with its noun: 1,200 rows."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -8,84 +8,94 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from cpcapp._io.tensor_file import read_tensors, write_tensors
+from cpcapp._io.tensor_file import Tensors, read_tensors, write_tensors
+from cpcapp.contrast.solution import Contrast
+from cpcapp.inference.power import Calibration
+from cpcapp.moments.rows import FloatArray
 from cpcapp.tables.cleaning import MISSING_RULES
-from cpcapp.tables.messages import TableError, require_package
+from cpcapp.tables.messages import TableError
 
 _FORMAT = "cpcapp-table-model"
 _FORMAT_VERSION = 1
 _MAX_BYTES = 2 << 30
 # Held-out background rows whose powers are stored: p-values down to 1e-4, in 80 kB.
-MAX_CALIBRATION = 10_000
+_MAX_CALIBRATION = 10_000
 # Features may have standard deviations from 1e-150 to 1e150. Eigenvalues can be their squares.
 _MAX_NUMBER = 1e160
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class TableModel:
-    """Filters with the names of their features, and the preparation of new rows.
+    r"""Filters with the names of their features, and the preparation of new rows.
 
     Attributes
     ----------
     features : list of str
         Names of the columns, in the order of everything below.
-    components, atoms : ndarray of shape (n_components, n_features)
-        In units of `scale`.
-    eigenvalues : ndarray of shape (n_components,)
-    mean : ndarray of shape (n_features,)
-        Of the target, subtracted from every row.
+    contrast : Contrast
+        Filters, atoms, eigenvalues and means, of features divided by their scale.
     scale : ndarray of shape (n_features,)
-        Every feature is divided by it; 1 unless standardized.
+        Every feature of the target and of new rows is divided by it; 1 unless standardized.
     fill : ndarray of shape (n_features,)
         Replaces missing values with ``missing="mean"``.
+    background_scale : ndarray of shape (n_features,), optional
+        The same for the background, with which new rows are compared. None without one.
+    calibration : Calibration, optional
+        Powers of background rows that the filters were not made with: what p-values are ranks in.
     method : {"cpca++", "cpca", "pca"}
     standardize : {"none", "each", "background"}
     missing : {"error", "zero", "mean", "drop"}
     info : dict
         Number of rows and version it was made with; not used in computations.
-    background_mean, background_scale : ndarray of shape (n_features,), optional
-        With which background rows are prepared. None in models of the other methods, and of
-        earlier versions.
-    output_covariance : ndarray of shape (n_components, n_components), optional
-        Covariance of the components over new background rows.
-    calibration : ndarray of shape (n,), optional
-        Output powers of background rows that the filters were not made with, over the power to
-        expect (the trace of `output_covariance`), ascending, at most 10,000. Where it is given,
-        `p_value` is a share of it; otherwise the background is taken for Gaussian.
 
     Examples
     --------
+    >>> import pathlib, tempfile
     >>> import numpy as np
-    >>> one, two = np.ones(2), np.full(2, 2.0)
-    >>> model = TableModel(["a", "b"], np.eye(2)[:1], np.eye(2)[:1], one[:1], one, two, one)
-    >>> model.transform(np.array([[5.0, 7.0]]))
-    array([[2.]])
+    >>> from cpcapp.tables import reduce_tables
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "t.csv"
+    >>> _ = path.write_text("a,b\n1,0\n3,0\n2,1\n2,-1\n0,0\n4,0\n")
+    >>> model = reduce_tables(path, None, 1, method="pca").model
+    >>> model.features, model.transform(np.array([[5.0, 7.0]]))
+    (['a', 'b'], array([[3.]]))
     """
 
     features: list[str]
-    components: FloatArray
-    atoms: FloatArray
-    eigenvalues: FloatArray
-    mean: FloatArray
+    contrast: Contrast
     scale: FloatArray
     fill: FloatArray
+    background_scale: FloatArray | None = None
+    calibration: Calibration | None = None
     method: str = "cpca++"
     standardize: str = "none"
     missing: str = "error"
     info: dict[str, Any] = field(default_factory=dict)
-    background_mean: FloatArray | None = None
-    background_scale: FloatArray | None = None
-    output_covariance: FloatArray | None = None
-    calibration: FloatArray | None = None
+
+    @property
+    def components(self) -> FloatArray:
+        """Filters in rows, in units of `scale`, of shape (n_components, n_features)."""
+        return self.contrast.filters.T
+
+    @property
+    def atoms(self) -> FloatArray:
+        """Atoms in rows, in units of `scale`, of shape (n_components, n_features)."""
+        return self.contrast.atoms.T
+
+    @property
+    def eigenvalues(self) -> FloatArray:
+        """Of each component, descending."""
+        return self.contrast.eigenvalues
 
     @property
     def n_components(self) -> int:
         """Number of components."""
-        return len(self.components)
+        return len(self.eigenvalues)
+
+    @property
+    def has_power(self) -> bool:
+        """Whether the model has a background, which `power` compares with."""
+        return self.background_scale is not None
 
     def transform(self, values: Any) -> FloatArray:
         """Return the components of rows, ``Fᵀ((x - mean) / scale)``.
@@ -98,18 +108,12 @@ class TableModel:
         -------
         ndarray of shape (n, n_components)
         """
-        return compute_scores(values, self.components, self.mean, self.scale)
-
-    @property
-    def has_power(self) -> bool:
-        """Whether the model has what `power` and `p_value` need."""
-        return self.output_covariance is not None
+        return self.contrast.transform(divide_features(values, self.scale))
 
     def power(self, values: Any) -> FloatArray:
         """Return the output power of rows, ``‖Fᵀ((x - background mean) / background scale)‖²``.
 
-        Background rows have a power of about `n_components`, as with
-        :meth:`cpcapp.CPCAPlusPlus.power`.
+        As :meth:`cpcapp.CPCAPlusPlus.power`.
 
         Parameters
         ----------
@@ -124,15 +128,12 @@ class TableModel:
         TableError
             If the model has no background: see `has_power`.
         """
-        if self.background_mean is None or self.background_scale is None:
+        if self.background_scale is None:
             raise TableError(f"this model of {self.method} has no background to compare with")
-        outputs = compute_scores(
-            values, self.components, self.background_mean, self.background_scale
-        )
-        return np.asarray(np.einsum("ij,ij->i", outputs, outputs))
+        return self.contrast.power(divide_features(values, self.background_scale))
 
     def p_value(self, values: Any) -> FloatArray:
-        """Return for each row how likely background is to have a power as high.
+        """Return for each row how often background has a power as high.
 
         Parameters
         ----------
@@ -141,32 +142,15 @@ class TableModel:
         Returns
         -------
         ndarray of shape (n,)
+
+        Raises
+        ------
+        TableError
+            If the model was made with fewer than 20 background rows.
         """
-        return self.power_p_value(self.power(values))
-
-    def power_p_value(self, power: FloatArray) -> FloatArray:
-        """Return the p-values of powers, as `p_value` does for rows.
-
-        Parameters
-        ----------
-        power : ndarray of shape (n,)
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
-        assert self.output_covariance is not None
-        if self.calibration is not None:
-            relative = power / self.output_covariance.trace()
-            n_below = np.searchsorted(self.calibration, relative, side="left")
-            # The row itself is counted as one more of the background: never 0, and exact for
-            # rows that are exchangeable with the held-out ones.
-            n = len(self.calibration)
-            return np.asarray((n - n_below + 1.0) / (n + 1.0))
-        # Here, because it takes scipy.stats, which is slow to import.
-        from cpcapp.inference.glrt import power_p_value
-
-        return power_p_value(power, self.output_covariance)
+        if self.calibration is None:
+            raise TableError("this model has too few background rows for p-values")
+        return self.calibration.p_value(self.power(values))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file, which `load_model` reads.
@@ -175,7 +159,6 @@ class TableModel:
         ----------
         path : path-like
         """
-        require_package("safetensors", "tables")
         header = {
             "method": self.method,
             "standardize": self.standardize,
@@ -183,27 +166,31 @@ class TableModel:
             "features": self.features,
             "facts": self.info,
         }
+        found = self.contrast
         tensors = {
             "components": self.components,
             "atoms": self.atoms,
-            "eigenvalues": self.eigenvalues,
-            "mean": self.mean,
+            "eigenvalues": found.eigenvalues,
+            "contrast": found.contrast,
+            "mean": found.mean * self.scale,
             "scale": self.scale,
             "fill": self.fill,
         }
-        optional = {name: getattr(self, name) for name in _OPTIONAL_SHAPES}
-        tensors |= {name: tensor for name, tensor in optional.items() if tensor is not None}
+        if self.background_scale is not None and found.background_mean is not None:
+            tensors["background_mean"] = found.background_mean * self.background_scale
+            tensors["background_scale"] = self.background_scale
+        if self.calibration is not None:
+            powers, weights = self.calibration.powers, self.calibration.weights
+            tensors["powers"] = powers
+            tensors["power_weights"] = np.ones(len(powers)) if weights is None else weights
         write_tensors(path, tensors, header, _FORMAT, _FORMAT_VERSION)
 
 
-def compute_scores(
-    values: Any, components: FloatArray, mean: FloatArray, scale: FloatArray
-) -> FloatArray:
-    """Return ``Fᵀ((x - mean) / scale)`` for rows, dense or sparse."""
-    filters = (components / scale).T
-    if sp.issparse(values):
-        return np.asarray(values @ filters) - mean @ filters
-    return np.asarray((values - mean) @ filters)
+def divide_features(values: Any, scale: FloatArray) -> Any:
+    """Return rows, dense or sparse, with each feature divided by its scale."""
+    if (scale == 1.0).all():
+        return values
+    return sp.csr_array(values.multiply(1.0 / scale)) if sp.issparse(values) else values / scale
 
 
 def load_model(path: str | os.PathLike[str]) -> TableModel:
@@ -226,27 +213,16 @@ def load_model(path: str | os.PathLike[str]) -> TableModel:
     --------
     >>> import pathlib, tempfile
     >>> import numpy as np
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
-    >>> row, one = np.ones((1, 2)), np.ones(2)
-    >>> TableModel(["a", "b"], row, row, one[:1], one, one, one).save(path)
-    >>> load_model(path).features
-    ['a', 'b']
+    >>> from cpcapp.tables import reduce_tables
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> np.save(folder / "t.npy", np.random.default_rng(0).normal(size=(9, 2)))
+    >>> reduce_tables(folder / "t.npy", None, 1, method="pca").model.save(folder / "model")
+    >>> load_model(folder / "model").features
+    ['x0', 'x1']
     """
-    require_package("safetensors", "tables")
     try:
         header, tensors = read_tensors(path, _FORMAT, _FORMAT_VERSION, max_bytes=_MAX_BYTES)
-        arrays: dict[str, Any] = {name: tensors[name] for name in _SHAPES}
-        arrays |= {name: tensors.get(name) for name in _OPTIONAL_SHAPES}
-        model = TableModel(
-            header["features"],
-            **arrays,
-            method=str(header["method"]),
-            standardize=str(header["standardize"]),
-            missing=header["missing"],
-            info=header["facts"],
-        )
-        _check(model)
-        return model
+        return _parse(header, tensors)
     except FileNotFoundError as error:
         raise TableError(f"there is no model file {path}") from error
     except OSError as error:
@@ -258,72 +234,105 @@ def load_model(path: str | os.PathLike[str]) -> TableModel:
         raise TableError(f"{path} is not a model of cpcapp reduce: {reason}") from error
 
 
-# Squares of what is in the other tensors.
-_SQUARES = ("eigenvalues", "output_covariance", "calibration")
 _SHAPES = {
-    "components": ("k", "p"),
-    "atoms": ("k", "p"),
-    "eigenvalues": ("k",),
-    "mean": ("p",),
-    "scale": ("p",),
-    "fill": ("p",),
+    **{"components": ("k", "p"), "atoms": ("k", "p"), "eigenvalues": ("k",)},
+    **{"mean": ("p",), "scale": ("p",), "fill": ("p",)},
 }
-# Models of earlier versions have none of these, and older versions do not look at them: the
-# format is the same.
+# Models of earlier versions have no contrast, and the last two in place of powers.
 _OPTIONAL_SHAPES = {
-    "background_mean": ("p",),
-    "background_scale": ("p",),
-    "output_covariance": ("k", "k"),
-    "calibration": ("n",),
+    **{"background_mean": ("p",), "background_scale": ("p",), "contrast": ("k",)},
+    **{"powers": ("n",), "power_weights": ("n",)},
+    **{"calibration": ("n",), "output_covariance": ("k", "k")},
 }
+# These may be squares of what is in the others; a contrast may be infinite.
+_SQUARES = (
+    "eigenvalues",
+    "contrast",
+    "powers",
+    "power_weights",
+    "calibration",
+    "output_covariance",
+)
 
 
-def _check(model: TableModel) -> None:
-    names: Any = model.features
+def _parse(header: dict[str, Any], tensors: Tensors) -> TableModel:
+    names, info, missing = header["features"], header["facts"], header["missing"]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("its features are not a list of names")
     if len(set(names)) < len(names):
         raise ValueError("two of its features have the same name")
-    if model.missing not in MISSING_RULES:
-        raise ValueError(f"missing={model.missing!r} must be one of {', '.join(MISSING_RULES)}")
-    if not isinstance(model.info, dict):
+    if missing not in MISSING_RULES:
+        raise ValueError(f"missing={missing!r} must be one of {', '.join(MISSING_RULES)}")
+    if not isinstance(info, dict):
         raise ValueError("its facts are not a JSON object")
-    sizes = {"k": len(model.eigenvalues), "p": len(names)}
-    sizes["n"] = 0 if model.calibration is None else min(model.calibration.size, MAX_CALIBRATION)
-    given = {name: letters for name, letters in _OPTIONAL_SHAPES.items() if name in _given(model)}
+    _check_tensors(tensors, len(names))
+    filters, scale, mean = tensors["components"].T, tensors["scale"], tensors["mean"]
+    background_scale = tensors.get("background_scale")
+    if (background_scale is None) != ("background_mean" not in tensors):
+        raise ValueError("of background_mean and background_scale it has only one")
+    k, p = len(tensors["eigenvalues"]), len(names)
+    other_mean = None
+    with np.errstate(over="ignore", invalid="ignore"):
+        own_mean, sizes = mean / scale, np.abs(filters.T / scale)
+        parts = [own_mean, sizes.sum(axis=1), sizes @ np.abs(mean), sizes @ np.abs(tensors["fill"])]
+        if background_scale is not None:
+            other_mean = tensors["background_mean"] / background_scale
+            parts.append(other_mean)
+    if not all(np.isfinite(part).all() for part in parts):
+        raise ValueError("its numbers are so large that the scores of its own mean are not finite")
+    contrast = Contrast(
+        filters=filters,
+        atoms=tensors["atoms"].T,
+        eigenvalues=tensors["eigenvalues"],
+        contrast=tensors.get("contrast", np.full(k, np.nan)),
+        loading=None,
+        bound=None,
+        solver="",
+        target_variance=np.full(p, np.nan),
+        explained_variance=np.full(k, np.nan),
+        mean=own_mean,
+        background_mean=other_mean,
+    )
+    return TableModel(
+        names,
+        contrast,
+        scale,
+        tensors["fill"],
+        background_scale,
+        _parse_calibration(tensors),
+        method=str(header["method"]),
+        standardize=str(header["standardize"]),
+        missing=missing,
+        info=info,
+    )
+
+
+def _check_tensors(tensors: Tensors, n_features: int) -> None:
+    sizes = {"k": len(tensors["eigenvalues"]), "p": n_features}
+    powers = tensors.get("powers", tensors.get("calibration", np.empty(0)))
+    sizes["n"] = min(powers.size, _MAX_CALIBRATION)
+    given = {name: letters for name, letters in _OPTIONAL_SHAPES.items() if name in tensors}
     for name, letters in {**_SHAPES, **given}.items():
-        tensor, shape = getattr(model, name), tuple(sizes[letter] for letter in letters)
+        tensor, shape = tensors[name], tuple(sizes[letter] for letter in letters)
         if tensor.dtype != np.float64 or tensor.shape != shape:
             raise ValueError(
                 f"its {name} are {tensor.dtype} of shape {tensor.shape}, not float64 of {shape}"
             )
-        if not np.isfinite(tensor).all():
+        if name != "contrast" and not np.isfinite(tensor).all():
             raise ValueError(f"its {name} must be finite")
         if name not in _SQUARES and not (np.abs(tensor) <= _MAX_NUMBER).all():
             raise ValueError(f"its {name} must lie within ±{_MAX_NUMBER:g}")
-    for name in ("scale", "background_scale"):
-        scale = getattr(model, name)
-        if scale is not None and not (scale >= 1.0 / _MAX_NUMBER).all():
+        if name.endswith("scale") and not (tensor >= 1.0 / _MAX_NUMBER).all():
             raise ValueError(f"its {name} must be at least {1.0 / _MAX_NUMBER:g}")
-    _check_background(model)
-    with np.errstate(over="ignore", invalid="ignore"):
-        filters = np.abs(model.components) / model.scale
-        sums = [filters @ np.abs(model.mean), filters @ np.abs(model.fill)]
-    if not np.isfinite([filters.sum(), *(part.sum() for part in sums)]).all():
-        raise ValueError("its numbers are so large that the scores of its own mean are not finite")
 
 
-def _given(model: TableModel) -> set[str]:
-    """Return which of the optional tensors a model has."""
-    return {name for name in _OPTIONAL_SHAPES if getattr(model, name) is not None}
-
-
-def _check_background(model: TableModel) -> None:
-    given = _given(model)
-    needed = {"background_mean", "background_scale", "output_covariance"}
-    if given and not needed <= given:
-        raise ValueError(f"it has {', '.join(sorted(given))}, but no {min(needed - given)}")
-    if model.output_covariance is not None and not model.output_covariance.trace() > 0.0:
-        raise ValueError("its output_covariance must have a positive trace")
-    if model.calibration is not None and (np.diff(model.calibration) < 0.0).any():
-        raise ValueError("its calibration must be ascending")
+def _parse_calibration(tensors: Tensors) -> Calibration | None:
+    powers, weights = tensors.get("powers"), tensors.get("power_weights")
+    if "calibration" in tensors and "output_covariance" in tensors:
+        # Earlier versions: as shares of the power to expect.
+        powers = tensors["calibration"] * tensors["output_covariance"].trace()
+    if powers is None:
+        return None
+    if (np.diff(powers) < 0.0).any() or (weights is not None and (weights <= 0.0).any()):
+        raise ValueError("its powers must be ascending, and their weights above 0")
+    return Calibration(powers, weights)

@@ -5,29 +5,32 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
 from cpcapp import __version__
-from cpcapp.contrast.solution import rank_features
+from cpcapp.contrast.difference import solve_bounded_difference, solve_difference
+from cpcapp.contrast.solution import Contrast, InsufficientRankError, rank_features
 from cpcapp.contrast.solve import solve_contrast
-from cpcapp.estimators import CPCA, CPCAPlusPlus
-from cpcapp.inference.power import cross_fit
-from cpcapp.moments.moments import Moments
+from cpcapp.inference.held_out import HeldOutContrasts, held_out
+from cpcapp.inference.notes import Note, notes_on, shared_components
+from cpcapp.inference.power import Calibration, calibrate
+from cpcapp.moments.rows import FloatArray
 from cpcapp.tables.cleaning import MISSING_RULES
 from cpcapp.tables.columns import Columns, as_names, choose_columns, choose_sets, match_columns
 from cpcapp.tables.messages import TableError, check_choice
-from cpcapp.tables.model import FloatArray, TableModel, compute_scores
-from cpcapp.tables.reading.opening import open_table
-from cpcapp.tables.reading.table import Chunk, Progress, ProgressReport, Table, report_nothing
+from cpcapp.tables.model import TableModel, divide_features
+from cpcapp.tables.read.opening import open_table
+from cpcapp.tables.read.table import Chunk, Progress, ProgressReport, Table, report_nothing
 from cpcapp.tables.sample_sets import STANDARDIZATIONS, SampleSet, read_set, standardize_sets
 from cpcapp.tables.significance import Significance, choose_n_components, find_significance
 
-# Features of a solution that is repeated for five folds of background; at 2000 that takes seconds.
-_MAX_CALIBRATED = 2000
+# Features of a solution that is repeated for twenty folds: with more, each takes seconds.
+_MAX_HELD_OUT = 500
 
 METHODS = ("cpca++", "cpca", "pca")
 
@@ -48,6 +51,11 @@ class Reduction:
         The two sets of rows; the background is None for PCA.
     significance : Significance
         How many components are significant, and by which test.
+    held_out : HeldOutContrasts or None
+        Variance of each component over the background's, in rows that were held out; for cPCA++
+        of up to 500 features.
+    doubts : list of Note
+        Components that one row carries, and directions that are counted but not shown.
     """
 
     model: TableModel
@@ -55,6 +63,8 @@ class Reduction:
     target: SampleSet
     background: SampleSet | None
     significance: Significance
+    held_out: HeldOutContrasts | None = None
+    doubts: Sequence[Note] = ()
 
     @property
     def n_significant(self) -> int | None:
@@ -112,15 +122,16 @@ class Reduction:
             Columns that each chunk keeps.
         progress : callable of a float, optional
         """
-        model, mean = self.model, choose_mean(self.model, sample_set)
+        own = contrast_about(self.model, sample_set)
         for chunk in sample_set.clean_rows(kept, progress):
-            yield chunk, compute_scores(chunk.values, model.components, mean, sample_set.scale)
+            yield chunk, own.transform(divide_features(chunk.values, sample_set.scale))
 
 
-def choose_mean(model: TableModel, sample_set: SampleSet) -> FloatArray:
-    """Return what is subtracted from the rows of a set before they become scores."""
+def contrast_about(model: TableModel, sample_set: SampleSet) -> Contrast:
+    """Return the contrast with what is subtracted from the rows of a set, divided by its scale."""
     # With a scale of its own each set also has its own mean.
-    return sample_set.mean if model.standardize == "each" else model.mean
+    mean = sample_set.mean if model.standardize == "each" else model.contrast.mean * model.scale
+    return replace(model.contrast, mean=mean / sample_set.scale)
 
 
 def reduce_tables(
@@ -221,14 +232,16 @@ def reduce_tables(
     table = open_rereadable(target, mask_var)
     # Its features are found by the names of the target's, whatever genes it marks itself.
     other = None if background is None else open_rereadable(background, None)
-    own_rows, other_rows = choose_sets(
+    target_rows, background_rows = choose_sets(
         table,
         other,
         split=split,
         target_values=target_values,
         background_values=background_values,
     )
-    if other_rows is None and method != "pca":
+    if method == "pca":
+        other = background_rows = None
+    elif background_rows is None:
         raise TableError(
             f"{method} needs a background",
             "give {background}, or {split} and {background_values} to find it in the target, or "
@@ -243,21 +256,46 @@ def reduce_tables(
         labels=as_names(labels),
         split=split,
     )
-    if other is not None and method != "pca":
+    if other is not None:
         match_columns(other, roles.features, table)
     report = report_nothing if progress is None else progress
-    selections = [own_rows] if method == "pca" or other_rows is None else [own_rows, other_rows]
     sets = [
         read_set(rows, roles.features, report, missing=missing, skip_bad_rows=skip_bad_rows)
-        for rows in selections
+        for rows in (target_rows, background_rows)
+        if rows is not None
     ]
     sets = standardize_sets(sets, standardize)
-    own, rest = sets[0], sets[1] if len(sets) > 1 else None
-    significance = find_significance(own, rest, method=method, permutation_test=permutation_test)
+    target_set, background_set = sets[0], sets[1] if len(sets) > 1 else None
+    significance = find_significance(
+        target_set, background_set, method=method, permutation_test=permutation_test
+    )
     k = choose_n_components(n_components, significance)
-    estimator: Any = CPCA(k, alpha=alpha) if method == "cpca" else CPCAPlusPlus(k)
-    model = fit_model(estimator, own, rest, method=method, standardize=standardize)
-    return Reduction(model, roles, own, rest, significance)
+    most = min(len(roles.features), target_set.moments.n_samples - 1)
+    if k > most:
+        raise _too_many_error(target_set, k, most)
+    try:
+        model = fit_model(
+            target_set, background_set, k, method=method, alpha=alpha, standardize=standardize
+        )
+    except InsufficientRankError as error:
+        raise _too_many_error(target_set, k, error.rank) from error
+    return ask_rows(Reduction(model, roles, target_set, background_set, significance))
+
+
+def ask_rows(reduction: Reduction) -> Reduction:
+    """Add what the rows at hand tell: contrasts of rows that were held out, and doubts."""
+    model, target, background = reduction.model, reduction.target, reduction.background
+    if model.method != "cpca++" or background is None:
+        return reduction
+    samples = target.sample, background.sample
+    test = reduction.significance.permutations
+    doubts = shared_components(model.contrast, *map(len, samples))
+    doubts += notes_on(model.contrast, *samples, test, model.features)
+    on_others = None
+    if len(model.features) <= _MAX_HELD_OUT:
+        with suppress(ValueError):  # a handful of rows
+            on_others = held_out(*samples, model.contrast)
+    return replace(reduction, held_out=on_others, doubts=doubts)
 
 
 def open_rereadable(table: AnyTable, mask_var: str | None) -> Table:
@@ -290,75 +328,83 @@ def _check_options(
         raise TableError("PCA has no background", "choose another {standardize}")
 
 
+def _too_many_error(target: SampleSet, k: int, most: int) -> TableError:
+    return TableError(
+        f"{target.selection.table.name}: there can't be {k} components of {len(target.features)} "
+        f"features and {target.moments.n_samples} rows",
+        f"{{n_components}} must be at most {most}",
+    )
+
+
 def fit_model(
-    estimator: Any,
     target: SampleSet,
     background: SampleSet | None,
+    k: int,
     *,
     method: str,
     standardize: str,
+    alpha: str | float = "auto",
 ) -> TableModel:
-    """Fit an estimator to the moments of two sets, and return what new rows need of it.
-
-    Parameters
-    ----------
-    estimator : CPCAPlusPlus or CPCA
-        With ``n_components`` a number. It is fitted.
-    target, background : SampleSet
-        The background is None for PCA.
-    method, standardize : str
-        For the model.
-    """
-    k, most = estimator.n_components, min(len(target.features), target.moments.n_samples - 1)
-    if k > most:
-        raise TableError(
-            f"{target.selection.table.name}: there can't be {k} components of "
-            f"{len(target.features)} features and {target.moments.n_samples} rows",
-            f"{{n_components}} must be at most {most}",
-        )
-    own = target.standardized_moments()
-    estimator.fit_moments(own, None if background is None else background.standardized_moments())
+    """Solve for the components of two sets, and return what new rows need of them."""
     info: dict[str, Any] = {
         "cpcapp": __version__,
         "rows": target.moments.n_samples,
         "background_rows": 0 if background is None else background.moments.n_samples,
     }
-    against: dict[str, Any] = {}
-    if method == "cpca":
-        info["alpha"] = estimator.alpha_
-    elif background is not None:
-        against = {
-            "background_mean": background.mean,
-            "background_scale": background.scale,
-            "output_covariance": estimator._get_contrast().output_covariance,
-            "calibration": _calibrate(estimator, own, background),
-        }
+    if method == "cpca" and background is not None:
+        contrast, info["alpha"] = _solve_cpca(target, background, k, alpha)
+    else:
+        contrast = solve_contrast(
+            target.scaled_moments(),
+            None if background is None else background.scaled_moments(),
+            k,
+            rows=None if background is None else target.scaled_rows(),
+        )
+    compared = background if method == "cpca++" else None
     return TableModel(
-        features=target.features,
-        components=np.asarray(estimator.components_),
-        atoms=np.asarray(estimator.atoms_),
-        eigenvalues=np.asarray(estimator.eigenvalues_),
-        mean=target.mean,
-        scale=target.scale,
-        fill=target.fill,
+        target.features,
+        contrast if compared is not None else replace(contrast, background_mean=None),
+        target.scale,
+        target.fill,
+        None if compared is None else compared.scale,
+        None if compared is None else _calibrate(target, compared, contrast),
         method=method,
         standardize=standardize,
         missing=target.missing,
         info=info,
-        **against,
     )
 
 
-def _calibrate(estimator: CPCAPlusPlus, target: Moments, background: SampleSet) -> Any:
-    """Return relative powers of background rows that were held out, or None."""
-    if min(len(background.features), background.moments.n_samples) > _MAX_CALIBRATED:
+def _solve_cpca(
+    target: SampleSet, background: SampleSet, k: int, alpha: str | float
+) -> tuple[Contrast, float]:
+    """Solve as `cpcapp.CPCA` does: a number is α in the features' own units."""
+    moments = target.scaled_moments(), background.scaled_moments()
+    if isinstance(alpha, str):
+        found = solve_bounded_difference(*moments, k, rows=target.scaled_rows())
+        values, filters, atoms, chosen = found.eigenvalues, found.filters, found.atoms, found.alpha
+    else:
+        (values,), (filters,) = solve_difference(*moments, k, [alpha])
+        atoms, chosen = filters, float(alpha)
+    contrast = Contrast(
+        filters=filters,
+        atoms=atoms,
+        eigenvalues=values,
+        contrast=np.full(k, np.nan),
+        loading=None,
+        bound=chosen,
+        solver="dense",
+        target_variance=moments[0].variance(),
+        explained_variance=np.full(k, np.nan),
+        mean=target.mean / target.scale,
+        background_mean=None,
+    )
+    return contrast, chosen
+
+
+def _calibrate(target: SampleSet, background: SampleSet, contrast: Contrast) -> Calibration | None:
+    """Return powers of background rows that were held out; None if they are too few."""
+    try:
+        return calibrate(target.sample, background.sample, contrast)
+    except ValueError:
         return None
-    found = cross_fit(
-        background.sampled_rows(),
-        None,
-        target,
-        background.standardized_moments(),
-        estimator._get_contrast(),
-        solve=lambda left: solve_contrast(target, left, len(estimator.eigenvalues_)),
-    )
-    return None if found is None else found.powers

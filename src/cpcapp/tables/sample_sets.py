@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from cpcapp.moments.moments import Moments
 from cpcapp.moments.reservoir import Reservoir
-from cpcapp.moments.sample import sample_size
+from cpcapp.moments.rows import FloatArray
+from cpcapp.moments.sample import Sample, make_sample, sample_size
 from cpcapp.tables.cleaning import Cleaner, RowCounts
 from cpcapp.tables.columns import Selection
 from cpcapp.tables.label_columns import LabelColumnFinder
 from cpcapp.tables.messages import TableError, quote_names
-from cpcapp.tables.model import FloatArray
-from cpcapp.tables.reading.table import Chunk, Progress, ProgressReport
+from cpcapp.tables.model import divide_features
+from cpcapp.tables.read.table import Chunk, Progress, ProgressReport
 
 # Rows of a set that are kept: what the permutation test uses at most, and p-values of 0.0002.
 _MAX_ROWS = 5000
@@ -29,22 +30,9 @@ STANDARDIZATIONS = ("none", "each", "background")
 class SampleSet:
     """Target or background after one pass: its moments, and how its rows are prepared.
 
-    Attributes
-    ----------
-    selection : Selection
-    features : list of str
-    missing : str
-        Rule for missing values.
-    moments : Moments
-        In the units of the table.
-    fill : ndarray of shape (n_features,)
-        Replaces missing values with ``missing="mean"``.
-    scale : ndarray of shape (n_features,)
-        Features are divided by it.
-    counts : RowCounts
-    label_columns : LabelColumnFinder
-    sample : Reservoir
-        Rows in the units of the table, all of them or a random sample.
+    Moments and the rows at hand are in the units of the table. ``fill`` replaces missing values if
+    they are to become means. Features are divided by ``scale``. ``positions`` are the lines of a
+    text file, or the numbers of the rows, of those at hand.
     """
 
     selection: Selection
@@ -55,7 +43,8 @@ class SampleSet:
     scale: FloatArray
     counts: RowCounts
     label_columns: LabelColumnFinder
-    sample: Reservoir
+    rows: Reservoir
+    positions: Reservoir
 
     @property
     def mean(self) -> FloatArray:
@@ -68,14 +57,18 @@ class SampleSet:
         """Standard deviation of each feature, in units of its scale."""
         return np.asarray(np.sqrt(self.moments.variance()) / self.scale)
 
-    def standardized_moments(self) -> Moments:
+    def scaled_moments(self) -> Moments:
         """Return the moments of the features divided by their scale."""
         return self.moments if (self.scale == 1.0).all() else self.moments.rescaled(self.scale)
 
-    def sampled_rows(self) -> Any:
-        """Return the rows of the sample, with features divided by their scale."""
-        rows = self.sample.rows()
-        return sp.csr_array(rows / self.scale) if sp.issparse(rows) else rows / self.scale
+    def scaled_rows(self) -> Any:
+        """Return the rows at hand, dense or sparse, with features divided by their scale."""
+        return divide_features(self.rows.rows(), self.scale)
+
+    @cached_property
+    def sample(self) -> Sample:
+        """The rows at hand with features divided by their scale, to shuffle or hold out."""
+        return make_sample(self.scaled_rows(), index=self.positions.rows())
 
     def clean_rows(self, kept: Sequence[str], progress: Progress | None = None) -> Iterator[Chunk]:
         """Yield the rows once more, as they were used in the first pass."""
@@ -92,21 +85,7 @@ def read_set(
     missing: str = "error",
     skip_bad_rows: bool = False,
 ) -> SampleSet:
-    """Read a set in one pass; with ``missing="mean"`` in two.
-
-    Parameters
-    ----------
-    selection : Selection
-    features : sequence of str
-    progress : callable of a title
-    missing : {"error", "zero", "mean", "drop"}
-    skip_bad_rows : bool
-
-    Raises
-    ------
-    TableError
-        If fewer than two rows can be used, or there are problems that are not allowed.
-    """
+    """Read a set in one pass; with ``missing="mean"`` in two."""
     table, value_counts = selection.table, Counter[str]()
     fill = None
     if missing == "mean":
@@ -115,12 +94,15 @@ def read_set(
             fill = _average(cleaner, selection, features, share)
     cleaner = Cleaner(missing, fill, skip_bad_rows=skip_bad_rows)
     moments, label_columns = Moments(), LabelColumnFinder(features)
-    sample = Reservoir(min(_MAX_ROWS, sample_size(len(features))))
+    n_kept = min(_MAX_ROWS, sample_size(len(features)))
+    # With one seed the two keep the same rows.
+    rows, positions = Reservoir(n_kept), Reservoir(n_kept)
     with progress(f"reading {selection.role}") as share:
         chunks = selection.chunks(features, [], share, value_counts)
         for chunk in cleaner.clean(chunks, features):
             moments.update(chunk.values)
-            sample.update(chunk.values)
+            rows.update(chunk.values)
+            positions.update(chunk.positions)
             label_columns.update(chunk.values)
     cleaner.raise_errors(table)
     if selection.column is not None:
@@ -135,7 +117,16 @@ def read_set(
     fill = moments.mean if fill is None else fill
     scale = np.ones(len(features))
     return SampleSet(
-        selection, list(features), missing, moments, fill, scale, counts, label_columns, sample
+        selection,
+        list(features),
+        missing,
+        moments,
+        fill,
+        scale,
+        counts,
+        label_columns,
+        rows,
+        positions,
     )
 
 
@@ -164,14 +155,9 @@ def _average(
 
 
 def standardize_sets(sets: list[SampleSet], rule: str) -> list[SampleSet]:
-    """Return target and background with a scale: the standard deviation of each feature.
+    """Return the sets with a scale: each by its own standard deviation, or all by the background's.
 
-    Parameters
-    ----------
-    sets : list of SampleSet
-        The target, and the background if there is one.
-    rule : {"none", "each", "background"}
-        Each set by its own deviation, or all by the background's.
+    The background is the last of the sets, if there is one.
     """
     if rule == "none":
         return sets

@@ -205,7 +205,8 @@ def _take_files(folder: Path, upload: Upload) -> dict[str, Any]:
                 415,
                 "unknown_format",
                 f"{shown} is not a table that can be read here.",
-                "Tables are CSV, TSV (also with .gz), Parquet, Excel (.xlsx) or NumPy files.",
+                "Tables are CSV, TSV (also with .gz), Parquet, Excel (.xlsx, .xls, .ods) or NumPy "
+                "files.",
             )
         files[role] = f"{role}{ending}"
         upload.files[role].rename(folder / files[role])

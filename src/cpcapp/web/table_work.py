@@ -9,17 +9,20 @@ from typing import Any
 
 from cpcapp._io.messages import MessageError
 from cpcapp.datasets import ContrastData, mice_like, synthetic
-from cpcapp.tables import TableError, compare_methods, describe_tables, open_table
-from cpcapp.tables.reading import Table
-from cpcapp.tables.reading.table import Progress, ProgressReport
+from cpcapp.tables import TableError, open_table
+from cpcapp.tables.read import Table
+from cpcapp.tables.read.excel import EXCEL_ENDINGS
+from cpcapp.tables.read.table import Progress, ProgressReport
 from cpcapp.tables.results.scores import write_rows
+from cpcapp.web.table_comparison import compare_methods
+from cpcapp.web.table_description import describe_tables
 from cpcapp.web.work import JobError, Report, file_url
 
 ROLES = ("target", "background")
 #: Endings of names that are read, longest first. Others are refused before anything is opened.
 ENDINGS = (
     *(".csv.gz", ".tsv.gz", ".tab.gz", ".txt.gz", ".csv", ".tsv", ".tab", ".txt"),
-    *(".parquet", ".pq", ".xlsx", ".xlsm", ".npy", ".npz"),
+    *(".parquet", ".pq", *EXCEL_ENDINGS, ".npy", ".npz"),
 )
 #: Data that come with the package: title, and what is seen in them.
 EXAMPLES = {

@@ -1,6 +1,7 @@
 """What a worker process does: one job after another, each in a folder of its own.
 
-Messages are JSON, one a line. Nothing that comes from the server is unpickled or run.
+Messages are those of `cpcapp._io.worker`. To one request there are several answers: that the job
+has started, how far it is, and its result.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from cpcapp._io.worker import limit_memory, open_streams
+from cpcapp._io.worker import limit_memory, open_streams, receive, send
 
 #: Called with the share done, from 0 to 1, and what is being done, in a few words.
 Report = Callable[[float, str], None]
@@ -91,7 +92,7 @@ def file_url(folder: Path, name: str) -> str:
 def main() -> None:
     """Answer the requests of the server until it closes standard input, or ends."""
     source, target = open_streams()
-    options = json.loads(sys.argv[2])
+    options = json.loads(sys.argv[1])
     with suppress(OSError, AttributeError):
         os.nice(_NICENESS)
     _prepare(options)
@@ -120,8 +121,8 @@ def _read_requests(source: IO[bytes]) -> queue.SimpleQueue[dict[str, Any]]:
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
 
     def read() -> None:
-        for line in source:
-            requests.put(json.loads(line))
+        while (received := receive(source)) is not None:
+            requests.put(received[0])
         os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()
@@ -130,8 +131,7 @@ def _read_requests(source: IO[bytes]) -> queue.SimpleQueue[dict[str, Any]]:
 
 def _send(target: IO[bytes], message: dict[str, Any]) -> None:
     try:
-        target.write(json.dumps(message, allow_nan=False).encode() + b"\n")
-        target.flush()
+        send(target, message)
     except BrokenPipeError:  # the server has ended
         os._exit(0)
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
+from cpcapp._io.worker import PREFIX, START_SECONDS, command, encode, environment
 from cpcapp.web.settings import Settings
 
-# Packages may have to come from a slow disk.
-_START_SECONDS = 300.0
 # Of one message: a result has some hundred kilobytes at most.
-_MAX_LINE = 64 << 20
+_MAX_MESSAGE = 64 << 20
 # The model that most jobs ask for, read before the first one comes.
 _FIRST_MODEL = "default"
 
@@ -40,37 +36,25 @@ class WorkerProcess:
     @classmethod
     async def start(cls, settings: Settings) -> WorkerProcess:
         """Start a process and wait until it is ready."""
-        code = (
-            "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-            "from cpcapp.web.work import main; main()"
-        )
-        # The same packages as here, wherever they were found.
-        places = json.dumps([place or str(Path.cwd()) for place in sys.path])
         options = {
             "jobs": settings.jobs,
             "memory": settings.worker_bytes,
             "model": _FIRST_MODEL,
         }
-        environment = {
-            **os.environ,
-            "OPENBLAS_NUM_THREADS": "1",
-            "OMP_NUM_THREADS": "1",
-            # Each further arena of glibc reserves memory that counts against the limit.
-            "MALLOC_ARENA_MAX": "4",
-        }
+        # Each further arena of glibc reserves memory that counts against the limit.
+        variables = {**environment(), "MALLOC_ARENA_MAX": "4"}
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", code, places, json.dumps(options)),
+            *command("cpcapp.web.work", json.dumps(options)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
-            env=environment,
-            limit=_MAX_LINE,
+            env=variables,
             # Ctrl-C on the terminal is for the server, which ends its workers.
             start_new_session=True,
         )
         worker = cls(process)
         try:
-            async with asyncio.timeout(_START_SECONDS):
+            async with asyncio.timeout(START_SECONDS):
                 await worker._read()
         except BaseException:
             await worker.stop()
@@ -96,7 +80,7 @@ class WorkerProcess:
         self.n_jobs += 1
         try:
             assert self.process.stdin is not None
-            self.process.stdin.write(json.dumps(message).encode() + b"\n")
+            self.process.stdin.write(encode(message))
             await self.process.stdin.drain()
             while True:
                 answer = await self._read()
@@ -112,12 +96,12 @@ class WorkerProcess:
     async def _read(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         try:
-            line = await self.process.stdout.readline()
-            answer = json.loads(line)
-        except ValueError as error:  # too long, or cut off
+            size = int.from_bytes(await self.process.stdout.readexactly(PREFIX), "little")
+            if size > _MAX_MESSAGE:
+                raise WorkerDied(True)
+            answer: dict[str, Any] = json.loads(await self.process.stdout.readexactly(size))
+        except (ValueError, EOFError) as error:
             raise WorkerDied(True) from error
-        if not isinstance(answer, dict):
-            raise WorkerDied(True)
         return answer
 
     def kill(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.image import imread
 
 from cpcapp.tables import TableError, load_model, reduce_tables, write_results
-from cpcapp.tables.results.files import ResultFiles
+from cpcapp.tables.results.files import plan_files
 
 
 @pytest.fixture
@@ -42,9 +42,30 @@ def test_files_and_summary(found, tmp_path, kind):
     stored = json.loads(files.summary.read_bytes())
     assert stored == results.summary.to_dict()
     assert stored["components_that_stand_out"] == found.n_significant == 1
+    test = stored["permutation_test"]
+    assert test["p"] <= 0.05
+    assert test["test_statistic"] > test["test_statistic_of_chance"] > 1.0
+    first, second = stored["held_out_contrasts"]
+    assert 4.0 < first["interval"][0] < first["contrast"] < first["interval"][1] < 20.0
+    assert first["contrast"] < stored["contrasts"][0]
+    assert second["contrast"] < stored["contrasts"][1]
     assert stored["components_that_stand_out_by"] == "permutation test"
     assert pd.read_csv(files.top_features)["feature"][0] == "b"
     assert "1 component is significant (permutation test)" in str(results.summary)
+
+
+def test_a_row_that_carries_a_component_is_named_by_its_line(rng, tmp_path):
+    for name in ("target", "background"):
+        table = pd.DataFrame(rng.normal(size=(100, 4)), columns=list("abcd"))
+        if name == "target":
+            table.loc[6, "c"] = np.nan
+            table.loc[41, "c"] = 1e3
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    found = reduce_tables(tmp_path / "target.csv", tmp_path / "background.csv", 1, missing="drop")
+    results = write_results(found, tmp_path / "out")
+    (note,) = json.loads(results.files.summary.read_bytes())["notes"]
+    assert "row 43 (feature 'c' = 1000)" in note
+    assert note in str(results.summary)
 
 
 def test_nothing_is_replaced_unless_asked_to(found, tmp_path):
@@ -74,7 +95,7 @@ def test_mistakes(found, tmp_path, options, message):
 def test_a_file_in_place_of_a_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(TableError, match="file is not a folder; choose another folder"):
-        ResultFiles(tmp_path / "file" / "out").check()
+        plan_files(tmp_path / "file" / "out", "t.csv").check()
 
 
 def test_pca_has_no_background_to_write(found, tmp_path):

@@ -12,8 +12,7 @@ import numpy as np
 from PIL import Image
 
 from cpcapp import __version__
-from cpcapp._io.files import atomic_write
-from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.files import atomic_write, remove_leftovers
 from cpcapp._io.threads import map_threads
 from cpcapp.splicing.datasets.casia_names import Forgery
 from cpcapp.splicing.datasets.collector import read_photo

@@ -17,9 +17,14 @@ from urllib.parse import quote
 import numpy as np
 from PIL import Image
 
-from cpcapp._io.files import FolderInUseError, atomic_write
-from cpcapp._io.leftovers import remove_leftovers
-from cpcapp._io.staging import StagedResults, check_replaceable, stage_results
+from cpcapp._io.files import (
+    FolderInUseError,
+    StagedResults,
+    atomic_write,
+    check_replaceable,
+    remove_leftovers,
+    stage_results,
+)
 from cpcapp.reports import render
 from cpcapp.splicing.evaluation.evaluate import Case
 from cpcapp.splicing.evaluation.protocols import ImageScore
@@ -39,7 +44,7 @@ _PER_SHEET: Final = 5
 def check_album_folder(folder: str | os.PathLike[str], *, replace: bool = False) -> None:
     """Raise `FolderInUseError` if a folder has something in it that is not to be replaced.
 
-    What killed runs left in it is removed first, or put in place where it was complete.
+    What killed runs left in it is removed first.
     """
     folder = Path(folder)
     remove_leftovers(folder)

@@ -12,8 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from cpcapp._io.files import atomic_write
-from cpcapp._io.staging import stage_results
+from cpcapp._io.files import atomic_write, stage_results
 from cpcapp.splicing.making.stream import SpliceBatch
 from cpcapp.splicing.networks.loop import (
     STATE,
@@ -205,7 +204,8 @@ class MFCNRun:
     def save(self, folder: Path) -> None:
         """Write everything that a later piece needs.
 
-        All files take the place of the last ones together, or none.
+        They take the place of the last ones when all are complete. If the process is killed just
+        then, there is no ``run.json``.
         """
         content = {
             "architecture": "mfcn",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.files import remove_leftovers
 from cpcapp.splicing.datasets.sources import open_sources
 from cpcapp.splicing.making.stream import StreamOptions
 from cpcapp.splicing.model_file import save_network

@@ -11,8 +11,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from cpcapp._io.files import atomic_write
-from cpcapp._io.staging import stage_results
+from cpcapp._io.files import atomic_write, stage_results
 from cpcapp.splicing.making.stream import SpliceBatch
 from cpcapp.splicing.networks.loop import (
     STATE,
@@ -95,7 +94,8 @@ class TrainingRun:
     def save(self, folder: Path) -> None:
         """Write everything that a later piece needs, in files of at most 16 MiB.
 
-        All of them take the place of the last ones together, or none.
+        They take the place of the last ones when all are complete. If the process is killed just
+        then, there is no ``run.json``.
         """
         states = self.optimizer.state_dict()["state"]
         moments: dict[str, dict[str, Tensor]] = {"exp_avg": {}, "exp_avg_sq": {}}

@@ -15,7 +15,7 @@ from typing import Any
 
 import cv2
 
-from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.files import remove_leftovers
 from cpcapp._io.messages import Message
 from cpcapp._io.text import natural_order, printable
 from cpcapp._io.threads import map_threads

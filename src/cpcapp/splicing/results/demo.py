@@ -12,7 +12,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.files import remove_leftovers
 from cpcapp.reports.pdf import has_reportlab
 from cpcapp.splicing.examples import example_photos, read_example
 from cpcapp.splicing.localizer import Localization, SpliceLocalizer

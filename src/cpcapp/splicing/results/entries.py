@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cpcapp import __version__
-from cpcapp._io.files import atomic_write
-from cpcapp._io.staging import stage_results
+from cpcapp._io.files import atomic_write, stage_results
 from cpcapp._io.text import number
 from cpcapp.reports.pictures import encode_jpeg
 from cpcapp.splicing.localizer import Localization
@@ -60,7 +59,7 @@ def write_result(
     report: PhotoReport | None = None,
     pdf: bool = True,
 ) -> dict[str, Any]:
-    """Write the pictures and the JSON file of a photo, all of them or none.
+    """Write the pictures and the JSON file of a photo, the JSON file last.
 
     Parameters
     ----------

@@ -17,8 +17,7 @@ from typing import Any
 
 import cv2
 
-from cpcapp._io.files import atomic_write
-from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.files import atomic_write, remove_leftovers
 from cpcapp._io.text import printable
 from cpcapp._io.threads import shared_cores
 from cpcapp.moments.dask import map_in_order

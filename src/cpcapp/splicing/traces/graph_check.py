@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cpcapp._io.worker import Worker, limit_memory, open_streams, receive, send
+from cpcapp._io.worker import Arrays, Worker, answer_requests, limit_memory
 
 # No network of this package comes near.
 _MAX_BYTES = 128 << 20
@@ -191,7 +191,7 @@ def try_network(stages: Mapping[str, bytes], facts: Mapping[str, Any]) -> int:
     ImportError
         If ONNX Runtime is not installed.
     """
-    worker = Worker("cpcapp.splicing.traces.graph_check", forked=True)
+    worker = Worker("cpcapp.splicing.traces.graph_check")
     request = {"names": list(stages), "facts": dict(facts)}
     arrays = [np.frombuffer(graph, np.uint8) for graph in stages.values()]
     answer = worker.ask(request, _TRIAL_SECONDS, arrays)
@@ -207,35 +207,30 @@ def try_network(stages: Mapping[str, bytes], facts: Mapping[str, Any]) -> int:
     return int(message["n_traces"])
 
 
-def prepare() -> None:
-    """Import what takes longest; no session is opened before `main`."""
+def main() -> None:
+    """Answer requests of `try_network`."""
+    answer_requests(_try, _import_runtime)
+
+
+def _import_runtime() -> None:
+    """Import what takes longest."""
     import cpcapp.splicing.traces.learned  # noqa: F401
 
     with suppress(ImportError):  # said when it is needed
         import onnxruntime  # noqa: F401
 
 
-def main() -> None:
-    """Answer one request of `try_network`."""
+def _try(request: dict[str, Any], graphs: Arrays) -> tuple[dict[str, Any], Arrays]:
     from cpcapp.splicing.traces.learned import TraceMeter
 
-    source, target = open_streams()
-    send(target, {"ready": True})
-    received = receive(source)
-    if received is None:
-        return
-    request, graphs = received
     stages = dict(zip(request["names"], (graph.tobytes() for graph in graphs), strict=True))
     try:
         meter = TraceMeter(stages, request["facts"])
         meter.open()
         limit_memory(_TRIAL_MEMORY)
-        send(target, {"n_traces": _measure_once(meter)})
+        return {"n_traces": _measure_once(meter)}, ()
     except ImportError as error:
-        send(target, {"import": str(error)})
-    except Exception as error:  # ONNX Runtime has errors of many kinds
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        send(target, {"error": reason})
+        return {"import": str(error)}, ()
 
 
 def _measure_once(meter: Any) -> int:

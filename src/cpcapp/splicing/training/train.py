@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp import __version__
-from cpcapp._io.leftovers import remove_leftovers
+from cpcapp._io.files import remove_leftovers
 from cpcapp._io.threads import map_threads
 from cpcapp.contrast.solve import Contrast, InsufficientRankError, solve_contrast, subspace_overlap
 from cpcapp.moments.dask import map_in_order, sum_in_order

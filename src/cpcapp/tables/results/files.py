@@ -7,66 +7,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cpcapp._io.files import FolderInUseError
-from cpcapp._io.leftovers import remove_leftovers
-from cpcapp._io.staging import check_replaceable
+from cpcapp._io.files import FolderInUseError, check_replaceable, remove_leftovers
 from cpcapp.tables.messages import TableError, require_package
-from cpcapp.tables.reading.arrays import PARQUET_ENDINGS
+from cpcapp.tables.read.arrays import PARQUET_ENDINGS
 
-SCORES_FORMATS = ("csv", "parquet")
+# For each format: the scores, and those of the other one.
+_SCORES = {
+    "csv": ("scores.csv", "scores.parquet"),
+    "parquet": ("scores.parquet", "scores.csv"),
+}
 _PLOT_ENDINGS = (".png", ".svg", ".pdf")
 
 
 def is_parquet(path: str | os.PathLike[str]) -> bool:
-    """Return whether the ending of a name says Parquet, in upper or lower case.
-
-    Examples
-    --------
-    >>> is_parquet("new.PARQUET"), is_parquet("new.csv")
-    (True, False)
-    """
+    """Return whether the ending of a name says Parquet, in upper or lower case."""
     return os.fspath(path).lower().endswith(PARQUET_ENDINGS)
 
 
 @dataclass(frozen=True)
 class ResultFiles:
-    """The files that :func:`write_results` writes.
+    """The files that :func:`write_results` writes, by what they hold.
 
-    Attributes
-    ----------
-    folder : Path
-    scores_format : {"csv", "parquet"}
-    plot : Path or None
+    ``summary`` is the last: where it is, the others are complete. ``outdated_scores`` are those of
+    an earlier run in the other format, which would not fit the rest.
     """
 
     folder: Path
-    scores_format: str = "csv"
-    plot: Path | None = None
-
-    @property
-    def scores(self) -> Path:
-        """The rows with their components."""
-        return self.folder / f"scores.{self.scores_format}"
-
-    @property
-    def loadings(self) -> Path:
-        """Filter, atom and weight of every feature."""
-        return self.folder / "loadings.csv"
-
-    @property
-    def top_features(self) -> Path:
-        """The features of largest weight of each component."""
-        return self.folder / "top_features.csv"
-
-    @property
-    def model(self) -> Path:
-        """The model, for new rows."""
-        return self.folder / "model.safetensors"
-
-    @property
-    def summary(self) -> Path:
-        """The summary. It is written last: where it is, the other files are complete."""
-        return self.folder / "summary.json"
+    scores: Path
+    outdated_scores: Path
+    loadings: Path
+    top_features: Path
+    model: Path
+    summary: Path
+    plot: Path | None
 
     @property
     def all(self) -> list[Path]:
@@ -74,32 +47,11 @@ class ResultFiles:
         files = [self.scores, self.loadings, self.top_features, self.model, self.summary]
         return files if self.plot is None else [*files, self.plot]
 
-    @property
-    def outdated_scores(self) -> Path:
-        """Scores of an earlier run in the other format, which would not fit the rest."""
-        other = "csv" if self.scores_format == "parquet" else "parquet"
-        return self.folder / f"scores.{other}"
-
     def check(self, inputs: Sequence[str] = (), *, overwrite: bool = False) -> None:
-        """Raise `TableError` if the files can't be written, or would replace others.
+        """Raise `TableError` if the files can't be written, would replace others, or are inputs.
 
-        What killed runs left in the folder is removed first, or put in place where it was complete.
-
-        Parameters
-        ----------
-        inputs : sequence of str
-            Tables that are read, and so must not be replaced.
-        overwrite : bool
-            Whether an earlier result may be replaced.
+        What killed runs left in the folder is removed first.
         """
-        if self.scores_format not in SCORES_FORMATS:
-            raise TableError(
-                f"scores can't be written as {self.scores_format!r}",
-                "{scores_format} must be 'csv' or 'parquet'",
-            )
-        require_package("safetensors", "tables")
-        if self.scores_format == "parquet":
-            require_package("pyarrow", "tables")
         if self.plot is not None:
             _check_plot(self.plot, self.folder)
         remove_leftovers(self.folder)
@@ -122,6 +74,36 @@ class ResultFiles:
                 check_replaceable(path)
             except FolderInUseError as error:
                 raise TableError(error.reason, "move it away, or choose another {folder}") from None
+
+
+def plan_files(
+    folder: str | os.PathLike[str],
+    target: str,
+    *,
+    scores_format: str | None = None,
+    plot: str | os.PathLike[str] | None = None,
+) -> ResultFiles:
+    """Return the files that a result of a target table will have."""
+    if scores_format is None:
+        # A folder is one of Parquet files.
+        scores_format = "parquet" if is_parquet(target) or Path(target).is_dir() else "csv"
+    if scores_format not in _SCORES:
+        raise TableError(
+            f"scores can't be written as {scores_format!r}",
+            "{scores_format} must be 'csv' or 'parquet'",
+        )
+    folder = Path(folder)
+    scores, outdated_scores = _SCORES[scores_format]
+    return ResultFiles(
+        folder,
+        folder / scores,
+        folder / outdated_scores,
+        folder / "loadings.csv",
+        folder / "top_features.csv",
+        folder / "model.safetensors",
+        folder / "summary.json",
+        None if plot is None else Path(plot),
+    )
 
 
 def check_not_input(outputs: Sequence[Path], inputs: Sequence[str]) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from cpcapp._io.files import atomic_write
+from cpcapp.moments.rows import FloatArray
 from cpcapp.tables.messages import TableError
-from cpcapp.tables.model import FloatArray
-from cpcapp.tables.reading.table import Chunk
+from cpcapp.tables.read.table import Chunk
 from cpcapp.tables.results.files import is_parquet
 
 
@@ -21,7 +21,7 @@ def name_score_columns(
     n_components: int | Sequence[str],
     *,
     with_set: bool = False,
-    with_power: bool = False,
+    power: Sequence[str] = (),
 ) -> list[str]:
     """Return the names of the columns of a table of scores.
 
@@ -35,8 +35,7 @@ def name_score_columns(
     components = n_components
     if isinstance(components, int):
         components = [f"component_{i + 1}" for i in range(components)]
-    names = [*(kept or ["row"]), *(["set"] if with_set else []), *components]
-    names += ["power", "p"] if with_power else []
+    names = [*(kept or ["row"]), *(["set"] if with_set else []), *components, *power]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise TableError(
@@ -54,21 +53,22 @@ class CsvWriter:
     def __init__(self, file: IO[bytes], names: Sequence[str]) -> None:
         self.text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
         self.table = csv.writer(self.text, lineterminator="\n")
-        self.header: list[str] | None = list(names)
+        self.header: list[Sequence[str]] = [names]
 
     def write(self, chunk: Chunk, scores: FloatArray, role: str | None = None) -> None:
         """Add the rows of a chunk."""
+        kept = [column.to_pylist() for column in chunk.kept.values()] or [chunk.rows.tolist()]
+        roles = [] if role is None else [[role] * len(chunk.rows)]
         self._write_header()
-        self.table.writerows(zip(*_column_lists(chunk, scores, role), strict=True))
+        self.table.writerows(zip(*kept, *roles, *scores.T.tolist(), strict=True))
 
     def close(self) -> None:
         """Complete the table."""
         self._write_header()
 
     def _write_header(self) -> None:
-        if self.header is not None:
-            self.table.writerow(self.header)
-            self.header = None
+        self.table.writerows(self.header)
+        self.header = []
 
 
 class ParquetWriter:
@@ -81,42 +81,33 @@ class ParquetWriter:
     def write(self, chunk: Chunk, scores: FloatArray, role: str | None = None) -> None:
         """Add the rows of a chunk."""
         import pyarrow as pa
-        import pyarrow.parquet
 
-        columns: list[Any] = list(chunk.kept.values()) or [pa.array(chunk.rows)]
-        if role is not None:
-            columns.append(pa.array([role] * len(chunk.rows)))
-        columns += [pa.array(column) for column in scores.T]
-        table = pa.table(dict(zip(self.names, columns, strict=True)))
-        if self.writer is None:
-            self.writer = pa.parquet.ParquetWriter(self.file, table.schema)
-        self.writer.write_table(table.cast(self.writer.schema))
+        kept = list(chunk.kept.values()) or [pa.array(chunk.rows)]
+        roles = [] if role is None else [pa.array([role] * len(chunk.rows))]
+        columns = [*kept, *roles, *map(pa.array, scores.T)]
+        self._write(pa.table(dict(zip(self.names, columns, strict=True))))
 
     def close(self) -> None:
         """Complete the table."""
         import pyarrow as pa
+
+        if self.writer is None:
+            self._write(pa.table({name: pa.array([], pa.float64()) for name in self.names}))
+        self.writer.close()
+
+    def _write(self, table: Any) -> None:
         import pyarrow.parquet
 
         if self.writer is None:
-            empty = pa.table({name: pa.array([], pa.float64()) for name in self.names})
-            pa.parquet.write_table(empty, self.file)
-        else:
-            self.writer.close()
+            self.writer = pyarrow.parquet.ParquetWriter(self.file, table.schema)
+        self.writer.write_table(table.cast(self.writer.schema))
 
 
 @contextmanager
 def open_scores(
     output: Path | IO[bytes], names: Sequence[str]
 ) -> Iterator[CsvWriter | ParquetWriter]:
-    """Open a file for scores, which is written whole or not at all; or a stream, for CSV.
-
-    Parameters
-    ----------
-    output : Path or binary file
-        A path that ends in ``.parquet`` or ``.pq`` gives Parquet, any other CSV.
-    names : sequence of str
-        Names of the columns.
-    """
+    """Open a file for scores, which is written whole or not at all; or a stream, for CSV."""
     if isinstance(output, Path):
         with atomic_write(output) as file:
             if is_parquet(output):
@@ -150,10 +141,3 @@ def write_rows(path: Path, names: Sequence[str], rows: Iterable[Sequence[Any]]) 
         table.writerow(names)
         table.writerows(rows)
         text.detach()
-
-
-def _column_lists(chunk: Chunk, scores: FloatArray, role: str | None) -> list[list[Any]]:
-    columns = [column.to_pylist() for column in chunk.kept.values()] or [chunk.rows.tolist()]
-    if role is not None:
-        columns.append([role] * len(chunk.rows))
-    return [*columns, *scores.T.tolist()]

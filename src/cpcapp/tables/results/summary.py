@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from cpcapp import __version__
+from cpcapp._io.text import number
+from cpcapp.inference.held_out import HeldOutContrasts
 from cpcapp.inference.permutation import PermutationTest
 from cpcapp.tables.cleaning import describe_skipped
 from cpcapp.tables.columns import Selection
 from cpcapp.tables.messages import Message, count_of, quote_names
-from cpcapp.tables.reading.table import Table
+from cpcapp.tables.read.table import Table
 from cpcapp.tables.reduce import Reduction
 from cpcapp.tables.sample_sets import SampleSet
 
@@ -42,10 +43,12 @@ class Summary:
             "method": model.method,
             "standardize": model.standardize,
             "missing": model.missing,
-            "alpha": _round_number(model.info.get("alpha")),
+            "alpha": number(model.info.get("alpha")),
             "n_features": len(model.features),
             "n_components": model.n_components,
             "eigenvalues": model.eigenvalues.tolist(),
+            "contrasts": [number(value) for value in model.contrast.contrast],
+            "held_out_contrasts": describe_held_out(found.held_out),
             "components_that_stand_out": test.n_components,
             "components_that_stand_out_by": test.test
             if test.reason is None
@@ -56,10 +59,10 @@ class Summary:
             "target": _describe_set(found.target),
             "background": None if found.background is None else _describe_set(found.background),
             "top_features": [
-                [{"feature": name, "weight": _round_number(weight)} for name, weight in top]
+                [{"feature": name, "weight": number(weight)} for name, weight in top]
                 for top in found.top_features(_TOP_LISTED)
             ],
-            "notes": [note.problem for note in self._label_notes()],
+            "notes": [note.problem for note in (*self._doubts(), *self._label_notes())],
         }
 
     def lines(self) -> list[str]:
@@ -73,13 +76,9 @@ class Summary:
         mask = found.target.selection.table.mask_column
         genes = "" if mask is None or found.columns.explicit else f" (genes in var[{mask!r}])"
         lines.append(f"{'features':11} {len(model.features)}{genes}, method {model.method}{alpha}")
-        units = {"cpca++": "times the background variance", "pca": "variance"}
-        unit = units.get(model.method, "eigenvalue")
         for i, top in enumerate(found.top_features(_TOP_LISTED)):
             names = ", ".join(f"{name} {weight:+.3g}" for name, weight in top)
-            lines.append(
-                f"component {i + 1} {model.eigenvalues[i]:.4g} {unit}; top features: {names}"
-            )
+            lines.append(f"component {i + 1} {_size(found, i)}; top features: {names}")
         if found.n_significant is not None:
             verb = "is" if found.n_significant == 1 else "are"
             number = count_of(found.n_significant, "component")
@@ -88,7 +87,12 @@ class Summary:
 
     def notes(self) -> list[Message]:
         """Return what a user should look at: rows left out, and doubtful features."""
-        return list(self._row_notes()) + list(self._constant_notes()) + list(self._label_notes())
+        parts = self._row_notes(), self._doubts(), self._constant_notes(), self._label_notes()
+        return [note for part in parts for note in part]
+
+    def _doubts(self) -> Iterator[Message]:
+        for note in self.reduction.doubts:
+            yield Message(note.text)
 
     def _row_notes(self) -> Iterator[Message]:
         found = self.reduction
@@ -139,23 +143,45 @@ def describe_reading(table: Table) -> str:
     return f"{'recognised':11} {table.name}: {', '.join(notes)}" if notes else ""
 
 
+def _size(found: Reduction, component: int) -> str:
+    """Return how much of a component there is, in words."""
+    model = found.model
+    if model.method != "cpca++":
+        unit = "variance" if model.method == "pca" else "eigenvalue"
+        return f"{model.eigenvalues[component]:.4g} {unit}"
+    text = f"{model.contrast.contrast[component]:.4g} times the background's variance"
+    if found.held_out is None:
+        return text
+    low, high = found.held_out.intervals[component]
+    share = f"{100 * found.held_out.level:.0f} %"
+    return (
+        f"{text} ({found.held_out.contrasts[component]:.3g} in rows that were held out, {share} "
+        f"interval {low:.3g} to {high:.3g})"
+    )
+
+
+def describe_held_out(found: HeldOutContrasts | None) -> list[dict[str, Any]] | None:
+    """Return contrasts with their intervals, in types that JSON knows."""
+    if found is None:
+        return None
+    return [
+        {"contrast": number(value), "interval": [number(low), number(high)], "level": found.level}
+        for value, (low, high) in zip(found.contrasts, found.intervals, strict=True)
+    ]
+
+
 def _describe_permutations(test: PermutationTest | None) -> dict[str, Any] | None:
     if test is None:
         return None
     return {
-        "p": _round_number(test.p_value),
-        "eigenvalue_of_chance": _round_number(test.threshold),
+        "p": number(test.p_value),
+        # Both in the units of the test, which has a loading of its own: not those of eigenvalues.
+        "test_statistic": number(test.largest),
+        "test_statistic_of_chance": number(test.threshold),
         "permutations": test.n_permutations,
         "target_rows": test.n_rows[0],
         "background_rows": test.n_rows[1],
     }
-
-
-def _round_number(value: Any) -> float | None:
-    """Return a number with six digits; None for none, and for what JSON can't hold."""
-    if value is None or not math.isfinite(value):
-        return None
-    return float(f"{float(value):.6g}")
 
 
 def _describe_set(sample_set: SampleSet) -> dict[str, Any]:

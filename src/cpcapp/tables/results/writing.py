@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from cpcapp._io.files import atomic_write
-from cpcapp._io.staging import stage_results
+from cpcapp._io.files import atomic_write, stage_results
+from cpcapp.moments.rows import FloatArray
 from cpcapp.tables.messages import TableError
-from cpcapp.tables.model import FloatArray
-from cpcapp.tables.reading.table import Chunk, ProgressReport, make_text_column, report_nothing
+from cpcapp.tables.read.table import Chunk, ProgressReport, report_nothing
 from cpcapp.tables.reduce import Reduction
-from cpcapp.tables.results.files import ResultFiles, is_parquet
-from cpcapp.tables.results.plot import RowSample, write_plot
+from cpcapp.tables.results.files import ResultFiles, plan_files
+from cpcapp.tables.results.plot import DrawnRows, write_plot
 from cpcapp.tables.results.scores import name_score_columns, open_scores, write_rows
 from cpcapp.tables.results.summary import Summary
 from cpcapp.tables.sample_sets import SampleSet
@@ -55,8 +53,10 @@ def write_results(
 ) -> Results:
     """Write scores, loadings, top features, model and summary into a folder.
 
-    The target is read once more for its scores. All files are written, or none: an earlier result
-    stays until the new one is complete.
+    The target is read once more for its scores. Files are made beside their places and moved when
+    all are complete, ``summary.json`` last: an error leaves an earlier result as it was. If the
+    process is killed in between, there is no ``summary.json``: where it is, the files belong
+    together.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def write_results(
     report = report_nothing if progress is None else progress
     summary = Summary(reduction)
     with stage_results(files.folder) as staged:
-        new = replace(files, folder=staged.new)
+        new = plan_files(staged.new, names[0], scores_format=files.scores.suffix[1:])
         drawn = _write_scores(
             new.scores, reduction, background, report, plot=files.plot is not None
         )
@@ -118,44 +118,11 @@ def write_results(
         reduction.model.save(new.model)
         with atomic_write(new.summary) as file:
             file.write(json.dumps(summary.to_dict(), indent=1).encode())
-        with _staged_plot(files, reduction, *drawn):
-            staged.commit(marker=new.summary.name, remove=[files.outdated_scores.name])
+        staged.commit(marker=new.summary.name, remove=[files.outdated_scores.name])
+    if files.plot is not None:
+        with atomic_write(files.plot) as file:
+            write_plot(file, files.plot.suffix, reduction, *drawn)
     return Results(files, summary)
-
-
-@contextmanager
-def _staged_plot(
-    files: ResultFiles, reduction: Reduction, sample: RowSample, background: RowSample | None
-) -> Iterator[None]:
-    """Draw the plot, which takes its place if what is done meanwhile succeeds."""
-    if files.plot is None:
-        yield
-        return
-    with atomic_write(files.plot) as file:
-        write_plot(file, files.plot.suffix, reduction, sample, background)
-        yield
-
-
-def plan_files(
-    folder: str | os.PathLike[str],
-    target: str,
-    *,
-    scores_format: str | None = None,
-    plot: str | os.PathLike[str] | None = None,
-) -> ResultFiles:
-    """Return the files that a result will have; `ResultFiles.check` checks them beforehand.
-
-    Parameters
-    ----------
-    folder, scores_format, plot
-        As for `write_results`.
-    target : str
-        Name of the target table.
-    """
-    # A folder is one of Parquet files.
-    default = "parquet" if is_parquet(target) or Path(target).is_dir() else "csv"
-    path = None if plot is None else Path(plot)
-    return ResultFiles(Path(folder), scores_format or default, path)
 
 
 def _write_scores(
@@ -165,14 +132,14 @@ def _write_scores(
     progress: ProgressReport,
     *,
     plot: bool,
-) -> tuple[RowSample, RowSample | None]:
+) -> tuple[DrawnRows, DrawnRows | None]:
     """Write the scores; return samples of both sets, of the background for a plot only.
 
     The background is read once more for its scores or its points, and not at all for neither.
     """
     kept, n_components = reduction.columns.kept, reduction.model.n_components
     names = name_score_columns(kept, n_components, with_set=background is not None)
-    sample, grey = RowSample(reduction.columns.labels), RowSample(())
+    sample, grey = DrawnRows(reduction.columns.labels), DrawnRows(())
     with open_scores(path, names) as writer:
         for chunk, scores in _read_scores(reduction, reduction.target, kept, progress):
             writer.write(chunk, scores, None if background is None else "target")
@@ -183,18 +150,20 @@ def _write_scores(
                 if background is not None:
                     writer.write(chunk, scores, "background")
                 grey.add(chunk, scores)
-    return sample, grey if grey.n_rows else None
+    return sample, grey if grey.scores.n_seen else None
 
 
 def _read_scores(
     reduction: Reduction, sample_set: SampleSet, kept: Sequence[str], progress: ProgressReport
 ) -> Iterator[tuple[Chunk, FloatArray]]:
     """Yield rows and scores; kept columns that the background lacks are empty there."""
+    import pyarrow as pa
+
     selection = sample_set.selection
     present = [name for name in kept if name in selection.table.column_index]
     with progress(f"writing {selection.role}") as share:
         for chunk, scores in reduction.scores(sample_set, present, share):
-            empty = make_text_column([None] * len(chunk.rows))
+            empty = pa.nulls(len(chunk.rows), pa.string())
             columns = {name: chunk.kept.get(name, empty) for name in kept}
             yield Chunk(chunk.rows, chunk.positions, None, columns), scores
 

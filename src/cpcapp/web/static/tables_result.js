@@ -131,7 +131,7 @@ export class Comparison {
     const { alphas, automatic, top_features: tops } = this.result.methods.cpca;
     const text = formatNumber(alphas[index]);
     this.slider.value = String(index);
-    const remark = index === automatic ? " (automatic)" : index === 0 ? " (as PCA)" : "";
+    const remark = index === automatic ? " (automatic)" : index === 0 ? " (as PCA of scaled columns)" : "";
     byId("alpha-value").textContent = `${text}${remark}`;
     this.slider.setAttribute("aria-valuetext", `alpha ${text}${remark}`);
     for (const button of byId("offered").querySelectorAll("button")) {
@@ -150,7 +150,7 @@ export class Comparison {
       button.addEventListener("click", () => this.setAlpha(index));
       return button;
     });
-    byId("offered").replaceChildren(element("span", "", "Views that differ most:"), ...buttons);
+    byId("offered").replaceChildren(element("span", "", "The automatic one is chosen from:"), ...buttons);
   }
 
   // --- colours and legend
@@ -441,7 +441,7 @@ export class Comparison {
   }
 
   #fillPowers() {
-    const { methods, n_significant: significant, significance_test: test } = this.result;
+    const { methods, held_out: heldOut, n_significant: significant, significance_test: test } = this.result;
     const put = (method, text) => {
       this.plots[method].card.querySelector(".power").textContent = text;
     };
@@ -450,9 +450,11 @@ export class Comparison {
     const values = methods.cpca.eigenvalues[this.alpha];
     const turned = this.alpha === methods.cpca.automatic ? "" : " The axes are turned within the plane, so that points do not jump.";
     put("cpca", values ? `Eigenvalues ${values.map(formatNumber).join(" and ")}.${turned}` : "");
-    const times = methods["cpca++"].eigenvalues.map(formatNumber);
+    const times = methods["cpca++"].contrasts.map(formatNumber);
     const verdict = significant === null ? "" : ` ${plural(significant, "component")} ${significant === 1 ? "is" : "are"} significant (${test}).`;
-    put("cpca++", `${times.join(" and ")} times the variance of the background.${verdict}`);
+    const spans = (heldOut ?? []).map(({ contrast, interval }) => `${formatNumber(contrast)} (${interval.map(formatNumber).join(" to ")})`);
+    const others = spans.length ? ` In rows that were held out ${spans.join(" and ")}, with 95 % intervals.` : "";
+    put("cpca++", `${times.join(" and ")} times the variance of the background.${others}${verdict}`);
   }
 
   #fillRows() {

@@ -1,0 +1,222 @@
+"""Tables that are not text: Parquet and NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cpcapp._io.text import natural_order
+from cpcapp.tables.messages import TableError, quote_names
+from cpcapp.tables.read.npy_files import open_npy, read_npz
+from cpcapp.tables.read.table import (
+    CHUNK_VALUES,
+    Chunk,
+    Progress,
+    Table,
+    number_rows,
+    require_unique,
+    row_slices,
+)
+
+PARQUET_ENDINGS = (".parquet", ".pq")
+
+
+class ParquetTable(Table):
+    """A Parquet file, or those of a folder one after the other, read a batch at a time."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.name = name
+        self._files = _list_parts(path, name) if path.is_dir() else [path]
+        self._schemas, counts = zip(*map(_read_footer, self._files), strict=True)
+        self.n_rows = sum(counts)
+        self.columns = list(self._schemas[0].names)
+        require_unique(self.columns, name)
+        for file, schema in zip(self._files, self._schemas, strict=True):
+            others = set(schema.names) ^ set(self.columns)
+            if others:
+                raise TableError(
+                    f"{name}: {file.name} and {self._files[0].name} have different columns "
+                    f"({quote_names(sorted(others))}); all files must have the same"
+                )
+        # The name that pandas gives to an index without one.
+        self.row_names = next((c for c in self.columns if c.startswith("__index_level_")), None)
+
+    def text_columns(self, names: Sequence[str]) -> list[str]:
+        """Return the columns whose type is not numeric, in any of the files."""
+        import pyarrow as pa
+
+        types = pa.types
+        numeric = [types.is_integer, types.is_floating, types.is_boolean, types.is_decimal]
+        numeric.append(types.is_null)  # a column without any value
+
+        def is_number(name: str) -> bool:
+            kinds = (schema.field(name).type for schema in self._schemas)
+            return all(any(is_kind(kind) for is_kind in numeric) for kind in kinds)
+
+        return [name for name in names if not is_number(name)]
+
+    def chunks(
+        self, features: Sequence[str], kept: Sequence[str], progress: Progress | None = None
+    ) -> Iterator[Chunk]:
+        """Yield all rows; see `Table.chunks`."""
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        names = list(dict.fromkeys([*features, *kept]))
+        size, done = max(1, CHUNK_VALUES // max(len(names), 1)), 0
+        for path in self._files:
+            try:
+                with pa.parquet.ParquetFile(path) as file:
+                    for batch in file.iter_batches(size, columns=names):
+                        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+                        values = np.empty((batch.num_rows, len(features)))
+                        for index, name in enumerate(features):
+                            numbers = columns[name].cast(pa.float64(), safe=False)
+                            values[:, index] = numbers.to_numpy(zero_copy_only=False)
+                        rows = number_rows(slice(done, done + batch.num_rows))
+                        done += batch.num_rows
+                        yield Chunk(rows, rows, values, {name: columns[name] for name in kept})
+                        if progress is not None:
+                            progress(done / max(self.n_rows, 1))
+            except (pa.ArrowException, OSError, UnicodeError) as error:
+                reason = " ".join(str(error).split())
+                raise TableError(f"{path} is damaged after row {done}: {reason}") from error
+
+
+def _list_parts(folder: Path, name: str) -> list[Path]:
+    named = (path for path in folder.iterdir() if path.suffix.lower() in PARQUET_ENDINGS)
+    # Names with a leading dot or underscore are no parts but notes about them, as Arrow has it.
+    parts = [path for path in named if path.name[0] not in "._" and path.is_file()]
+    if not parts:
+        raise TableError(f"{name} is a folder without Parquet files; give a file, or such a folder")
+    return sorted(parts, key=natural_order)
+
+
+def _read_footer(path: Path) -> tuple[Any, int]:
+    """Return the schema of a file, and how many rows it has."""
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            return file.schema_arrow, int(file.metadata.num_rows)
+    except Exception as error:  # Arrow raises errors of many kinds on damaged files
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = " ".join(str(error).split())
+        raise TableError(f"{path} is not a Parquet file: {reason}") from None
+
+
+class ArrayTable(Table):
+    """A matrix, and vectors of the same length that annotate its rows.
+
+    Parameters
+    ----------
+    name : str
+    matrix : array or sparse matrix of shape (n, p), in memory or on disk
+    features : sequence of str of length p
+    annotations : dict of str to array of length n
+    default_features : sequence of str, optional
+        Features unless the user chooses others; all of them by default.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        matrix: Any,
+        features: Sequence[str],
+        annotations: dict[str, Any],
+        *,
+        default_features: Sequence[str] | None = None,
+    ) -> None:
+        self.name, self.matrix, self.annotations = name, matrix, annotations
+        self._matrix_index = {feature: index for index, feature in enumerate(features)}
+        self._default_features = list(features if default_features is None else default_features)
+        self.columns = [*annotations, *features]
+        require_unique(self.columns, name)
+
+    @property
+    def default_features(self) -> list[str]:
+        """Columns of the matrix; in an AnnData file those of the chosen genes."""
+        return self._default_features
+
+    def text_columns(self, names: Sequence[str]) -> list[str]:
+        """Return the columns that are not part of the matrix."""
+        return [name for name in names if name not in self._matrix_index]
+
+    def chunks(
+        self, features: Sequence[str], kept: Sequence[str], progress: Progress | None = None
+    ) -> Iterator[Chunk]:
+        """Yield all rows; see `Table.chunks`."""
+        import pyarrow as pa
+        import scipy.sparse as sp
+
+        chosen = np.array([self._matrix_index[name] for name in features], dtype=np.intp)
+        whole = np.array_equal(chosen, np.arange(self.matrix.shape[1]))
+        n_rows = self.matrix.shape[0]
+        for part in row_slices(n_rows, self.matrix.shape[1]):
+            block = self.matrix[part]
+            if sp.issparse(block):
+                block = sp.csr_array(block)
+            columns = {
+                name: pa.array(
+                    self.annotations[name][part]
+                    if name in self.annotations
+                    else _column(block, self._matrix_index[name])
+                )
+                for name in kept
+            }
+            if sp.issparse(block):
+                block = block.astype(np.float64)
+            else:
+                block = np.asarray(block, dtype=np.float64)
+            rows = number_rows(part)
+            yield Chunk(rows, rows, block if whole else block[:, chosen], columns)
+            if progress is not None:
+                progress(part.stop / n_rows)
+
+
+def _column(block: Any, index: int) -> Any:
+    """Return a column as a vector, of the type that it has in the file."""
+    column = block[:, [index]]
+    return np.asarray(column.toarray() if hasattr(column, "toarray") else column).ravel()
+
+
+def npy_table(path: Path, name: str) -> ArrayTable:
+    """Open a ``.npy`` file without reading it; its columns are ``x0``, ``x1`` and so on."""
+    try:
+        matrix = open_npy(path)
+    except (ValueError, OSError) as error:
+        raise TableError(f"{name} is not a .npy file of numbers: {error}") from error
+    return _check_numbers(name, matrix, {})
+
+
+def npz_table(path: Path, name: str, array: str | None) -> ArrayTable:
+    """Open one matrix of a ``.npz`` archive; vectors of the same length annotate its rows."""
+    try:
+        held = read_npz(path)
+    except (ValueError, OSError) as error:
+        raise TableError(f"{name} is not a .npz archive of numbers: {error}") from error
+    matrices = [key for key, value in held.items() if value.ndim == 2]
+    if array is None and len(matrices) != 1:
+        raise TableError(
+            f"{name} holds {len(matrices)} matrices ({quote_names(matrices)}); choose one with "
+            f"{path.name}::NAME"
+        )
+    key = matrices[0] if array is None else array
+    if key not in held:
+        raise TableError(f"{name}: there is no array {key!r}; there are {quote_names(list(held))}")
+    matrix = held[key]
+    annotations = {k: v for k, v in held.items() if v.ndim == 1 and len(v) == len(matrix)}
+    return _check_numbers(name, matrix, annotations)
+
+
+def _check_numbers(name: str, matrix: Any, annotations: dict[str, Any]) -> ArrayTable:
+    # Without a column there may be any number of rows in no byte at all, and the reverse.
+    if matrix.ndim != 2 or not matrix.size:
+        raise TableError(f"{name} has shape {matrix.shape}; it must have rows and columns")
+    if matrix.dtype.kind not in "biuf":
+        raise TableError(f"{name} has dtype {matrix.dtype}; it must be real numbers")
+    return ArrayTable(name, matrix, [f"x{i}" for i in range(matrix.shape[1])], annotations)

@@ -1,0 +1,172 @@
+"""Say what two tables hold, before anything is computed from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from cpcapp.tables.label_columns import LabelColumnFinder
+from cpcapp.tables.read.numbers import MISSING
+from cpcapp.tables.read.table import Chunk, ProgressReport, Table, report_nothing
+from cpcapp.tables.reduce import AnyTable, open_rereadable
+
+# Different values of a column are counted up to here: a bound on the memory if it holds ids.
+MAX_DISTINCT = 1000
+# Chosen by eye: a text with more values than this is a name rather than a class.
+_MAX_CLASSES = 40
+_LABEL_NAME = re.compile(
+    r"label|class|group|type|condition|cluster|species|categor|diagnos|treat|target|outcome|status",
+    re.IGNORECASE,
+)
+
+
+def describe_tables(
+    target: AnyTable, background: AnyTable, *, progress: ProgressReport | None = None
+) -> dict[str, Any]:
+    """Return what two tables hold, for a person who chooses columns, in types that JSON knows.
+
+    ``columns`` lists those of the target: ``name``, ``kind`` (``"number"`` or ``"text"``),
+    ``missing`` (values), ``distinct`` (values, counted up to 1,000), ``usable`` as a feature or
+    else the ``reason``, and ``selected``: whether it is a feature unless the user says otherwise.
+    ``label`` is the column that suggests itself for colours, or None. ``target`` and ``background``
+    have ``name``, ``n_rows``, ``n_columns`` and ``problems``: the first bad rows.
+    """
+    own, other = open_rereadable(target, "auto"), open_rereadable(background, None)
+    report = report_nothing if progress is None else progress
+    ours, theirs = _TableCounter(own), _TableCounter(other)
+    for counter, role in ((ours, "target"), (theirs, "background")):
+        with report(f"reading {role}") as share:
+            for chunk in counter.table.chunks(counter.numeric, list(counter.texts), share):
+                counter.update(chunk)
+    columns = [_describe_column(name, ours, theirs) for name in own.columns]
+    label = _suggest_label(columns, ours)
+    doubtful = {*ours.finder.labels, *ours.finder.row_numbers, *([label] if label else [])}
+    for column in columns:
+        column["selected"] = column["usable"] and column["name"] not in doubtful
+    if not any(column["selected"] for column in columns):
+        for column in columns:
+            column["selected"] = column["usable"] and column["name"] != label
+    return {
+        "columns": columns,
+        "label": label,
+        "only_in_background": [name for name in other.columns if name not in own.column_index],
+        "target": ours.to_dict(),
+        "background": theirs.to_dict(),
+    }
+
+
+class _TableCounter:
+    """Counts rows, missing values and different values of each column."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.texts = dict.fromkeys(table.text_columns(table.columns))
+        self.numeric = [name for name in table.columns if name not in self.texts]
+        self.n_rows = 0
+        self.problems: list[str] = []
+        self.n_bad = 0
+        self.missing = dict.fromkeys(table.columns, 0)
+        self.distinct: dict[str, set[Any]] = {name: set() for name in table.columns}
+        self.finder = LabelColumnFinder(self.numeric)
+
+    def update(self, chunk: Chunk) -> None:
+        """Count further rows."""
+        self.n_rows += len(chunk.rows) + len(chunk.unreadable)
+        bad = [(int(chunk.positions[row]), reason) for row, reason in chunk.bad.items()]
+        bad = sorted(bad + chunk.unreadable)
+        self.n_bad += len(bad)
+        unit = self.table.unit
+        self.problems += [
+            f"{unit} {position}: {reason}" for position, reason in bad[: 5 - len(self.problems)]
+        ]
+        if self.numeric and len(chunk.rows):
+            self._update_numbers(chunk)
+        for name in self.texts:
+            self._update_text(name, chunk.kept[name])
+
+    def _update_numbers(self, chunk: Chunk) -> None:
+        values = chunk.values
+        if sp.issparse(values):  # of counts, which are neither missing nor labels
+            self.finder.update(values)
+            return
+        usable = np.ones(len(values), dtype=bool)
+        usable[list(chunk.bad)] = False
+        if usable.any():
+            self.finder.update(values[usable])
+        missing = np.isnan(values)
+        for name, count in zip(self.numeric, missing.sum(axis=0).tolist(), strict=True):
+            self.missing[name] += count
+        for index, name in enumerate(self.numeric):
+            if len(self.distinct[name]) < MAX_DISTINCT:
+                column = values[:, index]
+                self._add(name, np.unique(column[~missing[:, index]])[:MAX_DISTINCT].tolist())
+
+    def _update_text(self, name: str, column: Any) -> None:
+        import pyarrow as pa
+
+        try:
+            found = column.value_counts().to_pylist()
+        except pa.ArrowNotImplementedError:  # lists and the like, which are of no use here
+            self.missing[name] += column.null_count
+            return
+        for entry in found:
+            if entry["values"] is None or str(entry["values"]) in MISSING:
+                self.missing[name] += entry["counts"]
+        if len(self.distinct[name]) < MAX_DISTINCT:
+            texts = [str(entry["values"]) for entry in found if entry["values"] is not None]
+            self._add(name, [text for text in texts if text not in MISSING])
+
+    def _add(self, name: str, values: Sequence[Any]) -> None:
+        seen = self.distinct[name]
+        seen.update(values[: MAX_DISTINCT - len(seen)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts, for JSON."""
+        more = self.n_bad - len(self.problems)
+        return {
+            "name": self.table.name,
+            "n_rows": self.n_rows,
+            "n_columns": len(self.table.columns),
+            "n_bad_rows": self.n_bad,
+            "problems": self.problems + ([f"and {more:,} more"] if more else []),
+        }
+
+
+def _describe_column(name: str, ours: _TableCounter, theirs: _TableCounter) -> dict[str, Any]:
+    is_text = name in ours.texts
+    reason = ""
+    if name == ours.table.row_names:
+        reason = "names of rows"
+    elif is_text:
+        reason = "text"
+    elif name not in theirs.table.column_index:
+        reason = "not in the background"
+    elif name in theirs.texts:
+        reason = "text in the background"
+    elif not ours.distinct[name] and ours.missing[name]:
+        reason = "no values"
+    elif not theirs.distinct[name] and theirs.missing[name]:
+        reason = "no values in the background"
+    return {
+        "name": name,
+        "kind": "text" if is_text else "number",
+        "missing": ours.missing[name],
+        "missing_in_background": theirs.missing.get(name, 0),
+        "distinct": len(ours.distinct[name]),
+        "shared": name in theirs.table.column_index,
+        "usable": not reason,
+        "reason": reason,
+    }
+
+
+def _suggest_label(columns: Sequence[dict[str, Any]], ours: _TableCounter) -> str | None:
+    few = [c["name"] for c in columns if c["kind"] == "text" and 2 <= c["distinct"] <= _MAX_CLASSES]
+    # With one row each, texts are names.
+    few = [name for name in few if len(ours.distinct[name]) < ours.n_rows]
+    candidates = [*few, *ours.finder.labels]
+    named = [name for name in candidates if _LABEL_NAME.search(name)]
+    return next(iter([*named, *candidates]), None)

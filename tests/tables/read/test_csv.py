@@ -1,0 +1,288 @@
+"""Delimited text: names, lines, values, and what is wrong with rows."""
+
+from __future__ import annotations
+
+import gzip
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cpcapp.tables import TableError, open_table
+from cpcapp.tables.columns import choose_columns
+from table_reading import read_all
+
+
+@pytest.fixture
+def frame(rng):
+    values = rng.normal(size=(50, 3)) * [1e-5, 1, 1e9]
+    frame = pd.DataFrame(values, columns=["a b", "c,d", 'e"f'])
+    frame.insert(0, "who", [f"Zoë {i}\nline two" for i in range(50)])
+    frame.iloc[3, 2] = np.nan
+    return frame
+
+
+def test_lines_count_those_within_quotes(tmp_path, frame):
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    (chunk,) = open_table(str(tmp_path / "t.csv")).chunks(["a b"], [])
+    assert chunk.positions.tolist() == list(range(2, 102, 2))
+
+
+@pytest.mark.parametrize("sep", [";", "|", "\t"])
+def test_the_delimiter_is_seen(tmp_path, sep):
+    (tmp_path / "t.csv").write_text(sep.join("ab") + "\n" + sep.join("12") + "\n")
+    assert open_table(str(tmp_path / "t.csv")).columns == ["a", "b"]
+
+
+@pytest.mark.parametrize("compress", [lambda data: data, gzip.compress])
+def test_a_mark_of_spreadsheets_is_not_part_of_a_name(tmp_path, compress):
+    path = tmp_path / "t.csv"
+    path.write_bytes(compress(b"\xef\xbb\xbfa,b\r\n1,2\r\n"))
+    table = open_table(str(path))
+    assert table.columns == ["a", "b"]
+    (chunk,) = table.chunks(["b"], ["a"])
+    assert (chunk.values.tolist(), chunk.kept["a"].to_pylist()) == ([[2.0]], ["1"])
+
+
+@pytest.mark.parametrize(
+    "text", [",x,y\n0,1,2\n1,3,4\n", 'x\ty\n"0"\t1\t2\n"1"\t3\t4\n'], ids=["pandas", "R"]
+)
+def test_names_of_rows_are_no_feature(tmp_path, text):
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    table = open_table(str(path))
+    columns = choose_columns(table)
+    assert (columns.features, columns.ids) == (["x", "y"], ["row_name"])
+    (chunk,) = table.chunks(columns.features, columns.kept)
+    assert chunk.values.tolist() == [[1, 2], [3, 4]]
+    assert chunk.kept["row_name"].to_pylist() == ["0", "1"]
+
+
+@pytest.mark.parametrize("text", ["NA", "nan", "", " NA", "null", "#N/A", "None"])
+def test_missing_values(tmp_path, text):
+    (tmp_path / "t.csv").write_text(f"a,b\n1,{text}\n2,3\n")
+    (chunk,) = open_table(str(tmp_path / "t.csv")).chunks(["a", "b"], [])
+    np.testing.assert_array_equal(chunk.values, [[1, np.nan], [2, 3]])
+    assert not chunk.bad
+
+
+def test_ids_are_kept_as_they_are_written(tmp_path):
+    (tmp_path / "t.csv").write_text("id,b\n007,1\nNA,2\n1e3,3\n")
+    (chunk,) = open_table(str(tmp_path / "t.csv")).chunks(["b"], ["id"])
+    assert chunk.kept["id"].to_pylist() == ["007", "NA", "1e3"]
+
+
+def test_what_is_wrong_with_rows(tmp_path):
+    lines = ["a,b", "1,2", "3,x", '"4\n",5', "6", "7,8,9", "1_0,1", "", '10,"1,5"', "+11,12"]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    (chunk,) = open_table(str(tmp_path / "t.csv")).chunks(["a", "b"], [])
+    assert chunk.rows.tolist() == [1, 2, 3, 6, 7, 8]
+    assert chunk.positions.tolist() == [2, 3, 4, 8, 10, 11]
+    assert chunk.bad == {
+        1: "column 'b' is 'x', not a number",
+        3: "column 'a' is '1_0', not a number",
+        4: "column 'b' is '1,5', not a number (a decimal comma? write 1.5)",
+    }
+    assert chunk.unreadable == [
+        (6, "1 field where the header has 2"),
+        (7, "3 fields where the header has 2"),
+    ]
+    np.testing.assert_array_equal(chunk.values[[0, 2, 5]], [[1, 2], [4, 5], [11, 12]])
+
+
+def test_bytes_that_are_no_text_further_on_are_named_by_line(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes("ä,b\n".encode() + b"x,1\n" * 300_000 + b"\xe4,2\n")
+    table = open_table(str(path))
+    with pytest.raises(TableError, match="line 300002 is not UTF-8"):
+        list(table.chunks(["b"], ["ä"]))
+
+
+@pytest.mark.parametrize("n_before", [0, 300_000], ids=["first line", "far on"])
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_latin_1_is_recognised_wherever_it_begins(tmp_path, name, n_before):
+    data = ("a,b\n" + "x,1\n" * n_before + "Zoë 5 €,2\n").encode("cp1252")
+    (tmp_path / name).write_bytes(gzip.compress(data, 1) if name.endswith("gz") else data)
+    table = open_table(tmp_path / name)
+    for _ in range(2):
+        chunks = list(table.chunks(["b"], ["a"]))
+        assert chunks[-1].kept["a"].to_pylist()[-1] == "Zoë 5 €"
+        assert chunks[-1].positions[-1] == n_before + 2
+        assert table.reading_notes() == ["Latin-1 (Windows-1252), not UTF-8"]
+
+
+@pytest.mark.parametrize("order", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("compress", [lambda data: data, gzip.compress])
+def test_utf_16_of_spreadsheets_is_recognised(tmp_path, order, compress):
+    path = tmp_path / "t.txt"
+    text = "größe\t名\r\n" + "1.5\tZoë\r\n2\t\U0001f42d\r\n" * 20_000
+    path.write_bytes(compress(("\ufeff" + text).encode(order)))
+    values, kept, rows = read_all(path, ["größe"], ["名"])
+    assert values.ravel().tolist() == [1.5, 2.0] * 20_000
+    assert kept["名"] == ["Zoë", "\U0001f42d"] * 20_000
+    assert rows[-1] == 40_000
+    assert open_table(path).reading_notes() == ["UTF-16"]
+
+
+def test_utf_16_that_is_cut_off_is_named_by_line(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(("\ufeff" + "a,b\n" + "1,2\n" * 2_000_000).encode("utf-16-le")[:-1])
+    table = open_table(path)
+    with pytest.raises(TableError, match=r"t\.csv is UTF-16 and damaged in line \d{7} or"):
+        list(table.chunks(["a", "b"], []))
+
+
+@pytest.mark.parametrize("text", ["ä,b\n1,2\n", "a,b\n1,2\n"], ids=["utf-8", "ascii"])
+def test_utf_8_needs_no_note(tmp_path, text):
+    (tmp_path / "t.csv").write_text(text, "utf-8")
+    table = open_table(tmp_path / "t.csv")
+    list(table.chunks(["b"], []))
+    assert table.reading_notes() == []
+
+
+@pytest.mark.parametrize("extra", ["", "+3,5;x\n"], ids=["fast", "exact"])
+def test_decimal_commas_of_spreadsheets(tmp_path, extra):
+    (tmp_path / "t.csv").write_text("a;b\n1,5;-2,5e3\n2;NA\n" + extra)
+    table = open_table(str(tmp_path / "t.csv"))
+    assert table.text_columns(["a", "b"]) == []
+    (chunk,) = table.chunks(["a", "b"], [])
+    np.testing.assert_array_equal(chunk.values[:2], [[1.5, -2500], [2, np.nan]])
+    assert list(chunk.bad) == ([2] if extra else [])
+
+
+@pytest.mark.parametrize("name", ["t.TSV.GZ", "t.Txt", "t.TAB"])
+def test_endings_in_upper_case(tmp_path, name):
+    text = b"a\tb,c\n1\t2\n"
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("GZ") else text)
+    assert open_table(tmp_path / name).columns == ["a", "b,c"]
+
+
+def problems(path, features):
+    """Return what is wrong with the rows of a table, by line."""
+    found = {}
+    for chunk in open_table(path).chunks(list(features), []):
+        found |= {int(chunk.positions[row]): reason for row, reason in chunk.bad.items()}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a,b\n1,2\r3,4\n5,6", 2),
+        ("a,b\r1,2\n3,4\n5,6\n", 1),
+        ("a,b\r\n\r\n1,2\r\n3,\r4\r\n5,6\r\n", 4),
+        ('a,b\n"1\r",2\n3,4\n5\r,6\n', 4),
+    ],
+)
+def test_a_stray_carriage_return_is_named(tmp_path, text, line):
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode())
+    with pytest.raises(TableError, match=rf"t\.csv: line {line} has a carriage return"):
+        list(open_table(path).chunks(["a", "b"], []))
+
+
+def test_a_carriage_return_within_quotes_is_text(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b'who,a\n"x\ry",1\n"z",2\n')
+    values, kept, _ = read_all(tmp_path / "t.csv", ["a"], ["who"])
+    assert values.tolist() == [[1.0], [2.0]]
+    assert kept["who"] == ["x\ry", "z"]
+
+
+def test_a_point_among_decimal_commas_is_not_guessed(tmp_path):
+    (tmp_path / "t.csv").write_text("a;b\n1,5;2\n2,5;3\n1.234;4\n")
+    hint = "(a point, where other numbers have decimal commas? write 1234 or 1,234)"
+    assert problems(tmp_path / "t.csv", "ab") == {4: f"column 'a' is '1.234', not a number {hint}"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "note"),
+    [
+        ('a,b\n"1,234.5",2.5\n"1,234",7\n', [1234.5, 1234], "line 2: '1,234.5' is 1234.5"),
+        ("a;b\n1.234,5;2,5\n1.234;7\n", [1234.5, 1234], "line 2: '1.234,5' is 1234.5"),
+        ("a;b\n1 234,5;2,5\n1 234;7\n", [1234.5, 1234], "line 2: '1 234,5' is 1234.5"),
+        ("a\tb\n-12,345,678\t2.5\n1,234\t7\n", [-12345678, 1234], "line 2: '-12,345,678' is"),
+        ("a;b\n1\u202f234,5;2,5\n9;7\n", [1234.5, 9], r"line 2: '1\u202f234,5' is 1234.5"),
+        ("a;b\n1'234.5;2.5\n12;7\n", [1234.5, 12], "is 1234.5"),
+    ],
+)
+def test_thousands_separators_are_recognised_and_said(tmp_path, text, expected, note):
+    (tmp_path / "t.csv").write_text(text, "utf-8")
+    table = open_table(tmp_path / "t.csv")
+    assert table.text_columns(["a", "b"]) == []
+    (chunk,) = table.chunks(["a", "b"], [])
+    assert not chunk.bad
+    np.testing.assert_array_equal(chunk.values, np.column_stack([expected, [2.5, 7]]))
+    assert note in table.reading_notes()[-1]
+
+
+def test_thousands_separators_of_latin_1(tmp_path):
+    (tmp_path / "t.csv").write_bytes("größe;b\n1\u00a0234,5;2\n".encode("latin-1"))
+    table = open_table(tmp_path / "t.csv")
+    (chunk,) = table.chunks(["größe", "b"], [])
+    assert chunk.values.tolist() == [[1234.5, 2.0]]
+    assert [note.split(" ")[0] for note in table.reading_notes()] == [
+        *("Latin-1", "decimal", "thousands")
+    ]
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", ","])
+def test_a_comma_that_may_mean_either_is_refused(tmp_path, delimiter):
+    cell = '"2,345"' if delimiter == "," else "2,345"
+    (tmp_path / "t.csv").write_text(f"a{delimiter}b\n7{delimiter}8\n{cell}{delimiter}9\n")
+    reason = "its comma may separate thousands or decimals; write 2345 or 2.345"
+    found = f"column 'a' is '2,345', not a number ({reason})"
+    assert problems(tmp_path / "t.csv", "ab") == {3: found}
+    assert open_table(tmp_path / "t.csv").text_columns(["a", "b"]) == []
+
+
+def test_digits_of_other_scripts_are_not_guessed(tmp_path):
+    fullwidth, arabic = "\uff11\uff12", "\u0661\u0662"
+    (tmp_path / "t.csv").write_text(f"a,b\n1,2\n{fullwidth},3\n{arabic},4\n", "utf-8")
+    hint = "(digits of another script? write 0 to 9)"
+    assert problems(tmp_path / "t.csv", "ab") == {
+        3: f"column 'a' is {fullwidth!r}, not a number {hint}",
+        4: f"column 'a' is {arabic!r}, not a number {hint}",
+    }
+    # A column of them is one of numbers, and not left out as text.
+    (tmp_path / "u.csv").write_text(f"a,b\n{fullwidth},2\n", "utf-8")
+    assert open_table(tmp_path / "u.csv").text_columns(["a", "b"]) == []
+
+
+def test_a_flipped_byte_in_a_compressed_table_is_an_error_of_one_line(tmp_path, rng):
+    text = "id,a,b\n" + "".join(f"r{i},{i * 0.37:.3f},{i % 7}\n" for i in range(200))
+    whole = gzip.compress(text.encode())
+    path = tmp_path / "t.csv.gz"
+    damaged_in_line = 0
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        try:
+            table = open_table(path)
+            for _ in table.chunks(["a", "b"], ["id"]):
+                pass
+        except (TableError, KeyError) as error:
+            assert "t.csv.gz" in str(error)
+            assert "\n" not in str(error)
+            damaged_in_line += bool(re.search(r" is damaged (after|in) line \d+", str(error)))
+    assert damaged_in_line > 0.9 * len(whole)
+
+
+def test_any_bytes_are_read_or_refused(tmp_path, rng):
+    text = "id,a,b\n" + "".join(f"r{i},{i * 0.37:.3f},{i % 7}\n" for i in range(40))
+    path = tmp_path / "t.csv"
+    for _ in range(400):
+        damaged = bytearray(text.encode())
+        for place in rng.integers(len(damaged), size=rng.integers(1, 4)):
+            damaged[place] = rng.choice(list(b'\r\n",;\t\0\xff-.e1'))
+        path.write_bytes(damaged)
+        try:
+            table = open_table(path)
+            text_columns = table.text_columns(table.columns)
+            numeric = [name for name in table.columns if name not in text_columns]
+            rows = sum(len(chunk.rows) for chunk in table.chunks(numeric, text_columns))
+        except TableError as error:
+            assert "\n" not in str(error)
+        else:
+            assert rows <= damaged.count(b"\n") + 1

@@ -1,0 +1,183 @@
+"""AnnData files: what is read, and what damaged ones may do."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import warnings
+from pathlib import Path
+
+import anndata
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from cpcapp._io import hdf5
+from cpcapp.tables import TableError, open_table
+from cpcapp.tables.columns import choose_columns
+from table_reading import read_all
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def path(tmp_path, rng):
+    """40 cells of 5 genes, sparse; the same values in layers of other kinds."""
+    X = rng.poisson(0.5, size=(40, 5)).astype(float)
+    layers = {"c": sp.csc_matrix(X), "d": X, "r": sp.csr_matrix(X)}
+    anndata.AnnData(sp.csr_matrix(X), layers=layers).write_h5ad(tmp_path / "t.h5ad")
+    return tmp_path / "t.h5ad"
+
+
+def read(path):
+    table = open_table(path)
+    return [chunk.values for chunk in table.chunks(table.default_features, [])]
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("layer", [None, "counts"])
+def test_annotated_data(tmp_path, rng, kind, layer):
+    X = rng.poisson(0.5, size=(20, 6)).astype(float)
+    cells = anndata.AnnData(kind(X), layers={"counts": kind(2 * X)})
+    cells.obs["type"] = pd.Categorical(["a", "b"] * 10)
+    cells.write_h5ad(tmp_path / "t.h5ad")
+    path = tmp_path / "t.h5ad" if layer is None else f"{tmp_path / 't.h5ad'}::{layer}"
+    table = open_table(str(path))
+    assert table.row_names == "cell"
+    assert choose_columns(table).features == list("012345")
+    with pytest.raises(TableError, match="column 'type' is not numeric"):
+        choose_columns(table, columns=["0", "type"])
+    values, kept, _ = read_all(path, ["5", "0"], ["cell", "type"])
+    np.testing.assert_array_equal(values, X[:, [5, 0]] * (1 if layer is None else 2))
+    assert kept == {"cell": [str(i) for i in range(20)], "type": ["a", "b"] * 10}
+
+
+def test_columns_of_all_kinds(tmp_path, rng):
+    cells = anndata.AnnData(rng.normal(size=(3, 2)))
+    cells.obs["whole"] = pd.array([1, None, 3], dtype="Int64")
+    cells.obs["size"] = np.array([0.5, np.nan, 2.0], np.float32)
+    cells.obs["flag"] = [True, False, True]
+    cells.obs["text"] = ["a", "b", "\u00e4"]
+    cells.write_h5ad(tmp_path / "t.h5ad")
+    kept = read_all(tmp_path / "t.h5ad", ["0"], ["whole", "size", "flag", "text"])[1]
+    assert kept["whole"] == [1, None, 3]
+    assert kept["size"][::2] == [0.5, 2.0]
+    assert kept["flag"] == [True, False, True]
+    assert kept["text"] == ["a", "b", "\u00e4"]
+
+
+def test_a_matrix_in_columns(path):
+    np.testing.assert_array_equal(read(path)[0].toarray(), read(f"{path}::c")[0].toarray())
+    np.testing.assert_array_equal(read(path)[0].toarray(), read(f"{path}::d")[0])
+
+
+@pytest.mark.parametrize("layer", ["", "::c", "::d", "::r"])
+def test_genes_that_are_copied(path, layer):
+    """A gene may be kept beside the features, whatever the matrix is stored as."""
+    genes = ["0", "3"]
+    values, kept, _ = read_all(f"{path}{layer}", ["1"], genes)
+    with h5py.File(path) as file:
+        expected = file["layers/d"][:]
+    np.testing.assert_array_equal(values, expected[:, [1]])
+    assert kept == {gene: expected[:, int(gene)].tolist() for gene in genes}
+
+
+@pytest.mark.parametrize(
+    ("place", "index"),
+    [*(("X", i) for i in (-1, 7, 1000, 100_000, 10**7)), ("layers/c", 10**7), ("layers/r", 7)],
+)
+def test_an_index_outside_the_matrix(path, place, index):
+    """With five genes, compiled code would write to memory that is not its own."""
+    with h5py.File(path, "r+") as file:
+        file[f"{place}/indices"][3] = index
+    with pytest.raises(TableError, match=rf"t\.h5ad.* its indices hold {index}, not from 0 to"):
+        read(path if place == "X" else f"{path}::{place[-1]}")
+
+
+@pytest.mark.parametrize(("place", "value"), [(0, 3), (5, 10**6), (7, -1), (-1, 10**6)])
+def test_pointers_that_do_not_rise(path, place, value):
+    with h5py.File(path, "r+") as file:
+        file["X/indptr"][place] = value
+    with pytest.raises(TableError, match=r"t\.h5ad is not a readable AnnData file: its indptr"):
+        read(path)
+
+
+def test_parts_that_are_missing_or_of_another_kind(path):
+    with h5py.File(path, "r+") as file:
+        n_stored = len(file["X/data"])
+        del file["X/data"]
+        file["X/data"] = [b"text"] * n_stored
+    with pytest.raises(TableError, match="is not a readable AnnData file: its data is"):
+        read(path)
+    with h5py.File(path, "r+") as file:
+        del file["X/indices"]
+    with pytest.raises(TableError, match="is not a readable AnnData file"):
+        read(path)
+
+
+def test_a_part_that_claims_gigabytes_is_not_read(path):
+    with h5py.File(path, "r+") as file:
+        file.create_dataset("uns/large", shape=(10**11,), dtype="f8", chunks=(1000,))
+    assert path.stat().st_size < 1e6
+    with pytest.raises(TableError, match="its parts besides X take 762939 MB in memory"):
+        open_table(path)
+
+
+def test_parts_in_other_files_are_not_read(path, tmp_path):
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["secret"] = np.ones(40)
+    with h5py.File(path, "r+") as file:
+        file["obs/secret"] = h5py.ExternalLink("other.h5", "/secret")
+    with pytest.raises(TableError, match="its /obs/secret lies in another file"):
+        open_table(path)
+    with h5py.File(path, "r+") as file:
+        del file["obs/secret"]
+        layout = h5py.VirtualLayout((40,), "f8")
+        layout[:] = h5py.VirtualSource(tmp_path / "other.h5", "secret", (40,))
+        file.create_virtual_dataset("obs/secret", layout)
+    with pytest.raises(TableError, match="its /obs/secret lies in another file"):
+        open_table(path)
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+def test_reading_that_does_not_end_is_ended(path, monkeypatch, hangs):
+    """HDF5 1.14 loops for ever on the first file. The other one is good, and the limit too low."""
+    if hangs:
+        path.write_bytes(gzip.decompress((HERE / "hanging.h5ad.gz").read_bytes()))
+    monkeypatch.setattr(hdf5, "_SECONDS", 2.0 if hangs else 0.0)
+    monkeypatch.setattr(hdf5, "_BYTES_PER_SECOND", 1e12)
+    with pytest.raises(TableError, match=r"t\.h5ad is (damaged|not a readable AnnData file)"):
+        open_table(path)
+
+
+def test_a_process_that_crashed_is_named(path):
+    table = open_table(path)
+    table.matrix.process._worker._process.kill()
+    with pytest.raises(TableError, match="it is damaged: reading it was stopped"):
+        list(table.chunks(["0"], []))
+
+
+def test_the_process_ends_with_the_table(path):
+    table = open_table(path)
+    process = table.matrix.process._worker._process
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del table
+        gc.collect()
+    assert process.returncode is not None
+
+
+def test_flipped_bytes(path, rng):
+    whole = path.read_bytes()
+    for _ in range(4):
+        damaged = bytearray(whole)
+        for place in rng.integers(0, 4000, size=6):
+            damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        try:
+            read(path)
+        except TableError as error:
+            assert "t.h5ad" in str(error)
+            assert "\n" not in str(error)
