@@ -53,8 +53,6 @@ __all__ = [
     "subspace_overlap",
 ]
 
-_EPS = float(np.finfo(np.float64).eps)
-
 SOLVERS = ("auto", "dense", "iterative", "dual", "matrix-free")
 SCALINGS = ("background", "unit")
 
