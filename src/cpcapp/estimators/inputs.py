@@ -167,12 +167,9 @@ class Sides:
         if not self.background_rows:
             raise ValueError("the rows of the background are not at hand, only its moments")
         shares = np.ones(1) if self.shares is None else self.shares
-        samples = [
-            rows.sample(self.random_state)
-            for rows, share in zip(self.background_rows, shares, strict=True)
-            if share > 0.0
-        ]
-        return samples[0] if len(samples) == 1 else mix_samples(samples, shares[shares > 0.0])
+        used = np.flatnonzero(shares).tolist()
+        samples = [self.background_rows[i].sample(self.random_state) for i in used]
+        return samples[0] if len(used) == 1 else mix_samples(samples, shares[used])
 
     def rows_to_look_at(self, most: int) -> tuple[Any, FloatArray | None]:
         """Return rows of the target, at most so many, and their weights, to see how they spread."""

@@ -101,12 +101,11 @@ class Arrangements:
 
     def observed(self) -> Sides:
         """Return the two sets as they are."""
-        order, root = np.arange(len(self.weights)), np.sqrt(self.weights)
-        parts = slice(self.n_target), slice(self.n_target, None)
-        target, background = (
-            Side(order[i], root[i], design) for i, design in zip(parts, self.designs, strict=True)
+        n, root = self.n_target, np.sqrt(self.weights)
+        order = np.arange(len(root))
+        return Side(order[:n], root[:n], self.designs[0]), Side(
+            order[n:], root[n:], self.designs[1]
         )
-        return target, background
 
     def shuffle(self, rng: np.random.Generator) -> Sides:
         """Return two shuffled sets."""
@@ -121,7 +120,7 @@ class Arrangements:
         designs = self.designs
         if self.grouped:
             parts = slice(n), slice(n, None)
-            designs = [orthonormal_design(self.columns[order[i]], root[i] ** 2) for i in parts]
+            designs = [orthonormal_design(self.columns[order][i], root[i] ** 2) for i in parts]
         return Side(order[:n], root[:n], designs[0]), Side(order[n:], root[n:], designs[1])
 
 

@@ -34,9 +34,6 @@ _MEANS_APART, _GAPS = 0.01, 199
 _BEYOND_QUARTILES, _HUBER_STEPS = 0.5, 10
 
 
-Step = tuple[FloatArray, FloatArray]  # filters and atoms that were found together
-
-
 @dataclass(frozen=True)
 class PermutationTest:
     """What `permutation_test` found.
@@ -101,26 +98,25 @@ def count_components_of(
         rows -= rows.mean(axis=0)
         rows /= np.where(scale > _CONSTANT * size, scale, np.inf)
     drawn = _drawing_in(sets[-1])
-    for rows in sets:
-        rows *= drawn
-    own, Z = sets[0], sets[-1]
-    whole = Z
+    sets = [rows * drawn for rows in sets]
+    wholes = sets
     # Observed is one of n + 1: with more than this many above it, its rank is out of reach.
     most_above = int(false_alarm_rate * (n_permutations + 1) + 1e-9) - 1
-    most = min(Z.shape if most is None else (*Z.shape, most))
-    steps: list[Step] = []
+    most = min(sets[0].shape if most is None else (*sets[0].shape, most))
+    steps: list[tuple[FloatArray, FloatArray]] = []
     p_values: list[float] = []
     n_found, first = 0, (0.0, 0.0, 0)
     while n_found < most:
-        statistic = LargestContrast(Z, whole)
-        ours = statistic if own is Z else LargestContrast(own, whole)
-        value = ours.value(arrangements.observed())
+        statistics = [
+            LargestContrast(rows, whole) for rows, whole in zip(sets, wholes, strict=True)
+        ]
+        value = statistics[0].value(arrangements.observed())
         if value <= 0.0:
             break
         shuffled: list[float] = []
         above = 0
         while len(shuffled) < n_permutations and not (stop_early and above > most_above):
-            shuffled.append(statistic.value(arrangements.shuffle(rng)))
+            shuffled.append(statistics[-1].value(arrangements.shuffle(rng)))
             above += shuffled[-1] >= _SAME * value
         # With n shuffled sets the observed one is one of n + 1: the rank that keeps the rate exact.
         rank = max(int(false_alarm_rate * (len(shuffled) + 1) + 1e-9), 1)
@@ -132,10 +128,11 @@ def count_components_of(
             break
         # All contrasts above the threshold are more than chance: without k directions that are,
         # the next one is at most the largest of noise.
-        filters, atoms = ours.above(arrangements.observed(), min(threshold, _SAME * value))
-        steps.append((filters[:, : most - n_found], atoms[:, : most - n_found]))
-        n_found += steps[-1][0].shape[1]
-        own, Z = _without(steps[-1], own, Z)
+        found = statistics[0].above(arrangements.observed(), min(threshold, _SAME * value))
+        filters, atoms = (vectors[:, : most - n_found] for vectors in found)
+        steps.append((filters, atoms))
+        n_found += filters.shape[1]
+        sets = [rows - (rows @ filters) @ atoms.T for rows in sets]
     return PermutationTest(
         n_components=n_found,
         p_values=tuple(p_values) or (1.0,),
@@ -145,13 +142,6 @@ def count_components_of(
         n_rows=(len(target), len(background)),
         filters=_filters(steps, scale),
     )
-
-
-def _without(step: Step, own: FloatArray, Z: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return both kinds of rows without the directions of a step."""
-    filters, atoms = step
-    left = Z - (Z @ filters) @ atoms.T
-    return (left, left) if own is Z else (own - (own @ filters) @ atoms.T, left)
 
 
 def _drawing_in(Z: FloatArray) -> FloatArray:
@@ -172,7 +162,7 @@ def _drawing_in(Z: FloatArray) -> FloatArray:
     return np.ones((len(Z), 1))
 
 
-def _filters(steps: list[Step], scale: FloatArray) -> FloatArray:
+def _filters(steps: list[tuple[FloatArray, FloatArray]], scale: FloatArray) -> FloatArray:
     """Return filters of the rows as given: each step found its own with those before taken out."""
     found = [np.zeros((len(scale), 0))]
     for k, (filters, _) in enumerate(steps):
@@ -241,7 +231,7 @@ def _rows_to_shuffle(
             return [Z]
     parts = (target, slice(None, n)), (background, slice(n, None))
     both = [_residuals(s, None if lost is None else lost[i]) for s, i in parts]
-    return [np.concatenate(sides) for sides in zip(*both, strict=True)]
+    return [np.concatenate(rows) for rows in zip(*both, strict=True)]
 
 
 def _lost(target: Sample, background: Sample, rng: np.random.Generator) -> NDArray[np.bool_] | None:
@@ -279,8 +269,8 @@ def _means_differ(Z: FloatArray, arrangements: Arrangements, rng: np.random.Gene
 def _residuals(sample: Sample, lost: NDArray[np.bool_] | None) -> tuple[FloatArray, FloatArray]:
     """Return rows without the effects of their design, and the same with their whole variance.
 
-    The effects are those of Huber's robust estimator. By least squares one value far out would
-    move all other rows, and shuffled sets would differ from the observed ones by that.
+    The effects are those of Huber's robust estimator. By least squares one value far out would move
+    all other rows, and shuffled sets would differ from the observed ones by that.
     """
     root = np.sqrt(sample.weights)[:, None]
     Q = orthonormal_design(sample.design, sample.weights)
@@ -303,13 +293,13 @@ def _residuals(sample: Sample, lost: NDArray[np.bool_] | None) -> tuple[FloatArr
     sums = sp.csr_array((root[:, 0], (sample.groups, np.arange(len(rows)))))
     sums = sums / np.sqrt(sums.multiply(sums).sum(axis=1))[:, None]
     common = sums.T @ (sums @ (rows * root)) / root
-    leverages = [(sums @ Q)[sample.groups], Q - sums.T @ (sums @ Q)]
+    leverages = (sums @ Q)[sample.groups], Q - sums.T @ (sums @ Q)
     kept = [1.0 - np.einsum("ij,ij->i", part, part)[:, None] for part in leverages]
     kept = [np.sqrt(np.maximum(part, 1.0 / len(rows))) for part in kept]
     whole = common / kept[0] + (rows - common) / kept[1]
-    if lost is not None:
-        rows, whole = (np.where(lost, 0.0, part) for part in (rows, whole))
-    return rows, whole
+    if lost is None:
+        return rows, whole
+    return np.where(lost, 0.0, rows), np.where(lost, 0.0, whole)
 
 
 def _quartiles_of_present(
