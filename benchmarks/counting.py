@@ -9,7 +9,7 @@ the contrast that the filters have in the population.
 
     python benchmarks/counting.py [--repetitions 100] [--output results/counting.json]
 
-A run that was cut short goes on where it stopped.
+A run that was cut short goes on where it stopped, if the code is the same.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from time import process_time
@@ -28,6 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import cpcapp
 from _machine import describe_machine, load_average
 from _report import machine_line, table
 from cpcapp.contrast.solve import solve_contrast
@@ -415,6 +417,14 @@ def as_markdown(results: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def source_hash() -> str:
+    """Return what tells the measured code from other code: a run goes on with the same only."""
+    package = Path(cpcapp.__file__).parent
+    rooms = ("moments", "contrast", "inference", "estimators")
+    files = [path for room in rooms for path in sorted((package / room).rglob("*.py"))]
+    return sha256(b"".join(path.read_bytes() for path in [*files, Path(__file__)])).hexdigest()
+
+
 def save(results: Row, path: Path) -> None:
     results["machine"]["load_average_at_end"] = load_average()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -433,11 +443,13 @@ def main(progress: Callable[..., None] = print) -> None:
         "complete": False,
         "quick": arguments.repetitions < 100,
         "repetitions": arguments.repetitions,
+        "source": source_hash(),
         "machine": describe_machine(),
     }
     if arguments.output.exists():
         before = json.loads(arguments.output.read_text())
-        if not before.get("complete", True) and before["repetitions"] == arguments.repetitions:
+        same = all(before.get(name) == results[name] for name in ("repetitions", "source"))
+        if same and not before.get("complete", True):
             results = before
     for name, _, section, share in SECTIONS:
         rows = results.setdefault(name, [])

@@ -86,7 +86,8 @@ def held_out(
     # In logarithms, about the estimate
     ends = np.log(np.quantile(drawn, tails, axis=0).T / estimate[:, None])
     notes = []
-    least = min(target.n_groups, background.n_groups)
+    # Each covariate costs a row.
+    least = min(side.n_groups - side.design.shape[1] + 1 for side in sides)
     if least < _PLENTY * target.rows.shape[1]:
         ends *= _widening(sides, contrast, np.log(drawn).std(axis=0), rng)[:, None]
         notes.append(

@@ -97,7 +97,8 @@ def count_components_of(
     for rows in sets:
         rows -= rows.mean(axis=0)
         rows /= np.where(scale > _CONSTANT * size, scale, np.inf)
-        _draw_in(rows)
+    drawn = _drawing_in(sets[-1])
+    sets = [rows * drawn for rows in sets]
     wholes = sets
     # Observed is one of n + 1: with more than this many above it, its rank is out of reach.
     most_above = int(false_alarm_rate * (n_permutations + 1) + 1e-9) - 1
@@ -143,8 +144,8 @@ def count_components_of(
     )
 
 
-def _draw_in(Z: FloatArray) -> None:
-    """Draw rows further out than 99.9 % of Gaussian ones in to that distance.
+def _drawing_in(Z: FloatArray) -> FloatArray:
+    """Return what draws rows further out than 99.9 % of Gaussian ones in to that distance.
 
     The distance is in standard deviations of both sets, so both are treated alike, and a few rows
     with a scale of their own do not hide the others.
@@ -157,7 +158,8 @@ def _draw_in(Z: FloatArray) -> None:
         freedom = float(np.trace(inner)) ** 2 / square
         limit = np.median(squares) * chi2.ppf(_FAR_OUT, freedom) / chi2.median(freedom)
         if limit > 0.0:
-            Z *= np.sqrt(limit / np.maximum(squares, limit))[:, None]
+            return np.asarray(np.sqrt(limit / np.maximum(squares, limit))[:, None])
+    return np.ones((len(Z), 1))
 
 
 def _filters(steps: list[tuple[FloatArray, FloatArray]], scale: FloatArray) -> FloatArray:
