@@ -123,7 +123,8 @@ def test_the_advice_on_missing_values_can_be_followed(apply, model, table, folde
     filled = {"zero": values.fillna(0.0), "mean": values.fillna(5.0)}.get(rule, values.dropna())
     expected = model.transform(filled.to_numpy())
     np.testing.assert_allclose(scores(io.StringIO(out)), expected, atol=1e-12)
-    note = "note: holes.csv: 2 rows with missing values left out\n"
+    where = "line 7: column 'gene 1'; line 11: column 'gene 1'"
+    note = f"note: holes.csv: 2 rows with missing values left out: {where}\n"
     assert err == (note if rule == "drop" else "")
 
 

@@ -68,3 +68,5 @@ def test_power_comes_without_p_where_the_background_was_too_small(tmp_path, rng)
     applied = apply_model(model, tmp_path / "t.npy", tmp_path / "o.csv")
     assert list(pd.read_csv(tmp_path / "o.csv")) == ["row", "component_1", "power"]
     assert "fewer than 20 background rows" in applied.notes()[0].text()
+    with pytest.raises(TableError, match="too few background rows for p-values"):
+        model.p_value(np.ones((3, 3)))

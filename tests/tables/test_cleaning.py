@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cpcapp.tables import Chunk, TableError, open_table
+from cpcapp.tables import Chunk
 from cpcapp.tables.cleaning import Cleaner
 
 VALUES = arrays(
@@ -55,24 +54,3 @@ def test_sparse_values_stay_sparse_unless_some_are_missing():
     chunk, counts = clean(values, "zero")
     np.testing.assert_array_equal(chunk.values, [[0.0, 0.0], [2.0, 0.0]])
     assert counts.n_filled == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("1,2\n3\n", r"1 bad row: line 3: .*; correct them, or .* skip_bad_rows=True"),
-        ("1,\n,4\n", r"2 missing values in 2 rows: line 2: column 'b'; .* missing='zero'"),
-    ],
-)
-def test_errors_name_lines_and_parameters(tmp_path, text, message):
-    (tmp_path / "t.csv").write_text("a,b\n" + text)
-    table, cleaner = open_table(tmp_path / "t.csv"), Cleaner("error")
-    list(cleaner.clean(table.chunks(["a", "b"], []), ["a", "b"]))
-    assert cleaner.has_errors
-    with pytest.raises(TableError, match=message):
-        cleaner.raise_errors(table)
-
-
-def test_unknown_rules():
-    with pytest.raises(TableError, match="'guess' is not known; missing must be one of 'error'"):
-        Cleaner("guess")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpcapp.tables import Chunk, TableError, open_table
-from cpcapp.tables.columns import Selection, choose_columns, choose_sets, match_columns
+from cpcapp.tables.columns import Selection, choose_columns, match_columns
 
 
 class NoSearch(list):
@@ -48,15 +48,6 @@ def test_columns_are_looked_up_and_not_searched_for(table):
     assert chunk.values.shape == (20, 2)
 
 
-def test_bad_rows_are_looked_up_and_not_searched_for(tmp_path):
-    (tmp_path / "t.csv").write_text("a,b,c\n1,2,x\n3,oops,y\n")
-    table = open_table(tmp_path / "t.csv")
-    table.columns = NoSearch(table.columns)
-    (chunk,) = table.chunks(["b", "a"], ["c"])
-    assert chunk.bad == {1: "column 'b' is 'oops', not a number"}
-    assert chunk.kept["c"].to_pylist() == ["x", "y"]
-
-
 def test_wrong_names(table):
     with pytest.raises(TableError, match=r"has no column 'z'; its columns are .*; correct ids"):
         choose_columns(table, ids=["z"])
@@ -64,13 +55,6 @@ def test_wrong_names(table):
         choose_columns(table)
     with pytest.raises(TableError, match="no column is left"):
         choose_columns(table, drop=[*"abcdef", "group"])
-
-
-def test_rows_by_value(table, frame):
-    target, background = choose_sets(table, None, split="group", background_values="y")
-    for selection, value in ((target, "x"), (background, "y")):
-        values = np.concatenate([chunk.values for chunk in selection.chunks(["a", "f"], [])])
-        np.testing.assert_allclose(values, frame.loc[frame["group"] == value, ["a", "f"]])
 
 
 def test_values_that_no_row_has_are_answered_with_those_that_exist(table):
@@ -94,21 +78,6 @@ def test_many_values_are_counted_and_a_few_listed(tmp_path):
     list(selection.chunks(["a"], [], value_counts=counts))
     with pytest.raises(TableError, match=r"it has 300 values: ('s\d+' \(1 row\), ){8}\.\.\.;"):
         selection.check_values(counts)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"background_values": "y"}, "name the column with split"),
-        ({"split": "group"}, "give background_values"),
-        ({"split": "group", "target_values": "x", "background_values": ["x", "y"]}, "at once"),
-    ],
-)
-def test_sets_that_can_not_be(table, options, message):
-    with pytest.raises(TableError, match=message):
-        choose_sets(table, None, **options)
-    with pytest.raises(TableError, match="give either background or split"):
-        choose_sets(table, table, split="group", background_values="y")
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=30), st.data())

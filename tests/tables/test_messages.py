@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import pickle
-import pkgutil
-import re
-from pathlib import Path
 
 import pytest
 
-import cpcapp.tables
 from cpcapp.tables import TableError
-from cpcapp.tables.messages import Message, MissingPackageError, require_package
+from cpcapp.tables.messages import MissingPackageError, require_package
 
 
 def test_names_with_braces_are_no_parameters():
@@ -23,10 +18,6 @@ def test_names_with_braces_are_no_parameters():
     )
 
 
-def test_advice_is_optional():
-    assert Message("it is empty").text() == str(TableError("it is empty")) == "it is empty"
-
-
 def test_errors_travel_between_processes():
     error = TableError("2 bad rows", "leave them out with {skip_bad_rows}", skip_bad_rows=True)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
@@ -35,10 +26,3 @@ def test_errors_travel_between_processes():
 def test_a_missing_package_is_named_with_the_command_that_installs_it():
     with pytest.raises(MissingPackageError, match=r"pip install 'cpcapp\[tables\]'"):
         require_package("no_such_package_at_all", "tables")
-
-
-def test_the_library_knows_no_options():
-    for module in pkgutil.walk_packages(cpcapp.tables.__path__, "cpcapp.tables."):
-        if module.name != "cpcapp.tables.messages":  # its examples show both spellings
-            text = Path(importlib.import_module(module.name).__file__).read_text()
-            assert re.findall(r"(?<![-\w])--[a-z]\S*", text) == [], module.name

@@ -110,6 +110,12 @@ def test_the_law_needs_a_background_of_full_rank(paths, data, tmp_path):
         ({"labels": "gruop"}, "no column 'gruop'.*; correct labels"),
         ({"background": None}, "cpca\\+\\+ needs a background; give background, or split"),
         ({"split": "group", "background_values": "x"}, "give either background or split"),
+        ({"background": None, "background_values": "x"}, "name the column with split"),
+        ({"background": None, "split": "group"}, "give background_values"),
+        (
+            {"background": None, "split": "group", "target_values": "x", "background_values": "x"},
+            "at once",
+        ),
     ],
 )
 def test_mistakes(paths, options, message):

@@ -20,7 +20,7 @@ ORDER = [
     *("read.excel", "read.h5ad_worker", "read.h5ad", "read.opening", "read"),
     *("columns", "cleaning", "label_columns", "model"),
     *("sample_sets", "significance", "reduce", "results.files", "results.scores"),
-    *("results.summary", "results.plot", "results.writing", "results", "apply"),
+    *("results.summary", "results.writing", "results", "apply"),
 ]
 ROOT = Path(cpcapp.tables.__file__).parent
 
@@ -45,21 +45,15 @@ def test_no_import_points_backwards():
             assert ORDER.index(other) < ORDER.index(name), f"{name} imports {other}"
 
 
+def test_the_library_knows_no_options():
+    for name, text in modules():
+        assert re.findall(r"(?<![-\w])--[a-z]\S*", text) == [], name
+
+
 def test_public_names():
-    assert cpcapp.tables.__all__ == [
-        "AppliedRows",
-        "Chunk",
-        "Reduction",
-        "Results",
-        "Table",
-        "TableError",
-        "TableModel",
-        "apply_model",
-        "load_model",
-        "open_table",
-        "reduce_tables",
-        "write_results",
-    ]
+    classes = "AppliedRows Chunk Reduction Results Table TableError TableModel"
+    functions = "apply_model load_model open_table reduce_tables write_results"
+    assert cpcapp.tables.__all__ == f"{classes} {functions}".split()
     for name in cpcapp.tables.__all__:
         assert getattr(cpcapp.tables, name).__doc__
     assert set(cpcapp.tables.__all__) <= set(dir(cpcapp.tables))

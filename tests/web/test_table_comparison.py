@@ -167,7 +167,7 @@ def test_rows_that_were_left_out_are_counted_with_reasons(found, tables):
     assert "1 bad row left out: line 9: column 'f1' is 'n.d.'" in target["reasons"][0]
     assert "2 rows with missing values left out: line 13: column 'f3'" in target["reasons"][1]
     assert (target["drawn"], target["sampled"]) == (117, False)
-    assert result["notes"] == []  # said once is enough
+    assert not [note for note in result["notes"] if "left out" in note]  # said once is enough
     rows = json.loads((folder / result["rows"]["target"]).read_text())
     assert rows["unit"] == "line"
     assert rows["positions"][:8] == [2, 3, 4, 5, 6, 7, 8, 10]
@@ -185,7 +185,7 @@ def test_classes_as_labels(found, tables):
 
 def test_numbers_as_labels_and_filled_values(tables, tmp_path):
     x, b, _ = tables
-    options = {"label": "age", "missing": "mean", "standardize": "each", "n_alphas": 3}
+    options = {"label": "age", "missing": "mean", "standardize": "each"}
     result = compare_methods(x, b, columns=NAMES, folder=tmp_path, **options)
     label = result["label"]
     assert (label["kind"], label["low"], label["high"]) == ("number", 0.0, 59.5)
@@ -233,9 +233,10 @@ def test_values_of_top_features_come_with_the_points(found, tables):
     np.testing.assert_allclose(values, tables[2][names], rtol=1e-6)
 
 
-def test_many_rows_are_sampled_for_drawing_only(tables, found, tmp_path):
+def test_many_rows_are_sampled_for_drawing_only(tables, found, tmp_path, monkeypatch):
     x, b, _ = tables
-    few = compare_methods(x, b, columns=NAMES, n_alphas=3, max_points=20, folder=tmp_path)
+    monkeypatch.setattr("cpcapp.web.table_comparison._MAX_POINTS", 20)
+    few = compare_methods(x, b, columns=NAMES, folder=tmp_path)
     assert (few["target"]["drawn"], few["target"]["sampled"]) == (20, True)
     assert few["target"]["rows_used"] == 117
     scores = read(tmp_path, few, "target", "cpca++")
@@ -247,15 +248,13 @@ def test_many_rows_are_sampled_for_drawing_only(tables, found, tmp_path):
     same = read(folder, whole, "target", "cpca++")[np.searchsorted(everybody, rows)]
     np.testing.assert_allclose(scores, same, rtol=1e-5, atol=1e-6)
     assert len(pd.read_csv(tmp_path / "scores.csv")) == 117 + 90
-    again = compare_methods(
-        x, b, columns=NAMES, n_alphas=3, max_points=20, folder=tmp_path / "again"
-    )
+    again = compare_methods(x, b, columns=NAMES, folder=tmp_path / "again")
     np.testing.assert_array_equal(read(tmp_path / "again", again, "target", "cpca++"), scores)
 
 
 def test_without_columns_all_shared_numbers_are_features(tables, tmp_path):
     x, b, _ = tables
-    result = compare_methods(x, b, n_alphas=2, folder=tmp_path)
+    result = compare_methods(x, b, folder=tmp_path)
     assert result["n_features"] == 6
     assert {"name": "age", "reason": "not in the background"} in result["left_out"]
     assert {"name": "kind", "reason": "text"} in result["left_out"]
@@ -267,7 +266,7 @@ def test_doubtful_features_are_noted(tmp_path, rng):
     X.to_csv(tmp_path / "x.csv", index=False)
     X.assign(c=2.0).to_csv(tmp_path / "b.csv", index=False)
     paths = tmp_path / "x.csv", tmp_path / "b.csv"
-    result = compare_methods(*paths, n_alphas=3, folder=tmp_path)
+    result = compare_methods(*paths, folder=tmp_path)
     assert "'c' is constant in the background" in result["notes"]
 
 
@@ -276,8 +275,8 @@ def test_what_was_recognised_in_the_files_is_noted(tmp_path, rng):
     X.to_csv(tmp_path / "x.csv", index=False, encoding="latin-1")
     X.to_csv(tmp_path / "b.csv", index=False)
     paths = tmp_path / "x.csv", tmp_path / "b.csv"
-    result = compare_methods(*paths, n_alphas=3, folder=tmp_path)
-    assert result["notes"] == [f"{paths[0]}: Latin-1 (Windows-1252), not UTF-8"]
+    result = compare_methods(*paths, folder=tmp_path)
+    assert f"{paths[0]}: Latin-1 (Windows-1252), not UTF-8" in result["notes"]
 
 
 @pytest.mark.parametrize(
@@ -289,10 +288,7 @@ def test_what_was_recognised_in_the_files_is_noted(tmp_path, rng):
         ({"columns": ["f0", "age"]}, "b.parquet has no column 'age'"),
         ({"columns": NAMES, "label": "nothing"}, "has no column 'nothing'"),
         ({"columns": NAMES, "label": "f0"}, "can't be a feature and an id or label"),
-        ({"columns": NAMES, "missing": "guess"}, "missing must be one of"),
         ({"columns": NAMES, "missing": "error"}, "2 missing values in 2 rows"),
-        ({"columns": NAMES, "n_alphas": 1}, "n_alphas is at least 2"),
-        ({"columns": NAMES, "max_points": 0}, "max_points must be at least 1"),
     ],
 )
 def test_requests_that_can_not_be_met(tables, tmp_path, options, message):

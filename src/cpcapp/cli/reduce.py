@@ -12,10 +12,11 @@ from cpcapp.cli._errors import UserError, user_errors
 from cpcapp.cli._progress import ProgressLine
 
 _DESCRIPTION = """Find the directions along which the rows of TARGET vary most, relative to those of
-BACKGROUND. Tables are .csv, .tsv (.gz too), .parquet, .xlsx (FILE::SHEET), .npy, .npz (FILE::ARRAY)
-or .h5ad (FILE::LAYER), or folders of .parquet files, of any size: they are read in chunks. Columns
-are matched by name. OUT gets scores (the rows with their components), loadings.csv (every feature),
-top_features.csv, model.safetensors (for cpcapp apply) and summary.json."""
+BACKGROUND. Tables are .csv, .tsv (.gz too), .parquet, .xlsx, .xlsm, .xlsb, .xls, .ods
+(FILE::SHEET), .npy, .npz (FILE::ARRAY) or .h5ad (FILE::LAYER), or folders of .parquet files, of any
+size: they are read in chunks. Columns are matched by name. OUT gets scores (the rows with their
+components), loadings.csv (every feature), top_features.csv, model.safetensors (for cpcapp apply)
+and summary.json."""
 # Options that are parameters of reduce_tables by the same name.
 _PARAMETERS: tuple[str, ...] = (
     "method",

@@ -12,9 +12,9 @@ import numpy as np
 
 from cpcapp._io.files import remove_leftovers
 from cpcapp.moments.rows import FloatArray
-from cpcapp.tables.cleaning import Cleaner, RowCounts, describe_skipped
+from cpcapp.tables.cleaning import Cleaner, RowCounts, describe_incomplete, describe_skipped
 from cpcapp.tables.columns import as_names, choose_columns
-from cpcapp.tables.messages import Message, TableError, count_of, quote_names
+from cpcapp.tables.messages import Message, TableError, quote_names
 from cpcapp.tables.model import TableModel, load_model
 from cpcapp.tables.read.opening import open_table
 from cpcapp.tables.read.table import ProgressReport, Table, report_nothing
@@ -40,31 +40,20 @@ class AppliedRows:
 
     def notes(self) -> list[Message]:
         """Return what was recognised in the table, and which rows were left out."""
-        recognised = self.table.reading_notes()
-        notes = [Message(f"{self.table.name}: {', '.join(recognised)}")] if recognised else []
+        texts = [self.table.describe_reading()]
         if self.model.method == "cpca++" and not self.model.has_power:
-            notes.append(
-                Message(
-                    "the model was made by an earlier version, without what power and p need; "
-                    "make it again for these columns"
-                )
+            texts.append(
+                "the model was made by an earlier version, without what power and p need; "
+                "make it again for these columns"
             )
         elif self.model.has_power and self.model.calibration is None:
-            notes.append(
-                Message(
-                    "there is no column p: the model was made with fewer than 20 background rows"
-                )
+            texts.append(
+                "there is no column p: the model was made with fewer than 20 background rows"
             )
-        if self.counts.n_bad:
-            notes.append(Message(describe_skipped(self.counts, self.table)))
-        dropped = self.counts.n_rows - self.counts.n_used - self.counts.n_bad
-        if dropped:
-            notes.append(
-                Message(
-                    f"{self.table.name}: {count_of(dropped, 'row')} with missing values left out"
-                )
-            )
-        return notes
+        texts.append(describe_skipped(self.counts, self.table))
+        if not self.counts.n_filled:
+            texts.append(describe_incomplete(self.counts, self.table))
+        return [Message(text) for text in texts if text]
 
 
 def apply_model(

@@ -20,26 +20,17 @@ _MAX_LISTED = 5
 
 @dataclass
 class RowCounts:
-    """How many rows were read, used and left out, and where the first problems are.
-
-    Attributes
-    ----------
-    n_rows, n_used : int
-        Rows read and rows used.
-    n_bad : int
-        Rows with the wrong number of fields, text in place of a number, or infinity.
-    n_incomplete, n_missing, n_filled : int
-        Rows with missing values, the missing values in them, and those that were filled in.
-    bad, incomplete : list of (int, str)
-        Position and reason of the first few.
-    """
+    """How many rows were read, used and left out, and where the first problems are."""
 
     n_rows: int = 0
     n_used: int = 0
+    # With the wrong number of fields, text in place of a number, or infinity.
     n_bad: int = 0
+    # Rows with missing values, the missing values in them, and those that were filled in.
     n_incomplete: int = 0
     n_missing: int = 0
     n_filled: int = 0
+    # Position and reason of the first few.
     bad: list[tuple[int, str]] = field(default_factory=list)
     incomplete: list[tuple[int, str]] = field(default_factory=list)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cpcapp.tables.messages import TableError, count_of, quote_names
-from cpcapp.tables.read.table import Chunk, Progress, Table
+from cpcapp.tables.read.table import Chunk, Progress, Table, as_texts
 
 # Distinct values of a split column that are counted for messages: enough for any real one, and a
 # bound on the memory if the column holds ids.
@@ -136,8 +136,7 @@ class Selection:
             return
         read = list(dict.fromkeys([*kept, self.column]))
         for chunk in self.table.chunks(features, read, progress):
-            found = chunk.kept[self.column].to_pylist()
-            texts = ["" if value is None else str(value) for value in found]
+            texts = as_texts(chunk.kept[self.column])
             if value_counts is not None:
                 self._count(texts, value_counts)
             if self.values is None:

@@ -16,16 +16,7 @@ _MAX_LABEL_SHARE = 0.25
 
 
 class LabelColumnFinder:
-    """Reads rows in chunks and finds columns that are probably not measurements.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> finder = LabelColumnFinder(["height", "group", "number"])
-    >>> finder.update(np.array([[1.62, 0, 1], [1.75, 1, 2], [1.58, 1, 3]]))
-    >>> finder.labels, finder.row_numbers
-    ({'group': 2}, ['number'])
-    """
+    """Reads rows in chunks and finds columns that are probably not measurements."""
 
     def __init__(self, features: Sequence[str]) -> None:
         self._features = list(features)

@@ -39,6 +39,11 @@ def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
         raise TableError(f"{value!r} is not known", f"{{{name}}} must be one of {choices}")
 
 
+def one_line(error: Exception) -> str:
+    """Return what another library says of an error, in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def quote_names(names: Sequence[str], most: int = 5) -> str:
     """Return the first few names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from cpcapp.contrast.solution import Contrast
 from cpcapp.inference.power import Calibration
 from cpcapp.moments.rows import FloatArray
 from cpcapp.tables.cleaning import MISSING_RULES
-from cpcapp.tables.messages import TableError
+from cpcapp.tables.messages import TableError, check_choice, one_line
 
 _FORMAT = "cpcapp-table-model"
 _FORMAT_VERSION = 1
@@ -186,6 +186,26 @@ class TableModel:
         write_tensors(path, tensors, header, _FORMAT, _FORMAT_VERSION)
 
 
+def bare_contrast(
+    filters: FloatArray, atoms: FloatArray, eigenvalues: FloatArray, mean: FloatArray
+) -> Contrast:
+    """Return a contrast of which only what new rows need is known."""
+    unknown = np.full(len(eigenvalues), np.nan)
+    return Contrast(
+        filters=filters,
+        atoms=atoms,
+        eigenvalues=eigenvalues,
+        contrast=unknown,
+        loading=None,
+        bound=None,
+        solver="",
+        target_variance=np.full(len(filters), np.nan),
+        explained_variance=unknown,
+        mean=mean,
+        background_mean=None,
+    )
+
+
 def divide_features(values: Any, scale: FloatArray) -> Any:
     """Return rows, dense or sparse, with each feature divided by its scale."""
     if (scale == 1.0).all():
@@ -230,29 +250,23 @@ def load_model(path: str | os.PathLike[str]) -> TableModel:
     except KeyError as error:
         raise TableError(f"{path} is not a model of cpcapp reduce: it has no {error}") from error
     except (ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise TableError(f"{path} is not a model of cpcapp reduce: {reason}") from error
+        raise TableError(f"{path} is not a model of cpcapp reduce: {one_line(error)}") from error
 
 
+# The letters are sizes: of components, features and powers.
 _SHAPES = {
-    **{"components": ("k", "p"), "atoms": ("k", "p"), "eigenvalues": ("k",)},
-    **{"mean": ("p",), "scale": ("p",), "fill": ("p",)},
+    **{"components": "kp", "atoms": "kp", "eigenvalues": "k"},
+    **{"mean": "p", "scale": "p", "fill": "p"},
 }
 # Models of earlier versions have no contrast, and the last two in place of powers.
 _OPTIONAL_SHAPES = {
-    **{"background_mean": ("p",), "background_scale": ("p",), "contrast": ("k",)},
-    **{"powers": ("n",), "power_weights": ("n",)},
-    **{"calibration": ("n",), "output_covariance": ("k", "k")},
+    **{"background_mean": "p", "background_scale": "p", "contrast": "k"},
+    **{"powers": "n", "power_weights": "n", "calibration": "n", "output_covariance": "kk"},
 }
 # These may be squares of what is in the others; a contrast may be infinite.
-_SQUARES = (
-    "eigenvalues",
-    "contrast",
-    "powers",
-    "power_weights",
-    "calibration",
-    "output_covariance",
-)
+_SQUARES = {
+    *("eigenvalues", "contrast", "powers", "power_weights", "calibration", "output_covariance")
+}
 
 
 def _parse(header: dict[str, Any], tensors: Tensors) -> TableModel:
@@ -261,8 +275,7 @@ def _parse(header: dict[str, Any], tensors: Tensors) -> TableModel:
         raise ValueError("its features are not a list of names")
     if len(set(names)) < len(names):
         raise ValueError("two of its features have the same name")
-    if missing not in MISSING_RULES:
-        raise ValueError(f"missing={missing!r} must be one of {', '.join(MISSING_RULES)}")
+    check_choice("missing", missing, MISSING_RULES)
     if not isinstance(info, dict):
         raise ValueError("its facts are not a JSON object")
     _check_tensors(tensors, len(names))
@@ -270,7 +283,6 @@ def _parse(header: dict[str, Any], tensors: Tensors) -> TableModel:
     background_scale = tensors.get("background_scale")
     if (background_scale is None) != ("background_mean" not in tensors):
         raise ValueError("of background_mean and background_scale it has only one")
-    k, p = len(tensors["eigenvalues"]), len(names)
     other_mean = None
     with np.errstate(over="ignore", invalid="ignore"):
         own_mean, sizes = mean / scale, np.abs(filters.T / scale)
@@ -280,17 +292,10 @@ def _parse(header: dict[str, Any], tensors: Tensors) -> TableModel:
             parts.append(other_mean)
     if not all(np.isfinite(part).all() for part in parts):
         raise ValueError("its numbers are so large that the scores of its own mean are not finite")
-    contrast = Contrast(
-        filters=filters,
-        atoms=tensors["atoms"].T,
-        eigenvalues=tensors["eigenvalues"],
-        contrast=tensors.get("contrast", np.full(k, np.nan)),
-        loading=None,
-        bound=None,
-        solver="",
-        target_variance=np.full(p, np.nan),
-        explained_variance=np.full(k, np.nan),
-        mean=own_mean,
+    contrast = bare_contrast(filters, tensors["atoms"].T, tensors["eigenvalues"], own_mean)
+    contrast = replace(
+        contrast,
+        contrast=tensors.get("contrast", contrast.contrast),
         background_mean=other_mean,
     )
     return TableModel(

@@ -18,12 +18,12 @@ from cpcapp.contrast.solution import Contrast, InsufficientRankError, rank_featu
 from cpcapp.contrast.solve import solve_contrast
 from cpcapp.inference.held_out import HeldOutContrasts, held_out
 from cpcapp.inference.notes import Note, notes_on, shared_components
-from cpcapp.inference.power import Calibration, calibrate
+from cpcapp.inference.power import calibrate
 from cpcapp.moments.rows import FloatArray
 from cpcapp.tables.cleaning import MISSING_RULES
 from cpcapp.tables.columns import Columns, as_names, choose_columns, choose_sets, match_columns
 from cpcapp.tables.messages import TableError, check_choice
-from cpcapp.tables.model import TableModel, divide_features
+from cpcapp.tables.model import TableModel, bare_contrast, divide_features
 from cpcapp.tables.read.opening import open_table
 from cpcapp.tables.read.table import Chunk, Progress, ProgressReport, Table, report_nothing
 from cpcapp.tables.sample_sets import STANDARDIZATIONS, SampleSet, read_set, standardize_sets
@@ -361,13 +361,17 @@ def fit_model(
             rows=None if background is None else target.scaled_rows(),
         )
     compared = background if method == "cpca++" else None
+    calibration = None
+    if compared is not None:
+        with suppress(ValueError):  # too few rows
+            calibration = calibrate(target.sample, compared.sample, contrast)
     return TableModel(
         target.features,
         contrast if compared is not None else replace(contrast, background_mean=None),
         target.scale,
         target.fill,
         None if compared is None else compared.scale,
-        None if compared is None else _calibrate(target, compared, contrast),
+        calibration,
         method=method,
         standardize=standardize,
         missing=target.missing,
@@ -386,25 +390,4 @@ def _solve_cpca(
     else:
         (values,), (filters,) = solve_difference(*moments, k, [alpha])
         atoms, chosen = filters, float(alpha)
-    contrast = Contrast(
-        filters=filters,
-        atoms=atoms,
-        eigenvalues=values,
-        contrast=np.full(k, np.nan),
-        loading=None,
-        bound=chosen,
-        solver="dense",
-        target_variance=moments[0].variance(),
-        explained_variance=np.full(k, np.nan),
-        mean=target.mean / target.scale,
-        background_mean=None,
-    )
-    return contrast, chosen
-
-
-def _calibrate(target: SampleSet, background: SampleSet, contrast: Contrast) -> Calibration | None:
-    """Return powers of background rows that were held out; None if they are too few."""
-    try:
-        return calibrate(target.sample, background.sample, contrast)
-    except ValueError:
-        return None
+    return bare_contrast(filters, atoms, values, target.mean / target.scale), chosen

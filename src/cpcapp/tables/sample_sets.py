@@ -71,10 +71,15 @@ class SampleSet:
         return make_sample(self.scaled_rows(), index=self.positions.rows())
 
     def clean_rows(self, kept: Sequence[str], progress: Progress | None = None) -> Iterator[Chunk]:
-        """Yield the rows once more, as they were used in the first pass."""
+        """Yield the rows once more, as in the first pass; columns the table lacks are empty."""
+        import pyarrow as pa
+
         cleaner = Cleaner(self.missing, self.fill, skip_bad_rows=True)
-        chunks = self.selection.chunks(self.features, kept, progress)
-        return cleaner.clean(chunks, self.features)
+        present = [name for name in kept if name in self.selection.table.column_index]
+        chunks = self.selection.chunks(self.features, present, progress)
+        for chunk in cleaner.clean(chunks, self.features):
+            empty = pa.nulls(len(chunk.rows), pa.string())
+            yield replace(chunk, kept={name: chunk.kept.get(name, empty) for name in kept})
 
 
 def read_set(
@@ -115,19 +120,8 @@ def read_set(
         )
     assert moments.mean is not None
     fill = moments.mean if fill is None else fill
-    scale = np.ones(len(features))
-    return SampleSet(
-        selection,
-        list(features),
-        missing,
-        moments,
-        fill,
-        scale,
-        counts,
-        label_columns,
-        rows,
-        positions,
-    )
+    read = (moments, fill, np.ones(len(features)), counts, label_columns, rows, positions)
+    return SampleSet(selection, list(features), missing, *read)
 
 
 def _average(

@@ -51,21 +51,19 @@ class DrawnPoints:
             name: [] for name in ("positions", "fixed", "sweep", "values")
         }
         self.texts: dict[str, list[Any]] = {name: [] for name in roles.kept}
-        self._label: tuple[dict[str, Any], NDArray[np.float64]] | None = None
+        # The classes or the range of the label; see `encode_label`.
+        self.label: dict[str, Any] | None = None
 
     def read(self, report: ProgressReport) -> Iterator[tuple[Chunk, FloatArray]]:
         """Read the rows once more; yield all with their scores, and keep those to draw."""
-        import pyarrow as pa
-
-        planes, selection = self.planes, self.sample_set.selection
-        present = [name for name in self.roles.kept if name in selection.table.column_index]
+        planes = self.planes
         about, scale = contrast_about(planes.plus, self.sample_set), self.sample_set.scale
         fixed_planes = replace(about, filters=planes.filters.T)
         sweep = replace(about, filters=planes.sweep.reshape(-1, len(scale)).T)
         shown = [self.sample_set.features.index(name) for name in planes.shown_features]
         done = 0
         with report(f"drawing {self.role}") as share:
-            for chunk in self.sample_set.clean_rows(present, share):
+            for chunk in self.sample_set.clean_rows(self.roles.kept, share):
                 values = (
                     chunk.values if isinstance(chunk.values, np.ndarray) else chunk.values.toarray()
                 )
@@ -79,11 +77,9 @@ class DrawnPoints:
                 part = sweep.transform(values[drawn] / scale)
                 self._parts["sweep"].append(part.astype("<f4"))
                 self._parts["values"].append(values[drawn][:, shown].astype("<f4"))
-                empty = pa.nulls(n_rows, pa.string())
-                kept = {name: chunk.kept.get(name, empty) for name in self.roles.kept}
-                for name, column in kept.items():
-                    self.texts[name] += column.take(pa.array(drawn)).to_pylist()
-                yield Chunk(chunk.rows, chunk.positions, None, kept), fixed
+                for name, column in chunk.kept.items():
+                    self.texts[name] += column.take(drawn).to_pylist()
+                yield chunk, fixed
 
     def write(self, folder: Path) -> None:
         """Write what `read` has kept."""
@@ -97,11 +93,9 @@ class DrawnPoints:
             self.files["values"]: found["values"],
         }
         if self.role == "target" and self.roles.labels:
-            label = self.roles.labels[0]
-            described, codes = encode_label(label, self.texts.pop(label))
+            name = self.roles.labels[0]
             self.files["label"] = "target-label.f32"
-            self._label = described, codes
-            arrays[self.files["label"]] = codes
+            self.label, arrays[self.files["label"]] = encode_label(name, self.texts.pop(name))
         for name, array in arrays.items():
             with atomic_write(folder / name) as file:
                 file.write(np.ascontiguousarray(array, dtype="<f4").tobytes())
@@ -129,10 +123,6 @@ class DrawnPoints:
             "drawn": len(self.chosen),
             "sampled": len(self.chosen) < counts.n_used,
         }
-
-    def describe_label(self, label: str | None) -> dict[str, Any] | None:
-        """Return the classes or the range of the label."""
-        return None if label is None or self._label is None else self._label[0]
 
 
 def encode_label(name: str, values: Sequence[Any]) -> tuple[dict[str, Any], NDArray[np.float64]]:

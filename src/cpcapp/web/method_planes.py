@@ -26,23 +26,10 @@ _BOUNDS = (3.0, 12.0, 48.0)
 
 @dataclass(frozen=True)
 class MethodPlanes:
-    """The components of the three methods.
+    """The components of the three methods; those of ``cpca`` are at the automatic α.
 
-    Attributes
-    ----------
-    pca, cpca, plus : TableModel
-        That of cPCA is at the automatic α.
-    alphas : ndarray of shape (n_alphas,)
-    sweep : ndarray of shape (n_alphas, 2, n_features)
-        Aligned filters of cPCA.
-    eigenvalues : ndarray of shape (n_alphas, 2)
-        Of cPCA.
-    automatic : int
-        Index of the automatic α.
-    offered : list of int
-        Indices of the α that the automatic one is chosen from.
-    shown_features : list of str
-        Top features whose values are written for each point.
+    ``sweep`` (n_alphas, 2, n_features) and ``eigenvalues`` (n_alphas, 2) are of cPCA at all α;
+    ``automatic`` and ``offered`` are indices of α. The values of ``shown_features`` are drawn.
     """
 
     pca: TableModel
@@ -64,10 +51,7 @@ class MethodPlanes:
 def fit_planes(
     target: SampleSet, background: SampleSet, n_alphas: int, standardize: str
 ) -> MethodPlanes:
-    """Fit the three methods to the same rows and columns.
-
-    ``n_alphas`` and ``standardize`` are as for `compare_methods`.
-    """
+    """Fit the three methods to the same rows and columns."""
     alphas = np.unique([0.0, *np.logspace(-1, 3, n_alphas - 1), *_BOUNDS])
     try:
         pca, cpca, plus = (
@@ -118,15 +102,6 @@ def align_subspaces(subspaces: NDArray[np.float64], start: int, target: Moments)
     """Turn each basis within its subspace so that points move little from one to the next.
 
     The basis at ``start`` stays as it is, and the others follow from it in both directions.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cpcapp import Moments
-    >>> turned = np.array([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [[0.0, -1.0, 0.0], [1.0, 0.0, 0.0]]])
-    >>> align_subspaces(turned, 0, Moments.from_covariance(np.diag([3.0, 2.0, 1.0]), 50))[1]
-    array([[1., 0., 0.],
-           [0., 1., 0.]])
     """
     aligned = np.array(subspaces, dtype=np.float64)
     if target.is_thin:

@@ -9,20 +9,24 @@ from typing import Any
 
 from cpcapp import __version__
 from cpcapp._io.files import make_folder
-from cpcapp.tables.cleaning import MISSING_RULES
 from cpcapp.tables.columns import Columns, Selection, as_names, choose_columns, match_columns
-from cpcapp.tables.messages import TableError, check_choice
+from cpcapp.tables.messages import TableError
 from cpcapp.tables.read.table import ProgressReport, Table, report_nothing
 from cpcapp.tables.reduce import AnyTable, Reduction, ask_rows, open_rereadable
 from cpcapp.tables.results.scores import name_score_columns, open_scores, write_rows
 from cpcapp.tables.results.summary import Summary, describe_held_out
-from cpcapp.tables.sample_sets import STANDARDIZATIONS, SampleSet, read_set, standardize_sets
+from cpcapp.tables.sample_sets import SampleSet, read_set, standardize_sets
 from cpcapp.tables.significance import find_significance
 from cpcapp.web.drawn_points import SEED, DrawnPoints
 from cpcapp.web.method_planes import N_COMPONENTS, MethodPlanes, describe_planes, fit_planes
+from cpcapp.web.table_description import find_unusable
 
 # Forty eigenproblems of this size take minutes on one core.
 _MAX_FEATURES = 3000
+# Contrast parameters of cPCA: 0, and the others from 0.1 to 1000, evenly spaced in logarithm.
+_N_ALPHAS = 41
+# Rows of each set whose points are written; of more rows, a random sample.
+_MAX_POINTS = 50_000
 # Of standard deviations, chosen by eye: units that differ as metres and millimetres do.
 _MAX_SCALE_RATIO = 1000.0
 _MAX_IDS = 3
@@ -37,43 +41,15 @@ def compare_methods(
     label: str | None = None,
     standardize: str = "none",
     missing: str = "drop",
-    n_alphas: int = 41,
-    max_points: int = 50_000,
     folder: str | os.PathLike[str],
-    progress: ProgressReport | None = None,
+    report: ProgressReport = report_nothing,
 ) -> dict[str, Any]:
-    """Compute two components of a table by PCA, by cPCA at many α, and by cPCA++.
+    """Compute two components of the same rows and columns by PCA, by cPCA at many α, and by cPCA++.
 
-    All three see the same rows and columns. Rows that can't be read are left out and counted. The
-    planes of cPCA at neighbouring α are drawn with axes that turn as little as possible, so that
-    points do not jump when α changes.
-
-    Parameters
-    ----------
-    target, background, columns, standardize, missing, progress
-        As for `cpcapp.tables.reduce_tables`. By default the features are all numeric columns that
-        both tables have.
-    label : str, optional
-        Column of the target that gives the colours; it is no feature then.
-    n_alphas : int
-        Contrast parameters of cPCA: 0, and the rest from 0.1 to 1000, evenly spaced in logarithm.
-    max_points : int
-        Rows of each set whose points are written; of more rows, a random sample. Components are
-        always those of all rows.
-    folder : path-like
-        For the files that are written.
-
-    Returns
-    -------
-    dict
-        In types that JSON knows. ``methods`` has ``"pca"``, ``"cpca"`` and ``"cpca++"``, each with
-        its top features. ``points`` names the files of scores: float32, little-endian, of shape
-        (rows, 2), for cPCA (α, rows, 2). ``files`` are ``scores.csv`` (all rows) and
-        ``features.csv``. ``target`` and ``background`` count rows, and say which were left out and
-        why. ``notes`` are what was recognised in the files, and doubts about features.
+    By default the features are all numeric columns that both tables have. Rows that can't be read
+    are left out and counted. The result is of types that JSON knows; its ``points`` names the files
+    of scores: float32, little-endian, of shape (rows, 2), for cPCA (α, rows, 2).
     """
-    _check_options(standardize, missing, n_alphas, max_points)
-    report = report_nothing if progress is None else progress
     own, other = open_rereadable(target, "auto"), open_rereadable(background, None)
     roles, left_out = _choose_roles(own, other, columns, label)
     rules: Any = {"missing": missing, "skip_bad_rows": True}
@@ -83,22 +59,18 @@ def compare_methods(
     ]
     own_set, other_set = standardize_sets(sets, standardize)
     with report("finding components") as share:
-        planes = fit_planes(own_set, other_set, n_alphas, standardize)
+        planes = fit_planes(own_set, other_set, _N_ALPHAS, standardize)
         share(1.0)
     significance = find_significance(own_set, other_set, method="cpca++")
     reduction = ask_rows(Reduction(planes.plus, roles, own_set, other_set, significance))
     folder = make_folder(folder)
-    points = [DrawnPoints(one, planes, roles, max_points) for one in (own_set, other_set)]
+    points = [DrawnPoints(one, planes, roles, _MAX_POINTS) for one in (own_set, other_set)]
     _write_scores(folder / "scores.csv", points, roles, report)
     _write_features(folder / "features.csv", planes, own_set)
     for part in points:
         part.write(folder)
     counted = [part.describe() for part in points]
-    notes = [
-        f"{one.selection.table.name}: {', '.join(recognised)}"
-        for one in (own_set, other_set)
-        if (recognised := one.selection.table.reading_notes())
-    ]
+    notes = [note for table in (own, other) if (note := table.describe_reading())]
     notes += [note.problem for note in Summary(reduction).notes()]
     notes += _scale_notes(own_set, standardize)
     reasons = {reason for counts in counted for reason in counts["reasons"]}
@@ -108,12 +80,12 @@ def compare_methods(
         "left_out": left_out,
         "standardize": standardize,
         "missing": missing,
-        "n_alphas": n_alphas,
+        "n_alphas": _N_ALPHAS,
         "methods": describe_planes(planes, own_set),
         "held_out": describe_held_out(reduction.held_out),
         "n_significant": significance.n_components,
         "significance_test": significance.describe(),
-        "label": points[0].describe_label(label),
+        "label": points[0].label,
         "target": counted[0],
         "background": counted[1],
         "points": {role: part.files for role, part in zip(_ROLES, points, strict=True)},
@@ -139,41 +111,18 @@ def _scale_notes(target: SampleSet, standardize: str) -> list[str]:
     ]
 
 
-def _check_options(standardize: str, missing: str, n_alphas: int, max_points: int) -> None:
-    check_choice("standardize", standardize, STANDARDIZATIONS)
-    check_choice("missing", missing, MISSING_RULES)
-    if n_alphas < 2:
-        raise TableError(f"{n_alphas} contrast parameters are too few", "{n_alphas} is at least 2")
-    if max_points < 1:
-        raise TableError(f"{max_points} points can't be drawn", "{max_points} must be at least 1")
-
-
 def _choose_roles(
     target: Table, background: Table, columns: Iterable[str] | str | None, label: str | None
 ) -> tuple[Columns, list[dict[str, str]]]:
     """Return the roles of the columns, and the columns that have none, with the reason."""
-    if label is not None and target.find_absent([label]):
-        raise TableError(f"{target.name} has no column {label!r}", "choose another {label}")
-    text = dict.fromkeys(target.text_columns(target.columns))
     left_out = []
     if columns is None:
-        features = []
-        shared = [name for name in target.columns if name in background.column_index]
-        their_text = set(background.text_columns(shared))
-        for name in target.default_features:
-            reason = ""
-            if name in (label, target.row_names):
-                continue
-            if name in text:
-                reason = "text"
-            elif name not in background.column_index:
-                reason = "not in the background"
-            elif name in their_text:
-                reason = "text in the background"
-            if reason:
-                left_out.append({"name": name, "reason": reason})
-            else:
-                features.append(name)
+        reasons = find_unusable(target, background)
+        possible = [
+            name for name in target.default_features if name not in (label, target.row_names)
+        ]
+        features = [name for name in possible if name not in reasons]
+        left_out = [{"name": n, "reason": reasons[n]} for n in possible if n in reasons]
         if not features:
             raise TableError(
                 f"{target.name} and {background.name} have no numeric column of the same name"
@@ -189,7 +138,7 @@ def _choose_roles(
         )
     # What a row is called, to show it.
     others = {label, target.row_names, *features}
-    ids = [name for name in text if name not in others]
+    ids = [name for name in target.text_columns(target.columns) if name not in others]
     if target.row_names is not None:
         ids.insert(0, target.row_names)
     labels = [] if label is None else [label]

@@ -15,7 +15,7 @@ from cpcapp.tables.read.table import Chunk, ProgressReport, Table, report_nothin
 from cpcapp.tables.reduce import AnyTable, open_rereadable
 
 # Different values of a column are counted up to here: a bound on the memory if it holds ids.
-MAX_DISTINCT = 1000
+_MAX_DISTINCT = 1000
 # Chosen by eye: a text with more values than this is a name rather than a class.
 _MAX_CLASSES = 40
 _LABEL_NAME = re.compile(
@@ -25,24 +25,17 @@ _LABEL_NAME = re.compile(
 
 
 def describe_tables(
-    target: AnyTable, background: AnyTable, *, progress: ProgressReport | None = None
+    target: AnyTable, background: AnyTable, report: ProgressReport = report_nothing
 ) -> dict[str, Any]:
-    """Return what two tables hold, for a person who chooses columns, in types that JSON knows.
-
-    ``columns`` lists those of the target: ``name``, ``kind`` (``"number"`` or ``"text"``),
-    ``missing`` (values), ``distinct`` (values, counted up to 1,000), ``usable`` as a feature or
-    else the ``reason``, and ``selected``: whether it is a feature unless the user says otherwise.
-    ``label`` is the column that suggests itself for colours, or None. ``target`` and ``background``
-    have ``name``, ``n_rows``, ``n_columns`` and ``problems``: the first bad rows.
-    """
+    """Return what two tables hold, for a person who chooses columns, in types that JSON knows."""
     own, other = open_rereadable(target, "auto"), open_rereadable(background, None)
-    report = report_nothing if progress is None else progress
     ours, theirs = _TableCounter(own), _TableCounter(other)
     for counter, role in ((ours, "target"), (theirs, "background")):
         with report(f"reading {role}") as share:
             for chunk in counter.table.chunks(counter.numeric, list(counter.texts), share):
                 counter.update(chunk)
-    columns = [_describe_column(name, ours, theirs) for name in own.columns]
+    reasons = find_unusable(own, other)
+    columns = [_describe_column(name, ours, theirs, reasons.get(name, "")) for name in own.columns]
     label = _suggest_label(columns, ours)
     doubtful = {*ours.finder.labels, *ours.finder.row_numbers, *([label] if label else [])}
     for column in columns:
@@ -57,6 +50,17 @@ def describe_tables(
         "target": ours.to_dict(),
         "background": theirs.to_dict(),
     }
+
+
+def find_unusable(target: Table, background: Table) -> dict[str, str]:
+    """Return why columns of the target can't be features, for those that can't."""
+    shared = [name for name in target.columns if name in background.column_index]
+    reasons = dict.fromkeys(background.text_columns(shared), "text in the background")
+    reasons |= dict.fromkeys(background.find_absent(target.columns), "not in the background")
+    reasons |= dict.fromkeys(target.text_columns(target.columns), "text")
+    if target.row_names is not None:
+        reasons[target.row_names] = "names of rows"
+    return reasons
 
 
 class _TableCounter:
@@ -101,9 +105,9 @@ class _TableCounter:
         for name, count in zip(self.numeric, missing.sum(axis=0).tolist(), strict=True):
             self.missing[name] += count
         for index, name in enumerate(self.numeric):
-            if len(self.distinct[name]) < MAX_DISTINCT:
+            if len(self.distinct[name]) < _MAX_DISTINCT:
                 column = values[:, index]
-                self._add(name, np.unique(column[~missing[:, index]])[:MAX_DISTINCT].tolist())
+                self._add(name, np.unique(column[~missing[:, index]])[:_MAX_DISTINCT].tolist())
 
     def _update_text(self, name: str, column: Any) -> None:
         import pyarrow as pa
@@ -116,13 +120,13 @@ class _TableCounter:
         for entry in found:
             if entry["values"] is None or str(entry["values"]) in MISSING:
                 self.missing[name] += entry["counts"]
-        if len(self.distinct[name]) < MAX_DISTINCT:
+        if len(self.distinct[name]) < _MAX_DISTINCT:
             texts = [str(entry["values"]) for entry in found if entry["values"] is not None]
             self._add(name, [text for text in texts if text not in MISSING])
 
     def _add(self, name: str, values: Sequence[Any]) -> None:
         seen = self.distinct[name]
-        seen.update(values[: MAX_DISTINCT - len(seen)])
+        seen.update(values[: _MAX_DISTINCT - len(seen)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts, for JSON."""
@@ -136,24 +140,16 @@ class _TableCounter:
         }
 
 
-def _describe_column(name: str, ours: _TableCounter, theirs: _TableCounter) -> dict[str, Any]:
-    is_text = name in ours.texts
-    reason = ""
-    if name == ours.table.row_names:
-        reason = "names of rows"
-    elif is_text:
-        reason = "text"
-    elif name not in theirs.table.column_index:
-        reason = "not in the background"
-    elif name in theirs.texts:
-        reason = "text in the background"
-    elif not ours.distinct[name] and ours.missing[name]:
+def _describe_column(
+    name: str, ours: _TableCounter, theirs: _TableCounter, reason: str
+) -> dict[str, Any]:
+    if not reason and not ours.distinct[name] and ours.missing[name]:
         reason = "no values"
-    elif not theirs.distinct[name] and theirs.missing[name]:
+    elif not reason and not theirs.distinct[name] and theirs.missing[name]:
         reason = "no values in the background"
     return {
         "name": name,
-        "kind": "text" if is_text else "number",
+        "kind": "text" if name in ours.texts else "number",
         "missing": ours.missing[name],
         "missing_in_background": theirs.missing.get(name, 0),
         "distinct": len(ours.distinct[name]),

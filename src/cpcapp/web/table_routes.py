@@ -155,7 +155,9 @@ def make_table_routes(jobs: JobQueue) -> APIRouter:
             if not job.is_finished:
                 text = "These tables are being worked on."
                 raise ApiError(409, "busy", text, "Wait until that is done.", retry_after=2)
-            _ask(job, choice)
+            run = job.request.get("run", 0) + 1
+            asked = {"action": "compare", "run": run, **choice.model_dump()}
+            job.request = {**job.request, **asked}
             jobs.add(job)
         return await answer_job(request, jobs, job, wait=wait)
 
@@ -211,11 +213,6 @@ def _take_files(folder: Path, upload: Upload) -> dict[str, Any]:
         files[role] = f"{role}{ending}"
         upload.files[role].rename(folder / files[role])
     return {"files": files, "names": {role: upload.names[role] for role in ROLES}}
-
-
-def _ask(job: Job, choice: ComparisonRequest) -> None:
-    run = job.request.get("run", 0) + 1
-    job.request = {**job.request, "action": "compare", "run": run, **choice.model_dump()}
 
 
 async def _read_choice(request: Request, settings: Settings) -> ComparisonRequest:

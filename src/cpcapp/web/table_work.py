@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from cpcapp._io.messages import MessageError
-from cpcapp.datasets import ContrastData, mice_like, synthetic
+from cpcapp.datasets import mice_like, synthetic
 from cpcapp.tables import TableError, open_table
 from cpcapp.tables.read import Table
+from cpcapp.tables.read.arrays import PARQUET_ENDINGS
 from cpcapp.tables.read.excel import EXCEL_ENDINGS
+from cpcapp.tables.read.opening import TEXT_ENDINGS
 from cpcapp.tables.read.table import Progress, ProgressReport
 from cpcapp.tables.results.scores import write_rows
 from cpcapp.web.table_comparison import compare_methods
@@ -20,10 +22,7 @@ from cpcapp.web.work import JobError, Report, file_url
 
 ROLES = ("target", "background")
 #: Endings of names that are read, longest first. Others are refused before anything is opened.
-ENDINGS = (
-    *(".csv.gz", ".tsv.gz", ".tab.gz", ".txt.gz", ".csv", ".tsv", ".tab", ".txt"),
-    *(".parquet", ".pq", *EXCEL_ENDINGS, ".npy", ".npz"),
-)
+ENDINGS = (*TEXT_ENDINGS, *PARQUET_ENDINGS, *EXCEL_ENDINGS, ".npy", ".npz")
 #: Data that come with the package: title, and what is seen in them.
 EXAMPLES = {
     "synthetic": (
@@ -51,9 +50,7 @@ _STEPS = {
 _STEPS_OF_DESCRIBING = {"reading target": (0.0, 0.6), "reading background": (0.6, 1.0)}
 # What the page calls a parameter.
 _WORDS = {
-    "columns": "columns",
     "drop": "the list of columns",
-    "label": "label",
     "labels": "the label",
     "ids": "the label",
     "missing": "“Missing values”",
@@ -64,30 +61,24 @@ _WORDS = {
 def run_tables(folder: Path, request: dict[str, Any], report: Report) -> dict[str, Any]:
     """Describe or compare the tables of a folder; see `cpcapp.web.work.run_job`.
 
-    Parameters
-    ----------
-    folder : Path
-    request : dict
-        ``action`` (``"describe"`` or ``"compare"``), ``files`` (names in the folder) and ``names``
-        to show, both by role, or ``example``. To compare also ``columns``, ``label``,
-        ``standardize``, ``missing`` and ``run``, which counts the comparisons of these tables.
-    report : callable
+    ``files`` (in the folder) and ``names`` (to show) are by role. ``run`` counts the comparisons.
     """
     if request.get("example") is not None and not (folder / request["files"]["target"]).exists():
         _write_example(folder, request["example"])
     with _explaining(folder, request):
-        tables = [_open(folder, request, role) for role in ROLES]
+        target, background = (_open(folder, request, role) for role in ROLES)
         if request["action"] == "describe":
-            progress = _steps(report, _STEPS_OF_DESCRIBING)
-            return {**describe_tables(*tables, progress=progress), "files": {}}
+            described = describe_tables(target, background, _steps(report, _STEPS_OF_DESCRIBING))
+            return {**described, "files": {}}
         found = compare_methods(
-            *tables,
+            target,
+            background,
             columns=request["columns"],
             label=request["label"],
             standardize=request["standardize"],
             missing=request["missing"],
             folder=folder,
-            progress=_steps(report, _STEPS),
+            report=_steps(report, _STEPS),
         )
     return _with_addresses(folder, found, request["run"])
 
@@ -174,7 +165,12 @@ def _with_addresses(folder: Path, found: dict[str, Any], run: int) -> dict[str, 
 
 def _write_example(folder: Path, name: str) -> None:
     """Write the tables of an example, the same each time."""
-    data = _make_example(name)
+    # The noise is so strong that PCA sees nothing else, as in the paper's figure.
+    data = (
+        synthetic(noise_variance=100.0, random_state=0)
+        if name == "synthetic"
+        else mice_like(random_state=0)
+    )
     groups = data.label_names or [f"group {chr(65 + i)}" for i in range(max(data.labels) + 1)]
     rows = [
         [f"r{number}", groups[label], *(f"{value:.6g}" for value in row)]
@@ -183,10 +179,3 @@ def _write_example(folder: Path, name: str) -> None:
     write_rows(folder / "target.csv", ["name", "group", *data.feature_names], rows)
     others = [[f"{value:.6g}" for value in row] for row in data.background]
     write_rows(folder / "background.csv", data.feature_names, others)
-
-
-def _make_example(name: str) -> ContrastData:
-    if name == "synthetic":
-        # So loud that PCA sees nothing else, as in the paper's figure.
-        return synthetic(noise_variance=100.0, random_state=0)
-    return mice_like(random_state=0)

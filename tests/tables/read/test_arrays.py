@@ -26,54 +26,11 @@ def test_arrays(tmp_path, rng):
     np.save(tmp_path / "pickled.npy", np.array([[object()]]), allow_pickle=True)
     with pytest.raises(TableError, match=r"not a \.npy file of numbers"):
         open_table(str(tmp_path / "pickled.npy"))
-    np.save(tmp_path / "flat.npy", y)
-    with pytest.raises(TableError, match="it must have rows and columns"):
-        open_table(str(tmp_path / "flat.npy"))
-
-
-@pytest.mark.parametrize("shape", [(10**12, 0), (0, 10**9), (2**62, 2**62), (10**9, 10**9)])
-def test_shapes_that_no_byte_stands_for(tmp_path, shape):
-    """A loop over so many rows, or a list of so many names, would not end."""
-    text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".encode()
-    (tmp_path / "t.npy").write_bytes(
-        b"\x93NUMPY\x01\0"
-        + len(text).to_bytes(2, "little")
-        + text
-        + bytes(64 * (shape[0] > 10**12))
-    )
-    with pytest.raises(TableError, match=r"t\.npy (is not a \.npy file|has shape)"):
-        open_table(tmp_path / "t.npy")
-
-
-def test_damaged_archives(tmp_path, rng):
-    path = tmp_path / "t.npz"
-    np.savez_compressed(path, x=rng.normal(size=(50, 3)))
-    whole = bytearray(path.read_bytes())
-    changed = bytearray(whole)
-    changed[100:140] = b"\xa5" * 40
-    for damaged in (changed, whole[:-30]):
-        path.write_bytes(damaged)
-        with pytest.raises(
-            TableError, match=r"t\.npz is not a \.npz archive of numbers: "
-        ) as caught:
-            open_table(path)
-        assert "\n" not in str(caught.value)
-    encrypted = bytearray(whole)
-    encrypted[6] |= 1
-    encrypted[whole.index(b"PK\x01\x02") + 8] |= 1
-    path.write_bytes(encrypted)
-    with pytest.raises(TableError, match="is encrypted"):
-        open_table(path)
-
-
-def test_a_damaged_parquet_file(tmp_path):
-    pa.parquet.write_table(pa.table({"a": np.arange(1000.0)}), tmp_path / "t.parquet")
-    data = bytearray((tmp_path / "t.parquet").read_bytes())
-    data[10:200] = bytes(190)
-    (tmp_path / "t.parquet").write_bytes(data)
-    table = open_table(str(tmp_path / "t.parquet"))
-    with pytest.raises(TableError, match="is damaged"):
-        list(table.chunks(["a"], []))
+    # A loop over so many rows, or a list of so many names, would not end.
+    for array in (y, np.empty((10**12, 0)), np.empty((0, 10**9))):
+        np.save(tmp_path / "flat.npy", array)
+        with pytest.raises(TableError, match="it must have rows and columns"):
+            open_table(str(tmp_path / "flat.npy"))
 
 
 def test_a_flipped_byte_in_a_parquet_file_is_an_error_of_one_line(tmp_path, rng):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import re
-import sys
 import zipfile
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +13,6 @@ import openpyxl
 import pandas as pd
 import pytest
 
-from cpcapp.cli import main
 from cpcapp.tables import TableError, open_table, reduce_tables
 from cpcapp.tables.read import excel
 from table_reading import read_all
@@ -88,11 +86,6 @@ def test_cells_of_all_kinds(tmp_path):
     assert next(iter(table.chunks(["number"], []))).positions.tolist() == [2, 3, 5, 6]
 
 
-def test_whole_numbers_stay_whole_as_labels(tmp_path):
-    path = save(tmp_path / "t.xlsx", ["a", "b"], [1, 0.5], [2, None])
-    assert read_all(path, ["a"], ["a", "b"])[1] == {"a": [1, 2], "b": [0.5, None]}
-
-
 def test_stored_values_of_formulas(tmp_path):
     """What no program has computed is missing, and so refused unless the user says otherwise."""
     path = save(tmp_path / "t.xlsx", ["a", "b"], [1, "=A2*2"], [3, "=A3*2"])
@@ -123,13 +116,6 @@ def test_a_header_of_merged_groups(tmp_path):
     values, kept, _ = read_all(path, ["blood / salt"], ["mouse"])
     assert values.ravel().tolist() == [2.0, 5.0]
     assert kept["mouse"] == ["m1", "m2"]
-
-
-def test_merged_cells_below_the_header_change_nothing(tmp_path):
-    rows = [["a", "b"], [1, 2], [3, 4], [5, None]]
-    path = save(tmp_path / "t.xlsx", *rows, merge=["A4:B4"])
-    assert open_table(path).columns == ["a", "b"]
-    assert read_all(path, ["a"], [])[0].ravel().tolist() == [1, 3, 5]
 
 
 def test_sheets_by_name(tmp_path):
@@ -219,29 +205,3 @@ def test_entities_of_a_document_type_are_not_blown_up(tmp_path):
     rewrite(path, rb"<c [^>]*><v>1</v></c>", b'<c r="A2" t="str"><v>&j;</v></c>')
     with pytest.raises(TableError, match=r"is not a readable workbook|is damaged or too large"):
         open_table(path)
-
-
-def test_a_missing_package_is_named(tmp_path, monkeypatch):
-    path = save(tmp_path / "t.xlsx", ["a"], [1.0])
-    monkeypatch.setitem(sys.modules, "python_calamine", None)
-    with pytest.raises(
-        ImportError, match=r"needs python_calamine; install it with: pip install 'cpcapp\["
-    ):
-        open_table(path)
-
-
-def test_reduce_and_apply_take_workbooks(tmp_path, rng, capsys):
-    names = ["a", "b", "c"]
-    for name, scale in (("x", [1, 4, 1]), ("b", [1, 1, 1])):
-        frame = pd.DataFrame(rng.normal(size=(80, 3)) * scale, columns=names)
-        frame.insert(0, "who", [f"{name}{i}" for i in range(80)])
-        frame.to_excel(tmp_path / f"{name}.xlsx", index=False, sheet_name="S")
-    x, b, out = (str(tmp_path / name) for name in ("x.xlsx", "b.xlsx", "out"))
-    assert main(["reduce", x, f"{b}::S", "-o", out, "-k", "1", "--id", "who"]) == 0
-    assert "top features: b" in " ".join(capsys.readouterr().out.split())
-    again = str(tmp_path / "again.csv")
-    model = f"{out}/model.safetensors"
-    assert main(["apply", model, x, "-o", again, "--id", "who"]) == 0
-    found, scores = pd.read_csv(again), pd.read_csv(f"{out}/scores.csv")
-    assert list(found) == [*scores, "power", "p"]
-    pd.testing.assert_frame_equal(found[list(scores)], scores)

@@ -68,11 +68,6 @@ def test_columns_of_all_kinds(tmp_path, rng):
     assert kept["text"] == ["a", "b", "\u00e4"]
 
 
-def test_a_matrix_in_columns(path):
-    np.testing.assert_array_equal(read(path)[0].toarray(), read(f"{path}::c")[0].toarray())
-    np.testing.assert_array_equal(read(path)[0].toarray(), read(f"{path}::d")[0])
-
-
 @pytest.mark.parametrize("layer", ["", "::c", "::d", "::r"])
 def test_genes_that_are_copied(path, layer):
     """A gene may be kept beside the features, whatever the matrix is stored as."""

@@ -73,13 +73,6 @@ def test_an_archive_that_unpacks_to_a_hundred_times_its_size_is_refused_unread(t
         tracemalloc.stop()
 
 
-def test_compressed_archives_are_read(tmp_path):
-    np.savez_compressed(tmp_path / "a.npz", a=np.zeros((1000, 1000)), b=np.array("text"))
-    found = read_npz(tmp_path / "a.npz")
-    assert found["a"].shape == (1000, 1000)
-    assert str(found["b"]) == "text"
-
-
 def test_members_that_can_not_be_read(tmp_path):
     path = tmp_path / "a.npz"
     np.savez_compressed(path, a=np.arange(1000.0))

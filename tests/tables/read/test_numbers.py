@@ -47,28 +47,25 @@ def test_other_groups_are_no_thousands(text):
     assert NumberMarks(".", thousands=True).parse_grouped(text) is None
 
 
+@pytest.mark.parametrize(
+    ("values", "delimiter", "marks"),
+    [
+        (["1,234", "2,345"], ";", ENGLISH),
+        (["1,234", "0,345"], ";", GERMAN),  # one value that can only be decimals decides
+        (["1,234", "2,345,678"], ";", NumberMarks(".", thousands=True)),
+        (["1.234", "2.345", "3.456.789"], ";", NumberMarks(",", thousands=True)),
+        (["1.234", "2.345", "1,5"], ";", ENGLISH),  # a stray comma
+        (["1,5", "2,5"], ",", ENGLISH),  # a comma between columns
+    ],
+)
+def test_marks_of_few_values(values, delimiter, marks):
+    assert find_marks(values, delimiter) == marks
+
+
 def test_one_mark_with_three_digits_may_mean_either():
-    assert ENGLISH.is_ambiguous("1,234") and not ENGLISH.is_ambiguous("1,234.5")
+    assert "may separate thousands or decimals" in ENGLISH.describe_problem("1,234")
     assert ENGLISH.parse_grouped("1,234") is None
     assert NumberMarks(".", thousands=True).parse_grouped("1,234") == 1234.0
-    assert find_marks(["1,234", "2,345"], ";") == ENGLISH
-    # One value that can only be decimals decides.
-    assert find_marks(["1,234", "0,345"], ";") == GERMAN
-    assert find_marks(["1,234", "2,345,678"], ";") == NumberMarks(".", thousands=True)
-
-
-def test_german_thousands_without_decimals():
-    marks = find_marks(["1.234", "2.345", "3.456.789"], ";")
-    assert marks == NumberMarks(",", thousands=True)
-    assert marks.parse_grouped("1.234") == 1234.0
-
-
-def test_a_stray_comma_does_not_turn_points_into_thousands():
-    assert find_marks(["1.234", "2.345", "1,5"], ";") == ENGLISH
-
-
-def test_a_comma_between_columns_is_no_decimal_mark():
-    assert find_marks(["1,5", "2,5"], ",") == ENGLISH
 
 
 def test_missing_values_and_infinity():

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cpcapp._io.text import natural_order
-from cpcapp.tables.messages import TableError, quote_names
+from cpcapp.tables.messages import TableError, one_line, quote_names
 from cpcapp.tables.read.npy_files import open_npy, read_npz
 from cpcapp.tables.read.table import (
     CHUNK_VALUES,
@@ -82,8 +82,9 @@ class ParquetTable(Table):
                         if progress is not None:
                             progress(done / max(self.n_rows, 1))
             except (pa.ArrowException, OSError, UnicodeError) as error:
-                reason = " ".join(str(error).split())
-                raise TableError(f"{path} is damaged after row {done}: {reason}") from error
+                raise TableError(
+                    f"{path} is damaged after row {done}: {one_line(error)}"
+                ) from error
 
 
 def _list_parts(folder: Path, name: str) -> list[Path]:
@@ -105,22 +106,11 @@ def _read_footer(path: Path) -> tuple[Any, int]:
     except Exception as error:  # Arrow raises errors of many kinds on damaged files
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        reason = " ".join(str(error).split())
-        raise TableError(f"{path} is not a Parquet file: {reason}") from None
+        raise TableError(f"{path} is not a Parquet file: {one_line(error)}") from None
 
 
 class ArrayTable(Table):
-    """A matrix, and vectors of the same length that annotate its rows.
-
-    Parameters
-    ----------
-    name : str
-    matrix : array or sparse matrix of shape (n, p), in memory or on disk
-    features : sequence of str of length p
-    annotations : dict of str to array of length n
-    default_features : sequence of str, optional
-        Features unless the user chooses others; all of them by default.
-    """
+    """A matrix, dense or sparse, in memory or on disk, and vectors that annotate its rows."""
 
     def __init__(
         self,
@@ -168,10 +158,7 @@ class ArrayTable(Table):
                 )
                 for name in kept
             }
-            if sp.issparse(block):
-                block = block.astype(np.float64)
-            else:
-                block = np.asarray(block, dtype=np.float64)
+            block = block.astype(np.float64) if sp.issparse(block) else np.asarray(block, float)
             rows = number_rows(part)
             yield Chunk(rows, rows, block if whole else block[:, chosen], columns)
             if progress is not None:

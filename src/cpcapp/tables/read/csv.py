@@ -16,8 +16,8 @@ from typing import IO, Any, ClassVar, cast
 import numpy as np
 
 from cpcapp.tables.messages import TableError, count_of
-from cpcapp.tables.read.numbers import MISSING, NumberMarks, find_marks
-from cpcapp.tables.read.table import Chunk, Progress, Table, require_unique, unused_name
+from cpcapp.tables.read.numbers import MISSING, NumberMarks, describe_non_number, find_marks
+from cpcapp.tables.read.table import Chunk, Progress, Table
 
 _SNIFFED_ROWS = 100
 _DELIMITERS = ",\t;|"
@@ -40,12 +40,7 @@ class CsvTable(Table):
 
     Blocks of whole lines are parsed by Arrow. What it refuses is parsed once more by Python's
     parser, which gives the same numbers, knows more spellings, and names the lines of bad rows.
-
-    Parameters
-    ----------
-    source : Path or binary file
-    name : str
-        For messages; its ending suggests the delimiter.
+    The ending of the name suggests the delimiter.
     """
 
     unit: ClassVar[str] = "line"
@@ -81,12 +76,9 @@ class CsvTable(Table):
             self.columns.insert(0, "")  # R's write.table gives the row names no name
         values = (value for record in self._sample for value in record)
         self.marks: NumberMarks = find_marks(values, self.delimiter)
-        require_unique(self.columns, name)
-        if self.columns[0] == "":
-            # R and pandas leave the column of row names without a name.
-            self.row_names = self.columns[0] = unused_name("row_name", self.columns)
-        if "" in self.columns:
-            number = self.columns.index("") + 1
+        unnamed = self.name_columns()
+        if unnamed is not None:
+            number = unnamed + 1
             raise TableError(f"{name}: column {number} has no name in the first line; give it one")
 
     def reading_notes(self) -> list[str]:
@@ -225,7 +217,8 @@ class CsvTable(Table):
             values = [self._to_number(record[index], line) for index in feature_indices]
             for name, index, value in zip(features, feature_indices, values, strict=True):
                 if value is None:
-                    bad.setdefault(len(rows), self._describe_non_number(name, record[index]))
+                    hint = self.marks.describe_problem(record[index])
+                    bad.setdefault(len(rows), describe_non_number(name, record[index]) + hint)
             rows.append(number)
             lines.append(line)
             numbers.append([float("nan") if value is None else value for value in values])
@@ -251,10 +244,6 @@ class CsvTable(Table):
                     self._grouped = f"line {line}: {text.strip()!r} is {value:.15g}"
                 self._n_grouped += 1
         return value
-
-    def _describe_non_number(self, column: str, text: str) -> str:
-        shown = text if len(text) <= 30 else text[:27] + "..."
-        return f"column {column!r} is {shown!r}, not a number{self.marks.describe_problem(text)}"
 
     def _explain(self, error: csv.Error, line: int, begin: int = 1) -> TableError:
         """Return what is wrong in the words of this package."""
@@ -286,20 +275,12 @@ class CsvTable(Table):
 
 
 class _Text:
-    """A text in blocks of whole lines: unpacked, without a mark, in UTF-8.
-
-    Attributes
-    ----------
-    line : int
-        Number of the next line that nobody has parsed.
-    encoding : {None, "utf-8", "latin-1", "utf-16"}
-        By the first bytes that are not ASCII.
-    is_cut_off : bool
-        Whether `read_on` was asked for more than there is.
-    """
+    """A text in blocks of whole lines: unpacked, without a mark, in UTF-8."""
 
     def __init__(self, source: Path | IO[bytes], name: str) -> None:
+        # The next line that was not parsed; whether `read_on` was asked for more than there is.
         self.name, self.line, self.is_cut_off = name, 1, False
+        # "utf-8", "latin-1" or "utf-16", by the first bytes that are not ASCII.
         self.encoding: str | None = None
         file: Any = source.open("rb") if isinstance(source, Path) else source
         self._file = self._stream = file

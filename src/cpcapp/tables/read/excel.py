@@ -11,16 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp._io.worker import Worker
-from cpcapp.tables.messages import TableError, require_package
+from cpcapp.tables.messages import TableError, one_line, require_package
 from cpcapp.tables.read.excel_worker import as_text, letters
-from cpcapp.tables.read.table import (
-    Chunk,
-    Progress,
-    Table,
-    require_unique,
-    row_slices,
-    unused_name,
-)
+from cpcapp.tables.read.numbers import describe_non_number
+from cpcapp.tables.read.table import Chunk, Progress, Table, number_rows, row_slices
 
 EXCEL_ENDINGS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 # Set by hand: what is read in a few minutes.
@@ -36,14 +30,7 @@ class ExcelTable(Table):
     several columns is left out. Names of merged groups stand before those below them:
     ``"blood / iron"``. Formulas have the values that the spreadsheet program stored, and are
     missing if it stored none, as are errors such as #DIV/0!. Dates are text. Hidden rows are read.
-
-    Parameters
-    ----------
-    path : Path
-    name : str
-        For messages; the sheet is added to it.
-    sheet : str, optional
-        Name of the sheet; by default the first that is not hidden.
+    By default it is the first sheet that is not hidden.
     """
 
     def __init__(self, path: Path, name: str, sheet: str | None) -> None:
@@ -53,23 +40,18 @@ class ExcelTable(Table):
         self._texts = {
             int(column): np.array(texts, dtype=object) for column, texts in facts["texts"].items()
         }
-        require_unique(self.columns, self.name)
-        if self.columns[0] == "":
-            self.row_names = self.columns[0] = unused_name("row_name", self.columns)
-        if "" in self.columns:
+        unnamed = self.name_columns()
+        if unnamed is not None:
             raise TableError(
-                f"{self.name}: column {letters(self.columns.index(''))} has no name in row "
+                f"{self.name}: column {letters(unnamed)} has no name in row "
                 f"{facts['header_row']}; give it one"
             )
 
     def text_columns(self, names: Sequence[str]) -> list[str]:
         """Return the columns that have texts or dates, and no number."""
-        indices = [(name, self.column_index[name]) for name in names]
-        return [
-            name
-            for name, index in indices
-            if index in self._texts and not np.isfinite(self._numbers[:, index]).any()
-        ]
+        numeric = np.isfinite(self._numbers).any(axis=0)
+        indices = ((name, self.column_index[name]) for name in names)
+        return [name for name, i in indices if i in self._texts and not numeric[i]]
 
     def chunks(
         self, features: Sequence[str], kept: Sequence[str], progress: Progress | None = None
@@ -82,7 +64,7 @@ class ExcelTable(Table):
         n_rows = len(self._positions)
         for part in row_slices(n_rows, max(len(chosen), 1)):
             yield Chunk(
-                np.arange(part.start + 1, part.stop + 1),
+                number_rows(part),
                 self._positions[part],
                 self._numbers[part][:, chosen],
                 {name: pa.array(column[part]) for name, column in columns.items()},
@@ -96,8 +78,7 @@ class ExcelTable(Table):
         for name in features:
             for row, text in enumerate(self._texts.get(self.column_index[name], ())[part]):
                 if text is not None:
-                    shown = text if len(text) <= 30 else text[:27] + "..."
-                    bad.setdefault(row, f"column {name!r} is {shown!r}, not a number")
+                    bad.setdefault(row, describe_non_number(name, text))
         return bad
 
     def _kept_column(self, name: str) -> NDArray[Any]:
@@ -145,8 +126,7 @@ def _unpacked_bytes(path: Path, name: str) -> int:
             with zipfile.ZipFile(path) as archive:
                 members = archive.infolist()
         except Exception as error:  # zipfile answers damaged bytes with errors of many kinds
-            reason = " ".join(str(error).split())
-            raise TableError(f"{name} is not a readable workbook: {reason}") from error
+            raise TableError(f"{name} is not a readable workbook: {one_line(error)}") from error
         if len(members) > _MAX_MEMBERS:
             raise TableError(f"{name} is not a readable workbook: it has too many parts")
         total = sum(member.file_size for member in members)

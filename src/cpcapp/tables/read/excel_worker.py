@@ -186,13 +186,7 @@ def as_text(value: Any) -> str:
 
 
 def letters(index: int) -> str:
-    """Return the letters of a column by its index, from 0.
-
-    Examples
-    --------
-    >>> letters(0), letters(27)
-    ('A', 'AB')
-    """
+    """Return the letters of a column by its index: A for 0, AB for 27."""
     text, number = "", index + 1
     while number:
         number, rest = divmod(number - 1, 26)

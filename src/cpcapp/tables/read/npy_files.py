@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
 import zipfile
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cpcapp.tables.messages import one_line
 
 # A small file that unpacks to less than the first number of bytes, or to less than the second
 # number times its own size, is read. Tables of counts shrink to a tenth, and seldom to a fiftieth.
@@ -19,34 +20,16 @@ _MAX_MEMBERS = 10_000
 
 
 def open_npy(path: Path) -> NDArray[Any]:
-    """Map a ``.npy`` file into memory; raise ValueError unless it holds what its header promises.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "a.npy"
-    >>> np.save(path, np.arange(3.0))
-    >>> open_npy(path).tolist()
-    [0.0, 1.0, 2.0]
-    """
+    """Map a ``.npy`` file into memory, or raise ValueError if it holds not what it promises."""
     with path.open("rb") as file:
         _check_header(file, path.stat().st_size)
     mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     return mapped
 
 
-def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
-    """Read all arrays of a ``.npz`` archive; raise ValueError with the reason why they can't be.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "a.npz"
-    >>> np.savez(path, a=np.ones((2, 3)), b=np.arange(2))
-    >>> {name: array.shape for name, array in read_npz(path).items()}
-    {'a': (2, 3), 'b': (2,)}
-    """
-    size = Path(path).stat().st_size
+def read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """Read all arrays of a ``.npz`` archive; raise ValueError with the reason why they can't be."""
+    size = path.stat().st_size
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
@@ -65,7 +48,7 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     except (ValueError, OSError):
         raise
     except Exception as error:  # zipfile answers damaged bytes with errors of many kinds
-        raise ValueError(" ".join(str(error).split()) or type(error).__name__) from error
+        raise ValueError(one_line(error)) from error
 
 
 def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
@@ -79,8 +62,7 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[A
     except MemoryError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"its member {member.filename!r} is damaged: {reason}") from error
+        raise ValueError(f"its member {member.filename!r} is damaged: {one_line(error)}") from error
 
 
 def _check_header(file: IO[bytes], size: int) -> None:
@@ -96,8 +78,7 @@ def _check_header(file: IO[bytes], size: int) -> None:
     except zipfile.BadZipFile:
         raise
     except Exception as error:  # the header is parsed as Python, which has many errors
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise ValueError(f"its header is damaged ({reason})") from error
+        raise ValueError(f"its header is damaged ({one_line(error)[:120]})") from error
     if dtype.hasobject:
         raise ValueError("it holds Python objects (allow_pickle=False)")
     held = size - file.tell()

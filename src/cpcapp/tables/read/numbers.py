@@ -37,20 +37,8 @@ _DECIMALS = {
 class NumberMarks:
     """How a file writes its numbers.
 
-    Attributes
-    ----------
-    decimal : {".", ","}
-    thousands : bool
-        Whether the other mark is known to separate thousands. Then 1,234 is 1234; otherwise it
-        may be 1.234 too, and is no number.
-
-    Examples
-    --------
-    >>> marks = NumberMarks(".")
-    >>> marks.parse_plain("1.5"), marks.parse_grouped("1,234.5"), marks.parse_grouped("1,234")
-    (1.5, 1234.5, None)
-    >>> NumberMarks(".", thousands=True).parse_grouped("1,234")
-    1234.0
+    ``thousands``: the other mark is known to separate thousands. Then 1,234 is 1234; otherwise it
+    may be 1.234 too, and is no number.
     """
 
     decimal: str = "."
@@ -77,11 +65,6 @@ class NumberMarks:
             return None
         return guess_number(text.replace(_OTHER[self.decimal], ""), self.decimal)
 
-    def is_ambiguous(self, text: str) -> bool:
-        """Return whether the one mark of a number may separate thousands or decimals."""
-        found = _GROUPS[self.decimal].fullmatch(text.strip())
-        return found is not None and not self.thousands and not _is_proof(found)
-
     def looks_numeric(self, text: str) -> bool:
         """Return whether a number may be meant, even if it is refused for how it is written."""
         if guess_number(text, self.decimal) is not None or _BLANK_GROUPS.fullmatch(text):
@@ -95,7 +78,8 @@ class NumberMarks:
             return " (digits of another script? write 0 to 9)"
         if self.decimal == "," and guess_number(plain.replace(".", ""), ",") is not None:
             return " (a point, where other numbers have decimal commas? write 1234 or 1,234)"
-        if self.is_ambiguous(plain):
+        found = _GROUPS[self.decimal].fullmatch(plain)
+        if found is not None and not self.thousands and not _is_proof(found):
             digits = plain.replace(",", "")
             return f" (its comma may separate thousands or decimals; write {digits} or " + (
                 f"{plain.replace(',', '.')})"
@@ -149,6 +133,12 @@ def _count_decimals(values: list[str], decimal: str, *, sure: bool) -> int:
         pattern.fullmatch(value) is not None and not (sure and groups.fullmatch(value))
         for value in values
     )
+
+
+def describe_non_number(column: str, text: str) -> str:
+    """Return which column holds a text in place of a number."""
+    shown = text if len(text) <= 30 else text[:27] + "..."
+    return f"column {column!r} is {shown!r}, not a number"
 
 
 def guess_number(text: str, decimal: str) -> float | None:

@@ -7,18 +7,13 @@ import sys
 from pathlib import Path
 
 from cpcapp.tables.messages import TableError, require_package
-from cpcapp.tables.read.arrays import (
-    PARQUET_ENDINGS,
-    ParquetTable,
-    npy_table,
-    npz_table,
-)
+from cpcapp.tables.read.arrays import PARQUET_ENDINGS, ParquetTable, npy_table, npz_table
 from cpcapp.tables.read.csv import CsvTable
 from cpcapp.tables.read.excel import EXCEL_ENDINGS, ExcelTable
 from cpcapp.tables.read.h5ad import h5ad_table
 from cpcapp.tables.read.table import Table
 
-_TEXT = (".csv", ".tsv", ".tab", ".txt", ".csv.gz", ".tsv.gz", ".tab.gz", ".txt.gz")
+TEXT_ENDINGS = (".csv.gz", ".tsv.gz", ".tab.gz", ".txt.gz", ".csv", ".tsv", ".tab", ".txt")
 
 
 def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -> Table:
@@ -87,7 +82,7 @@ def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -
             return npz_table(file, path, part or None)
         if ending.endswith(".h5ad"):
             return h5ad_table(file, path, part or None, mask_var)
-        if ending.endswith(_TEXT) or not file.is_file():
+        if ending.endswith(TEXT_ENDINGS) or not file.is_file():
             return CsvTable(file, path)
     except OSError as error:
         raise TableError(f"can't read {path}: {error.strerror or error}") from error

@@ -115,6 +115,16 @@ class Table(ABC):
     rereadable: bool = True
     mask_column: str | None = None
 
+    def name_columns(self) -> int | None:
+        """Give the column of row names a name; return the index of another without one."""
+        require_unique(self.columns, self.name)
+        if self.columns[0] == "":  # so R, pandas and spreadsheets write it
+            self.row_names = "row_name"
+            while self.row_names in self.columns:
+                self.row_names += "_"
+            self.columns[0] = self.row_names
+        return self.columns.index("") if "" in self.columns else None
+
     @property
     def default_features(self) -> list[str]:
         """Columns that are features unless the user says otherwise."""
@@ -135,6 +145,11 @@ class Table(ABC):
         Complete when all rows have been read.
         """
         return []
+
+    def describe_reading(self) -> str:
+        """Return in one line what was recognised in the file; nothing if all was as usual."""
+        notes = self.reading_notes()
+        return f"{self.name}: {', '.join(notes)}" if notes else ""
 
     @abstractmethod
     def text_columns(self, names: Sequence[str]) -> list[str]:
@@ -170,6 +185,11 @@ def require_unique(columns: Sequence[str], name: str) -> None:
         seen.add(column)
 
 
+def as_texts(column: Any) -> list[str]:
+    """Return the values of a kept column as text; empty where there is none."""
+    return ["" if value is None else str(value) for value in column.to_pylist()]
+
+
 def row_slices(n_rows: int, n_columns: int) -> Iterator[slice]:
     """Yield slices of rows that make chunks of the usual size."""
     step = max(1, CHUNK_VALUES // max(n_columns, 1))
@@ -180,10 +200,3 @@ def row_slices(n_rows: int, n_columns: int) -> Iterator[slice]:
 def number_rows(rows: slice) -> NDArray[np.int64]:
     """Return the row numbers of a slice, from 1."""
     return np.arange(rows.start + 1, rows.stop + 1)
-
-
-def unused_name(name: str, taken: Sequence[str]) -> str:
-    """Return a name for a column that no other has."""
-    while name in taken:
-        name += "_"
-    return name

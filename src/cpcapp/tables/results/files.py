@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from cpcapp._io.files import FolderInUseError, check_replaceable, remove_leftovers
-from cpcapp.tables.messages import TableError, require_package
+from cpcapp.tables.messages import TableError, check_choice, require_package
 from cpcapp.tables.read.arrays import PARQUET_ENDINGS
 
-# For each format: the scores, and those of the other one.
-_SCORES = {
-    "csv": ("scores.csv", "scores.parquet"),
-    "parquet": ("scores.parquet", "scores.csv"),
-}
 _PLOT_ENDINGS = (".png", ".svg", ".pdf")
 
 
@@ -24,38 +18,30 @@ def is_parquet(path: str | os.PathLike[str]) -> bool:
     return os.fspath(path).lower().endswith(PARQUET_ENDINGS)
 
 
-@dataclass(frozen=True)
 class ResultFiles:
-    """The files that :func:`write_results` writes, by what they hold.
+    """The files that `write_results` writes. Where ``summary`` is, the others are complete."""
 
-    ``summary`` is the last: where it is, the others are complete. ``outdated_scores`` are those of
-    an earlier run in the other format, which would not fit the rest.
-    """
-
-    folder: Path
-    scores: Path
-    outdated_scores: Path
-    loadings: Path
-    top_features: Path
-    model: Path
-    summary: Path
-    plot: Path | None
-
-    @property
-    def all(self) -> list[Path]:
-        """All of them."""
-        files = [self.scores, self.loadings, self.top_features, self.model, self.summary]
-        return files if self.plot is None else [*files, self.plot]
+    def __init__(self, folder: Path, scores_format: str, plot: Path | None) -> None:
+        self.folder, self.plot = folder, plot
+        self.scores = folder / f"scores.{scores_format}"
+        # Of an earlier run in the other format, which would not fit the rest.
+        other_format = "parquet" if scores_format == "csv" else "csv"
+        self.outdated_scores = folder / f"scores.{other_format}"
+        self.loadings = folder / "loadings.csv"
+        self.top_features = folder / "top_features.csv"
+        self.model = folder / "model.safetensors"
+        self.summary = folder / "summary.json"
+        self.all = [self.scores, self.loadings, self.top_features, self.model, self.summary]
+        self.all += [] if plot is None else [plot]
 
     def check(self, inputs: Sequence[str] = (), *, overwrite: bool = False) -> None:
         """Raise `TableError` if the files can't be written, would replace others, or are inputs.
 
         What killed runs left in the folder is removed first.
         """
-        if self.plot is not None:
-            _check_plot(self.plot, self.folder)
         remove_leftovers(self.folder)
         if self.plot is not None:
+            _check_plot(self.plot, self.folder)
             remove_leftovers(self.plot.parent, self.plot.name)
         if self.folder.resolve() in {Path(path).resolve() for path in inputs}:
             raise TableError(f"{self.folder} is read by this run", "choose another {folder}")
@@ -87,23 +73,8 @@ def plan_files(
     if scores_format is None:
         # A folder is one of Parquet files.
         scores_format = "parquet" if is_parquet(target) or Path(target).is_dir() else "csv"
-    if scores_format not in _SCORES:
-        raise TableError(
-            f"scores can't be written as {scores_format!r}",
-            "{scores_format} must be 'csv' or 'parquet'",
-        )
-    folder = Path(folder)
-    scores, outdated_scores = _SCORES[scores_format]
-    return ResultFiles(
-        folder,
-        folder / scores,
-        folder / outdated_scores,
-        folder / "loadings.csv",
-        folder / "top_features.csv",
-        folder / "model.safetensors",
-        folder / "summary.json",
-        None if plot is None else Path(plot),
-    )
+    check_choice("scores_format", scores_format, ("csv", "parquet"))
+    return ResultFiles(Path(folder), scores_format, None if plot is None else Path(plot))
 
 
 def check_not_input(outputs: Sequence[Path], inputs: Sequence[str]) -> None:

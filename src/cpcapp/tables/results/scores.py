@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,7 +18,7 @@ from cpcapp.tables.results.files import is_parquet
 
 def name_score_columns(
     kept: Sequence[str],
-    n_components: int | Sequence[str],
+    components: int | Sequence[str],
     *,
     with_set: bool = False,
     power: Sequence[str] = (),
@@ -26,13 +26,7 @@ def name_score_columns(
     """Return the names of the columns of a table of scores.
 
     Without ids and labels, rows are identified by their number in the table.
-
-    Examples
-    --------
-    >>> name_score_columns([], 2), name_score_columns(["mouse"], ["pca_1"], with_set=True)
-    (['row', 'component_1', 'component_2'], ['mouse', 'set', 'pca_1'])
     """
-    components = n_components
     if isinstance(components, int):
         components = [f"component_{i + 1}" for i in range(components)]
     names = [*(kept or ["row"]), *(["set"] if with_set else []), *components, *power]
@@ -45,28 +39,21 @@ def name_score_columns(
 
 
 class CsvWriter:
-    """Writes scores as CSV; the header comes with the first rows.
+    """Writes scores as CSV; the header comes with the first rows: not if these have problems."""
 
-    So nothing is written if the first rows have problems.
-    """
-
-    def __init__(self, file: IO[bytes], names: Sequence[str]) -> None:
-        self.text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
-        self.table = csv.writer(self.text, lineterminator="\n")
+    def __init__(self, table: Any, names: Sequence[str]) -> None:
+        self.table = table
         self.header: list[Sequence[str]] = [names]
 
     def write(self, chunk: Chunk, scores: FloatArray, role: str | None = None) -> None:
         """Add the rows of a chunk."""
         kept = [column.to_pylist() for column in chunk.kept.values()] or [chunk.rows.tolist()]
         roles = [] if role is None else [[role] * len(chunk.rows)]
-        self._write_header()
+        self.close()
         self.table.writerows(zip(*kept, *roles, *scores.T.tolist(), strict=True))
 
     def close(self) -> None:
-        """Complete the table."""
-        self._write_header()
-
-    def _write_header(self) -> None:
+        """Complete the table: write the header, if there were no rows."""
         self.table.writerows(self.header)
         self.header = []
 
@@ -108,36 +95,30 @@ def open_scores(
     output: Path | IO[bytes], names: Sequence[str]
 ) -> Iterator[CsvWriter | ParquetWriter]:
     """Open a file for scores, which is written whole or not at all; or a stream, for CSV."""
-    if isinstance(output, Path):
-        with atomic_write(output) as file:
-            if is_parquet(output):
-                parquet = ParquetWriter(file, names)
-                yield parquet
-                parquet.close()
-            else:
-                with _open_csv(file, names) as writer:
-                    yield writer
-    else:
-        with _open_csv(output, names) as writer:
-            yield writer
+    with atomic_write(output) if isinstance(output, Path) else nullcontext(output) as file:
+        if isinstance(output, Path) and is_parquet(output):
+            parquet = ParquetWriter(file, names)
+            yield parquet
+            parquet.close()
+        else:
+            with _open_csv(file) as table:
+                writer = CsvWriter(table, names)
+                yield writer
+                writer.close()
 
 
 @contextmanager
-def _open_csv(file: IO[bytes], names: Sequence[str]) -> Iterator[CsvWriter]:
-    writer = CsvWriter(file, names)
+def _open_csv(file: IO[bytes]) -> Iterator[Any]:
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
     try:
-        yield writer
-        writer.close()
+        yield csv.writer(text, lineterminator="\n")
     finally:
         # Else the file would be closed with the wrapper.
-        writer.text.detach()
+        text.detach()
 
 
 def write_rows(path: Path, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write a CSV file of a few rows."""
-    with atomic_write(path) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
-        table = csv.writer(text, lineterminator="\n")
+    with atomic_write(path) as file, _open_csv(file) as table:
         table.writerow(names)
         table.writerows(rows)
-        text.detach()

@@ -15,7 +15,6 @@ from cpcapp.inference.permutation import PermutationTest
 from cpcapp.tables.cleaning import describe_skipped
 from cpcapp.tables.columns import Selection
 from cpcapp.tables.messages import Message, count_of, quote_names
-from cpcapp.tables.read.table import Table
 from cpcapp.tables.reduce import Reduction
 from cpcapp.tables.sample_sets import SampleSet
 
@@ -24,12 +23,7 @@ _TOP_LISTED = 5
 
 @dataclass(frozen=True)
 class Summary:
-    """What was found, for people and programs; ``str()`` gives the lines of text.
-
-    Attributes
-    ----------
-    reduction : Reduction
-    """
+    """What was found, for people and programs; ``str()`` gives the lines of text."""
 
     reduction: Reduction
 
@@ -62,7 +56,10 @@ class Summary:
                 [{"feature": name, "weight": number(weight)} for name, weight in top]
                 for top in found.top_features(_TOP_LISTED)
             ],
-            "notes": [note.problem for note in (*self._doubts(), *self._label_notes())],
+            "notes": [
+                *(note.text for note in found.doubts),
+                *(note.problem for note in self._label_notes()),
+            ],
         }
 
     def lines(self) -> list[str]:
@@ -71,7 +68,9 @@ class Summary:
         sets = [one for one in (found.target, found.background) if one is not None]
         lines = [_set_line(one) for one in sets]
         tables = dict.fromkeys(one.selection.table for one in sets)
-        lines += [line for table in tables if (line := describe_reading(table))]
+        lines += [
+            f"{'recognised':11} {note}" for table in tables if (note := table.describe_reading())
+        ]
         alpha = f", alpha {model.info['alpha']:.3g}" if "alpha" in model.info else ""
         mask = found.target.selection.table.mask_column
         genes = "" if mask is None or found.columns.explicit else f" (genes in var[{mask!r}])"
@@ -87,12 +86,8 @@ class Summary:
 
     def notes(self) -> list[Message]:
         """Return what a user should look at: rows left out, and doubtful features."""
-        parts = self._row_notes(), self._doubts(), self._constant_notes(), self._label_notes()
-        return [note for part in parts for note in part]
-
-    def _doubts(self) -> Iterator[Message]:
-        for note in self.reduction.doubts:
-            yield Message(note.text)
+        doubts = [Message(note.text) for note in self.reduction.doubts]
+        return [*self._row_notes(), *doubts, *self._constant_notes(), *self._label_notes()]
 
     def _row_notes(self) -> Iterator[Message]:
         found = self.reduction
@@ -135,12 +130,6 @@ class Summary:
     def __str__(self) -> str:
         notes = [f"note: {note.text()}" for note in self.notes()]
         return "\n".join([*self.lines(), *notes])
-
-
-def describe_reading(table: Table) -> str:
-    """Return in one line what was recognised in a file; nothing if all was as usual."""
-    notes = table.reading_notes()
-    return f"{'recognised':11} {table.name}: {', '.join(notes)}" if notes else ""
 
 
 def _size(found: Reduction, component: int) -> str:
@@ -199,15 +188,12 @@ def _describe_set(sample_set: SampleSet) -> dict[str, Any]:
 
 def _set_line(sample_set: SampleSet) -> str:
     selection, counts = sample_set.selection, sample_set.counts
+    dropped = 0 if counts.n_filled else counts.n_incomplete
     facts = [
         f"{count_of(number, noun)} {verb}"
         for number, noun, verb in (
             (counts.n_bad, "bad row", "left out"),
-            (
-                0 if counts.n_filled else counts.n_incomplete,
-                "row",
-                "with missing values left out",
-            ),
+            (dropped, "row", "with missing values left out"),
             (counts.n_filled, "missing value", "filled in"),
         )
         if number

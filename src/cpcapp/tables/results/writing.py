@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from cpcapp._io.files import atomic_write, stage_results
+from cpcapp.moments.reservoir import Reservoir
 from cpcapp.moments.rows import FloatArray
 from cpcapp.tables.messages import TableError
-from cpcapp.tables.read.table import Chunk, ProgressReport, report_nothing
+from cpcapp.tables.read.table import Chunk, ProgressReport, as_texts, report_nothing
 from cpcapp.tables.reduce import Reduction
 from cpcapp.tables.results.files import ResultFiles, plan_files
-from cpcapp.tables.results.plot import DrawnRows, write_plot
 from cpcapp.tables.results.scores import name_score_columns, open_scores, write_rows
 from cpcapp.tables.results.summary import Summary
 from cpcapp.tables.sample_sets import SampleSet
 
 _TOP_WRITTEN = 20
+# Chosen by eye: more points than this hide each other.
+_MAX_POINTS = 20_000
 
 
 @dataclass(frozen=True)
@@ -121,8 +124,28 @@ def write_results(
         staged.commit(marker=new.summary.name, remove=[files.outdated_scores.name])
     if files.plot is not None:
         with atomic_write(files.plot) as file:
-            write_plot(file, files.plot.suffix, reduction, *drawn)
+            _write_plot(file, files.plot.suffix, reduction, *drawn)
     return Results(files, summary)
+
+
+class _DrawnRows:
+    """A random sample of the rows that are added to it, with their first label."""
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self.label = labels[0] if labels else None
+        # With one seed the two keep the same rows.
+        self.scores, self.texts = Reservoir(_MAX_POINTS), Reservoir(_MAX_POINTS)
+
+    def add(self, chunk: Chunk, scores: FloatArray) -> None:
+        """Add rows and their scores."""
+        self.scores.update(scores)
+        if self.label is not None:
+            self.texts.update(np.array(as_texts(chunk.kept[self.label]), dtype=object))
+
+    def count(self) -> str:
+        """Return how many rows there are, and how many of them are shown."""
+        n_rows, n_shown = self.scores.n_seen, len(self.scores.rows())
+        return f"{n_rows:,} rows" + (f" ({n_shown:,} shown)" if n_rows > n_shown else "")
 
 
 def _write_scores(
@@ -132,40 +155,26 @@ def _write_scores(
     progress: ProgressReport,
     *,
     plot: bool,
-) -> tuple[DrawnRows, DrawnRows | None]:
+) -> tuple[_DrawnRows, _DrawnRows | None]:
     """Write the scores; return samples of both sets, of the background for a plot only.
 
     The background is read once more for its scores or its points, and not at all for neither.
     """
     kept, n_components = reduction.columns.kept, reduction.model.n_components
     names = name_score_columns(kept, n_components, with_set=background is not None)
-    sample, grey = DrawnRows(reduction.columns.labels), DrawnRows(())
+    sample, grey = _DrawnRows(reduction.columns.labels), _DrawnRows(())
     with open_scores(path, names) as writer:
-        for chunk, scores in _read_scores(reduction, reduction.target, kept, progress):
-            writer.write(chunk, scores, None if background is None else "target")
-            sample.add(chunk, scores)
+        with progress("writing target") as share:
+            for chunk, scores in reduction.scores(reduction.target, kept, share):
+                writer.write(chunk, scores, None if background is None else "target")
+                sample.add(chunk, scores)
         if reduction.background is not None and (plot or background is not None):
-            rows = _read_scores(reduction, reduction.background, kept, progress)
-            for chunk, scores in rows:
-                if background is not None:
-                    writer.write(chunk, scores, "background")
-                grey.add(chunk, scores)
+            with progress("writing background") as share:
+                for chunk, scores in reduction.scores(reduction.background, kept, share):
+                    if background is not None:
+                        writer.write(chunk, scores, "background")
+                    grey.add(chunk, scores)
     return sample, grey if grey.scores.n_seen else None
-
-
-def _read_scores(
-    reduction: Reduction, sample_set: SampleSet, kept: Sequence[str], progress: ProgressReport
-) -> Iterator[tuple[Chunk, FloatArray]]:
-    """Yield rows and scores; kept columns that the background lacks are empty there."""
-    import pyarrow as pa
-
-    selection = sample_set.selection
-    present = [name for name in kept if name in selection.table.column_index]
-    with progress(f"writing {selection.role}") as share:
-        for chunk, scores in reduction.scores(sample_set, present, share):
-            empty = pa.nulls(len(chunk.rows), pa.string())
-            columns = {name: chunk.kept.get(name, empty) for name in kept}
-            yield Chunk(chunk.rows, chunk.positions, None, columns), scores
 
 
 def _write_loadings(path: Path, reduction: Reduction) -> None:
@@ -184,3 +193,31 @@ def _write_top_features(path: Path, reduction: Reduction) -> None:
         for rank, (name, weight) in enumerate(top)
     ]
     write_rows(path, ["component", "rank", "feature", "weight"], rows)
+
+
+def _write_plot(
+    file: IO[bytes],
+    suffix: str,
+    reduction: Reduction,
+    sample: _DrawnRows,
+    background: _DrawnRows | None = None,
+) -> None:
+    """Write a scatter plot of samples, and beside it the top features, as its suffix says."""
+    # Matplotlib is optional.
+    from cpcapp.plotting import contrast_figure
+
+    model = reduction.model
+    title = f"{model.method}, {sample.count()}"
+    if background is not None:
+        title += f"; background {background.count()}"
+    figure = contrast_figure(
+        sample.scores.rows(),
+        None if sample.label is None else sample.texts.rows().tolist(),
+        weights=reduction.weights,
+        feature_names=model.features,
+        eigenvalues=model.eigenvalues,
+        background=None if background is None else background.scores.rows(),
+        title=title,
+        label_title=sample.label or "",
+    )
+    figure.savefig(file, format=suffix[1:].lower(), dpi=150)

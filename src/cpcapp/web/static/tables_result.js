@@ -468,7 +468,7 @@ export class Comparison {
     texts.push(`${plural(features, "column")} compared.`);
     if (leftOut.length) texts.push(`Not used: ${leftOut.map(({ name, reason }) => `${name} (${reason})`).join(", ")}.`);
     byId("row-facts").replaceChildren(...texts.map((text) => element("li", "", text)));
-    byId("notes").replaceChildren(...notes.map((text) => element("li", "", `${text[0].toUpperCase()}${text.slice(1)}.`)));
+    byId("notes").replaceChildren(...notes.map((text) => element("li", "", `${text[0].toUpperCase()}${text.slice(1)}`.replace(/\.?$/, "."))));
     byId("notes-title").hidden = !notes.length;
   }
 
