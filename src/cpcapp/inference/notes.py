@@ -68,8 +68,8 @@ def shared_components(contrast: Contrast, n_target: int, n_background: int) -> l
         Note(
             "no-contrast",
             f"{noun} {which} {verb} no more in the target than in the background (contrast "
-            f"{contrast.contrast[shared[0]]:.2g}). Ask for fewer components, or load less, for "
-            "example with loading='oas'.",
+            f"{contrast.contrast[shared[0]]:.2g}). Ask for fewer components "
+            "(or, in Python, for less loading: loading='oas').",
         )
     ]
 
