@@ -159,7 +159,7 @@ def test_other_cells_as_background_have_their_genes_matched_by_name(cells):
     contrast(ill, healthy)
     expected = CPCAPlusPlus().fit(X[200:], background=X[:200])
     np.testing.assert_allclose(ill.obsm["X_cpcapp"], expected.transform(X[200:]), atol=1e-8)
-    with pytest.raises(ValueError, match="background has no gene 'g0', 'g1'; keep the genes"):
+    with pytest.raises(ValueError, match="background has no gene g0, g1; keep the genes"):
         contrast(ill, healthy[:, 1:-2].copy())
 
 
@@ -252,6 +252,7 @@ def test_the_same_genes_as_reduce_of_a_file(pbmc, tmp_path, mask_var):
         split="bulk_labels",
         background_values=MYELOID,
         mask_var=mask_var,
+        permutation_test=False,
     )
     used = plain.varm["cpcapp"].any(axis=1)
     assert found.model.features == list(plain.var_names[used])
@@ -344,7 +345,7 @@ def test_mistakes(cells, arguments, message):
 def test_values_that_are_no_numbers_are_an_error(cells):
     cells.X = cells.X.astype(float)
     cells.X.data[0] = np.nan
-    with pytest.raises(ValueError, match=r"adata: .*NaN or infinity"):
+    with pytest.raises(ValueError, match=r"adata\.X: .*NaN or infinity"):
         contrast(cells, "control")
 
 
