@@ -23,11 +23,7 @@ from cpcapp.experiments import (
     timing,
 )
 from cpcapp.experiments.measures import cluster_agreement
-from cpcapp.experiments.paper import (
-    SPEED_UP_OVER_CPCA,
-    SPEED_UP_OVER_TSNE,
-    TABLES,
-)
+from cpcapp.experiments.timing import SPEED_UP_OVER_CPCA, SPEED_UP_OVER_TSNE, TABLES
 
 QUICK = Settings(quick=True)
 

@@ -233,8 +233,6 @@ def report(
         pictures=pictures(name, short, comparison, paper_alpha),
         tables=tables(comparison),
         numbers=comparison.numbers(),
-        paper_figure="" if paper_alpha is None else f"best α of cPCA: {paper_alpha:g}",
-        found_figure=ari_figure(comparison),
     )
 
 
@@ -305,14 +303,3 @@ def ari_sentence(comparison: Comparison) -> str:
         f"chosen; cPCA {best.measures.ari:z.2f} at the best α = {best.alpha:.3g}, which only "
         f"labels could tell; t-SNE {tsne}; PCA {pca}."
     )
-
-
-def ari_figure(comparison: Comparison) -> str:
-    """Return the main figures in a few words."""
-    figures = {
-        "cPCA++": comparison.cpca_plus_plus,
-        f"cPCA at its best α = {comparison.best.alpha:.2g} *": comparison.best,
-        "t-SNE": comparison.tsne,
-        "PCA": comparison.pca,
-    }
-    return "ARI: " + ", ".join(f"{n} {view.measures.ari:z.2f}" for n, view in figures.items())

@@ -182,8 +182,6 @@ def _result(
             "methods": {n: [asdict(errors) for errors in each] for n, each in sweep.items()},
             "controls": {name: asdict(errors) for name, errors in controls.items()},
         },
-        found_figure=f"squared error, K = {PAPER_K}: "
-        + ", ".join(f"{name} {relative[name][0]:.2f}" for name in ("cPCA++", OAS, BEST, "PCA")),
     )
 
 

@@ -150,8 +150,6 @@ def _result(found: dict[str, dict[str, list[float]]], repeats: int, settings: Se
         pictures=(_picture(settings),),
         tables=tuple(_table(size, found[str(size)]) for size in SIZES),
         numbers={"found": found, "repeats": repeats},
-        found_figure=f"cosines with the plane: cPCA++ {ours[0]:.2f} and {ours[1]:.2f}, without a "
-        f"loading {plain[0]:.2f} and {plain[1]:.2f}",
     )
 
 
