@@ -92,9 +92,9 @@ def test_digits_come_apart_only_against_grass(data):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"digits": ()}, r"digits=\(\) must be different digits"),
-        ({"digits": (0, 0)}, "different digits"),
-        ({"digits": (0, 10)}, "each from 0 to 9"),
+        ({"digits": ()}, r"digits=\(\) must be different numbers"),
+        ({"digits": (0, 0)}, "different numbers"),
+        ({"digits": (0, 10)}, "numbers from 0 to 9"),
         ({"weight": -1.0}, "weight=-1.0 must be"),
         ({"n_target": 0}, "n_target=0 must be at least 1"),
         ({"n_target": 21}, "n_target=21 must be at most 20"),

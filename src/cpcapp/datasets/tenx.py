@@ -6,7 +6,8 @@ import gzip
 import re
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from cpcapp._io.hdf5 import Hdf5Process, check_contents
+from cpcapp._io.worker import Arrays, answer_requests
 from cpcapp.datasets._fetch import DataNotFoundError, PathLike, import_extra
 from cpcapp.moments.sparse import check_indices, check_pointers
 
@@ -159,13 +161,8 @@ def _from_mex(
 
     from scipy.io import mmread
 
-    with opened(files["matrix.mtx"]) as file:
-        matrix = mmread(gzip.GzipFile(fileobj=file) if _is_gzip(files["matrix.mtx"]) else file)
-    if matrix.shape != (len(genes), len(barcodes)):
-        raise ValueError(
-            f"matrix.mtx has {matrix.shape[0]} genes and {matrix.shape[1]} cells, but there are "
-            f"names of {len(genes)} and {len(barcodes)}"
-        )
+    with _open_part(opened, files["matrix.mtx"]) as file:
+        matrix = mmread(file)
     kinds = [gene[2] for gene in genes] if all(len(gene) > 2 for gene in genes) else None
     return _kept(
         sp.csr_array(matrix.T),
@@ -176,14 +173,15 @@ def _from_mex(
     )
 
 
-def _is_gzip(name: str) -> bool:
-    return name.endswith(".gz")
+@contextmanager
+def _open_part(opened: Callable[[str], IO[bytes]], name: str) -> Iterator[IO[bytes]]:
+    with opened(name) as file:
+        yield gzip.GzipFile(fileobj=file) if name.endswith(".gz") else file  # type: ignore[misc]
 
 
 def _lines(opened: Callable[[str], IO[bytes]], name: str) -> list[str]:
-    with opened(name) as file:
-        content = file.read()
-    return (gzip.decompress(content) if _is_gzip(name) else content).decode().splitlines()
+    with _open_part(opened, name) as file:
+        return file.read().decode().splitlines()
 
 
 def _the_one(found: Sequence[str], wanted: str | None, what: str) -> str:
@@ -242,22 +240,30 @@ def _sparse_matrix(group: Any, shape: Any, by_columns: bool = False) -> Any:
 
 
 def _ask_for_hdf5(path: Path, genome: str | None, feature_type: str | None) -> CellCounts:
-    """Let another process read a file; see `cpcapp.datasets._tenx_worker`."""
     request = {"path": str(path.absolute()), "genome": genome, "feature_type": feature_type}
-    message, arrays = Hdf5Process("cpcapp.datasets._tenx_worker", path).ask(request)
-    counts = sp.csr_array(tuple(arrays), shape=tuple(message["shape"]))
-    return CellCounts(counts, message["barcodes"], message["gene_ids"], message["gene_names"])
+    message, arrays = Hdf5Process(__name__, path).ask(request)
+    counts = sp.csr_array(tuple(arrays), shape=tuple(message.pop("shape")))
+    return CellCounts(counts, **message)
 
 
-def read_hdf5(path: Path, genome: str | None, feature_type: str | None) -> CellCounts:
-    """Read a file in this process, which may crash; see `read_10x`."""
+def main() -> None:
+    """Answer requests for HDF5 files, in a process of its own, which may crash."""
+    answer_requests(_read_hdf5, lambda: import_module("h5py"))
+
+
+def _read_hdf5(request: dict[str, Any], _: Arrays) -> tuple[dict[str, Any], Arrays]:
+    path = Path(request["path"])
     try:
         check_contents(str(path))
         if path.suffix == ".h5ad":
-            return _from_h5ad(path)
-        return _from_h5(path, genome, feature_type)
+            cells = _from_h5ad(path)
+        else:
+            cells = _from_h5(path, request["genome"], request["feature_type"])
     except Exception as error:  # h5py raises all kinds of errors on damaged files
         raise ValueError(" ".join(_said(error).split())[:300]) from error
+    message = {**vars(cells), "shape": cells.counts.shape}
+    counts = message.pop("counts")
+    return message, [counts.data, counts.indices, counts.indptr]
 
 
 def _from_h5(path: Path, genome: str | None, feature_type: str | None) -> CellCounts:
