@@ -212,13 +212,12 @@ def report(
     *,
     name: str,
     title: str,
-    short: str,
     shows: str,
     findings: tuple[str, ...] = (),
     paper: tuple[PaperSays, ...],
     paper_alpha: float | None = None,
 ) -> Result:
-    """Return the result of an experiment that is one comparison; ``short`` is above pictures."""
+    """Return the result of an experiment that is one comparison."""
     return Result(
         name=name,
         title=title,
@@ -227,7 +226,7 @@ def report(
         data=describe_data(comparison.data),
         findings=(ari_sentence(comparison), *findings),
         paper=paper,
-        pictures=pictures(name, short, comparison, paper_alpha),
+        pictures=pictures(name, title, comparison, paper_alpha),
         tables=tables(comparison),
         numbers=comparison.numbers(),
     )

@@ -234,8 +234,6 @@ def _curves(components: tuple[int, ...], sweep: Sweep, controls: dict[str, Error
         components,
         curves,
         [(name, errors.over(average)[1]) for name, errors in controls.items()],
-        xlabel="components K",
-        ylabel="squared error, average digit = 1",
     )
     ends = ", ".join(f"{name} {values[0]:.2f} to {values[-1]:.2f}" for name, values in curves)
     return Picture(

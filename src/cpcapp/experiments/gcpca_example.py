@@ -112,12 +112,10 @@ def run(settings: Settings, progress: Progress) -> Result:
             for name, filters in our_filters(sets).items():
                 scores.setdefault(name, []).append(score_filters(filters, sets))
             progress((done + (repeat + 1) / repeats) / len(SIZES))
-        found[str(size)] = {name: _mean(values) for name, values in scores.items()}
+        found[str(size)] = {
+            name: np.mean(values, axis=0).round(4).tolist() for name, values in scores.items()
+        }
     return _result(found, repeats, settings)
-
-
-def _mean(values: list[tuple[float, float, float]]) -> list[float]:
-    return [round(float(value), 4) for value in np.mean(values, axis=0)]
 
 
 def _result(found: dict[str, dict[str, list[float]]], repeats: int, settings: Settings) -> Result:

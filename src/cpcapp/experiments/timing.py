@@ -8,6 +8,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from sklearn.manifold import TSNE
@@ -15,7 +16,6 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from cpcapp import datasets
 from cpcapp.contrast.difference import solve_difference
-from cpcapp.datasets import ContrastData
 from cpcapp.estimators import CPCAPlusPlus
 from cpcapp.experiments.comparison import ALPHAS, load_data
 from cpcapp.experiments.results import (
@@ -88,17 +88,12 @@ def run(settings: Settings, progress: Progress) -> Result:
 def shapes(seed: int) -> Iterator[Shape]:
     """Yield data of the five shapes one by one: real ones, or generated ones of that shape."""
     rng = np.random.default_rng(seed)
-    loaders: dict[str, Callable[[], ContrastData]] = {
-        "synthetic": lambda: datasets.synthetic(random_state=seed),
-        "mnist_over_grass": lambda: datasets.mnist_over_grass(5000, 5000, random_state=seed),
-        "mice_protein": datasets.mice_protein,
-        "mhealth": datasets.mhealth,
-        "leukemia": datasets.leukemia,
-    }
     for name, row in TABLES.items():
         sizes = ((row.n_target, row.n_features), (row.n_background, row.n_features))
         try:
-            data = load_data(loaders[name])
+            is_drawn = name in ("synthetic", "mnist_over_grass")
+            load = partial(getattr(datasets, name), **({"random_state": seed} if is_drawn else {}))
+            data = load_data(load)
             is_row = (data.target.shape, data.background.shape) == sizes
         except DataProblem:
             is_row = False
