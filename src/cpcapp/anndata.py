@@ -120,7 +120,12 @@ def contrast(
     if n_components == "auto" and method == "cpca":
         raise ValueError("n_components='auto' is for method='cpca++'; give a number")
     adata = adata.copy() if copy else adata
-    genes, gene_mask = _select_genes(adata, mask_var)
+    try:
+        genes, gene_mask = select_genes(adata.var, mask_var)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}; mask_var must be a column of adata.var, a mask, or None for all genes"
+        ) from error
     cells = _get_cells(adata, layer, use_raw, adata.var_names[genes], "adata")
     own, others = _find_sides(adata, cells, background, (layer, use_raw), adata.var_names[genes])
     least = _choose_min_cells(min_cells, others.n_cells) if method == "cpca++" else 0
@@ -208,15 +213,6 @@ def _warn_left_out(names: Any, min_cells: int, n_background: int, n_genes: int) 
 def _first_five(names: Any) -> str:
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return ", ".join(map(str, names[:5])) + more
-
-
-def _select_genes(adata: AnnData, mask_var: Any) -> tuple[Mask, str | None]:
-    try:
-        return select_genes(adata.var, mask_var)
-    except ValueError as error:
-        raise ValueError(
-            f"{error}; mask_var must be a column of adata.var, a mask, or None for all genes"
-        ) from error
 
 
 @dataclass(frozen=True)
