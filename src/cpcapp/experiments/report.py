@@ -22,7 +22,10 @@ _FIGURES = "figures"
 _HEADING = "cPCA++: the paper's experiments, made again"
 _MISSING = "Not made: the data are not here."
 _SUMMARY_COLUMNS = ("experiment", "found")
-_SUMMARY_NOTE = "ARI: agreement of clusters with the classes, 1 is perfect and 0 is chance."
+_SUMMARY_NOTE = (
+    "ARI: agreement of clusters with the classes, 1 is perfect and 0 is chance. * chosen with what "
+    "is to be found at hand."
+)
 _LARGE = 1000  # pixels: on a phone such a picture is scrolled, and not shrunk
 
 
