@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.experiments.paper import TABLES
+from cpcapp.experiments.timing import TABLES, shapes
 from cpcapp.experiments.timing import correlated_rows as correlated
-from cpcapp.experiments.timing import shapes
 
 # Measured is what is at hand: a benchmark fetches nothing.
 os.environ.setdefault("CPCAPP_OFFLINE", "1")

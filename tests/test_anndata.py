@@ -159,7 +159,7 @@ def test_other_cells_as_background_have_their_genes_matched_by_name(cells):
     contrast(ill, healthy)
     expected = CPCAPlusPlus().fit(X[200:], background=X[:200])
     np.testing.assert_allclose(ill.obsm["X_cpcapp"], expected.transform(X[200:]), atol=1e-8)
-    with pytest.raises(ValueError, match="background has no gene 'g0', 'g1'; keep the genes"):
+    with pytest.raises(ValueError, match="background has no gene g0, g1; keep the genes"):
         contrast(ill, healthy[:, 1:-2].copy())
 
 
@@ -209,22 +209,6 @@ def test_a_mask_given_as_a_series_goes_by_the_names_of_its_cells(cells, rng):
         contrast(cells, mask.reset_index(drop=True), 1)
 
 
-@pytest.mark.parametrize("n_background", [5, 9])
-def test_auto_needs_no_more_background_cells_than_genes(cells, n_background):
-    mask = np.arange(300) < n_background
-    with warnings.catch_warnings():
-        # Of so few cells nothing may be significant.
-        warnings.simplefilter("ignore", NoComponentsWarning)
-        contrast(cells, mask, "auto", min_cells=0)
-    assert cells.obsm["X_cpcapp"].shape[1] <= 2
-
-
-def test_auto_with_a_copy_of_a_gene(cells):
-    cells.X = sp.csr_matrix(cells.X.toarray()[:, [0, 0, 1, 2, 3, 4, 5, 6]])
-    contrast(cells, "control", "auto")
-    assert cells.obsm["X_cpcapp"].shape == (300, 1)
-
-
 def test_auto_that_finds_nothing(cells, rng):
     cells.X = sp.csr_matrix(rng.normal(size=(300, 8)))
     with pytest.warns(NoComponentsWarning, match="found no component: nothing in the target"):
@@ -232,11 +216,6 @@ def test_auto_that_finds_nothing(cells, rng):
     assert cells.obsm["X_cpcapp"].shape == (300, 0)
     assert cells.varm["cpcapp"].shape == cells.uns["cpcapp"]["atoms"].shape == (8, 0)
     assert len(cells.uns["cpcapp"]["eigenvalues"]) == 0
-
-
-def test_only_auto_is_a_word_for_a_number(cells):
-    with pytest.raises(ValueError, match="'permutation' must be a whole number or 'auto'"):
-        contrast(cells, "control", "permutation")
 
 
 @pytest.mark.parametrize("mask_var", ["auto", None, "chosen"])
@@ -252,6 +231,7 @@ def test_the_same_genes_as_reduce_of_a_file(pbmc, tmp_path, mask_var):
         split="bulk_labels",
         background_values=MYELOID,
         mask_var=mask_var,
+        permutation_test=False,
     )
     used = plain.varm["cpcapp"].any(axis=1)
     assert found.model.features == list(plain.var_names[used])
@@ -331,6 +311,7 @@ def test_sparse_cells_never_become_dense(rng):
         ({"method": "pca"}, "method='pca' must be one of"),
         ({"method": "cpca", "n_components": "auto"}, "give a number"),
         ({"n_components": 9}, "n_components=9"),
+        ({"n_components": "permutation"}, "'permutation' must be a whole number or 'auto'"),
         ({"min_cells": -1}, "min_cells=-1 must be 'auto' or a whole number"),
         ({"min_cells": 2.5}, "min_cells=2.5 must be 'auto' or a whole number"),
         ({"min_cells": 201}, "min_cells=201 leaves no gene: .* of the 200 background cells"),
@@ -341,16 +322,12 @@ def test_mistakes(cells, arguments, message):
         contrast(cells, **{"background": "control", **arguments})
 
 
-def test_values_that_are_no_numbers_are_an_error(cells):
-    cells.X = cells.X.astype(float)
-    cells.X.data[0] = np.nan
-    with pytest.raises(ValueError, match=r"adata: .*NaN or infinity"):
-        contrast(cells, "control")
-
-
 @pytest.mark.parametrize("form", ["csr", "csc"])
-def test_an_index_outside_the_matrix_is_an_error(cells, form):
+def test_damaged_matrices_are_an_error(cells, form):
     cells.X = sp.csr_matrix(cells.X).asformat(form)
+    cells.X.data[0] = np.nan
+    with pytest.raises(ValueError, match=r"adata\.X: .*NaN or infinity"):
+        contrast(cells, "control")
     cells.X.indices[3] = 100_000
     with pytest.raises(ValueError, match=r"adata\.X is a damaged sparse matrix: its indices hold"):
         contrast(cells, "control")

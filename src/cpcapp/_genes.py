@@ -16,63 +16,28 @@ Mask = NDArray[np.bool_]
 
 
 def select_genes(var: Any, mask_var: Any = "auto") -> tuple[Mask, str | None]:
-    """Return which genes to use, by the convention of ``scanpy.pp.pca``.
+    """Return which genes to use, as ``scanpy.pp.pca`` does, and the column of ``var`` that says so.
 
-    Parameters
-    ----------
-    var : DataFrame of shape (n_vars, n_columns)
-        ``adata.var``.
-    mask_var : "auto", None, str or array of bool of shape (n_vars,), default="auto"
-        A mask, or the name of one in ``var``; None for all genes. ``"auto"`` uses
-        ``var["highly_variable"]`` if it exists, otherwise all genes.
-
-    Returns
-    -------
-    mask : ndarray of bool of shape (n_vars,)
-    column : str or None
-        The column of ``var`` that was used.
-
-    Raises
-    ------
-    ValueError
-        With the problem alone; callers add the advice that fits them.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> var = pd.DataFrame({"highly_variable": [True, False]})
-    >>> select_genes(var)
-    (array([ True, False]), 'highly_variable')
-    >>> select_genes(var, None)
-    (array([ True,  True]), None)
+    ``mask_var`` is a mask, the name of one in ``var``, or None for all genes; ``"auto"`` is
+    ``"highly_variable"`` if there is such a column. Callers add their advice to the errors.
     """
-    column: str | None = None
-    if isinstance(mask_var, str):
-        column = "highly_variable" if mask_var == "auto" else mask_var
-        if column not in var:
-            if mask_var != "auto":
-                names = ", ".join(repr(str(name)) for name in var.columns[:8]) or "none"
-                raise ValueError(f"var has no column {mask_var!r}; its columns are: {names}")
-            column = mask_var = None
-        else:
-            mask_var = var[column]
+    if isinstance(mask_var, str) and mask_var == "auto":
+        mask_var = "highly_variable" if "highly_variable" in var else None
     if mask_var is None:
         return np.ones(len(var), dtype=bool), None
+    column = mask_var if isinstance(mask_var, str) else None
+    if column is not None and column not in var:
+        names = ", ".join(repr(str(name)) for name in var.columns[:8]) or "none"
+        raise ValueError(f"var has no column {column!r}; its columns are: {names}")
     name = "mask_var" if column is None else f"var[{column!r}]"
-    mask = check_mask(mask_var, len(var), name)
+    mask = check_mask(mask_var if column is None else var[column], len(var), name)
     if not mask.any():
         raise ValueError(f"{name} selects no gene")
     return mask, column
 
 
 def check_mask(values: Any, length: int, name: str) -> Mask:
-    """Return a mask as an array, or raise ``ValueError`` if it is not one of this length.
-
-    Examples
-    --------
-    >>> check_mask([True, False], 2, "mask_var")
-    array([ True, False])
-    """
+    """Return a mask as an array, or raise ``ValueError`` if it is not one of this length."""
     mask = np.asarray(values)
     if mask.shape != (length,) or mask.dtype != bool:
         raise ValueError(
@@ -87,24 +52,8 @@ def count_cells_above(
     """Return how many background cells have more of a gene than the cell that has least.
 
     With counts, or logarithms of counts, these are the cells that express the gene. After scaling
-    they still are: what was 0 is then the smallest value.
-
-    Parameters
-    ----------
-    target, background : callable
-        Return the cells block by block, arrays or CSR matrices of shape (n, n_genes).
-    n_genes : int
-
-    Returns
-    -------
-    ndarray of int of shape (n_genes,)
-        A gene with NaN counts as expressed by all: it is an error elsewhere.
-
-    Examples
-    --------
-    >>> cells = np.array([[0.0, -0.5], [2.0, -0.5], [0.0, 1.5]])
-    >>> count_cells_above(lambda: iter([cells]), lambda: iter([cells[1:]]), 2)
-    array([1, 1])
+    they still are: what was 0 is then the smallest value. Both sides give blocks of cells. A gene
+    with NaN counts as expressed by all: it is an error elsewhere.
     """
     lowest = np.full(n_genes, np.inf)
     for side in (target, background):

@@ -115,28 +115,34 @@ def contrast(
     """
     if method not in _METHODS:
         raise ValueError(f"method={method!r} must be one of {', '.join(map(repr, _METHODS))}")
-    _check_n_components(n_components, method)
-    _check_min_cells(min_cells)
+    if isinstance(n_components, str) and n_components != "auto":
+        raise ValueError(f"n_components={n_components!r} must be a whole number or 'auto'")
+    if n_components == "auto" and method == "cpca":
+        raise ValueError("n_components='auto' is for method='cpca++'; give a number")
     adata = adata.copy() if copy else adata
-    genes, gene_mask = _select_genes(adata, mask_var)
-    matrix = _get_matrix(adata, layer, use_raw, adata.var_names[genes], "adata")
-    own, others = _find_sides(adata, matrix, background, (layer, use_raw), genes)
+    try:
+        genes, gene_mask = select_genes(adata.var, mask_var)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}; mask_var must be a column of adata.var, a mask, or None for all genes"
+        ) from error
+    cells = _get_cells(adata, layer, use_raw, adata.var_names[genes], "adata")
+    own, others = _find_sides(adata, cells, background, (layer, use_raw), adata.var_names[genes])
     least = _choose_min_cells(min_cells, others.n_cells) if method == "cpca++" else 0
     kept = _find_expressed(own, others, least)
     n_left_out = int((~kept).sum())
     if n_left_out:
         _warn_left_out(adata.var_names[genes][~kept], least, others.n_cells, len(kept))
-        genes = _narrow(genes, kept)
-        own, others, matrix = own.select(kept), others.select(kept), matrix.select(kept)
+        genes = np.isin(np.arange(len(genes)), np.flatnonzero(genes)[kept])
+        own, others, cells = (replace(c, columns=c.columns[kept]) for c in (own, others, cells))
     estimator: Any = CPCAPlusPlus(n_components, loading=loading)
     if method == "cpca":
         estimator = CPCA(int(n_components), alpha=alpha)
     try:
         estimator.fit(own.blocks(), background=others.blocks())
     except ValueError as error:
-        raise ValueError(f"{own.name} (X) against {others.name}: {error}") from error
-    scores = _compute_scores(estimator, matrix)
-    in_target = slice(None) if own.cells is None else own.cells
+        raise ValueError(f"{own.name} against {others.name}: {error}") from error
+    scores = np.concatenate([estimator.transform(block) for block in cells.blocks()]).astype(float)
     params: dict[str, Any] = {"method": method, "use_raw": use_raw}
     params |= {} if layer is None else {"layer": layer}
     params |= {} if gene_mask is None else {"mask_var": gene_mask}
@@ -148,7 +154,7 @@ def contrast(
         "params": params,
         "eigenvalues": np.asarray(estimator.eigenvalues_),
         "contrast": np.asarray(estimator.contrast_),
-        "variance": scores[in_target].var(axis=0),
+        "variance": scores[own.rows].var(axis=0),
         "mean": _expand_genes(estimator.mean_[:, None], genes)[:, 0],
         "atoms": _expand_genes(estimator.atoms_.T, genes),
         "n_target": own.n_cells,
@@ -168,49 +174,35 @@ def contrast(
     return adata if copy else None
 
 
-def _check_n_components(n_components: int | str, method: str) -> None:
-    if not isinstance(n_components, str):
-        return
-    if n_components != "auto":
-        raise ValueError(f"n_components={n_components!r} must be a whole number or 'auto'")
-    if method != "cpca++":
-        raise ValueError("n_components='auto' is for method='cpca++'; give a number")
-
-
-def _check_min_cells(min_cells: int | str) -> None:
+def _choose_min_cells(min_cells: int | str, n_background: int) -> int:
     if min_cells == "auto":
-        return
-    if isinstance(min_cells, bool) or not isinstance(min_cells, Integral) or min_cells < 0:
+        return min(_MIN_CELLS, -(-n_background // 10))
+    if not isinstance(min_cells, Integral) or min_cells < 0:
         raise ValueError(
             f"min_cells={min_cells!r} must be 'auto' or a whole number of at least 0 (0 keeps all "
             "genes)"
         )
-
-
-def _choose_min_cells(min_cells: int | str, n_background: int) -> int:
-    if isinstance(min_cells, str):
-        return min(_MIN_CELLS, -(-n_background // 10))
     return int(min_cells)
 
 
-def _find_expressed(own: _Side, others: _Side, min_cells: int) -> Mask:
+def _find_expressed(own: _Cells, others: _Cells, min_cells: int) -> Mask:
     """Return which of the genes in use enough background cells express."""
+    n_genes = len(own.columns)
     if min_cells == 0:
-        return np.ones(own.rows.n_genes, dtype=bool)
-    kept = count_cells_above(own.blocks, others.blocks, own.rows.n_genes) >= min_cells
+        return np.ones(n_genes, dtype=bool)
+    kept: Mask = count_cells_above(own.blocks, others.blocks, n_genes) >= min_cells
     if not kept.any():
         raise ValueError(
             f"min_cells={min_cells} leaves no gene: none is expressed in as many of the "
             f"{others.n_cells} background cells; give a smaller one, or 0 to keep all genes"
         )
-    return np.asarray(kept)
+    return kept
 
 
 def _warn_left_out(names: Any, min_cells: int, n_background: int, n_genes: int) -> None:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     warnings.warn(
         f"{len(names)} of {n_genes} genes are left out, because fewer than {min_cells} of the "
-        f"{n_background} background cells express them ({', '.join(map(str, names[:5]))}{more}): "
+        f"{n_background} background cells express them ({_first_five(names)}): "
         "their variance in the background is hardly known, and would give components of their "
         "own; min_cells=0 keeps them",
         UserWarning,
@@ -218,118 +210,88 @@ def _warn_left_out(names: Any, min_cells: int, n_background: int, n_genes: int) 
     )
 
 
-def _narrow(genes: Mask, kept: Mask) -> Mask:
-    """Return the mask of those of the genes in use that are kept."""
-    narrowed = genes.copy()
-    narrowed[genes] = kept
-    return narrowed
+def _first_five(names: Any) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(map(str, names[:5])) + more
 
 
-def _select_genes(adata: AnnData, mask_var: Any) -> tuple[Mask, str | None]:
-    try:
-        return select_genes(adata.var, mask_var)
-    except ValueError as error:
-        raise ValueError(
-            f"{error}; mask_var must be a column of adata.var, a mask, or None for all genes"
-        ) from error
+@dataclass(frozen=True)
+class _Cells:
+    """Some rows and columns of a matrix, in blocks of rows; sparse blocks stay sparse."""
 
+    matrix: Any
+    rows: Mask
+    columns: NDArray[np.intp]
+    name: str
 
-class _Rows:
-    """Some columns of a matrix, in blocks of rows; sparse blocks stay sparse."""
+    @property
+    def n_cells(self) -> int:
+        return int(self.rows.sum())
 
-    def __init__(self, matrix: Any, columns: NDArray[np.intp], name: str) -> None:
-        self.name = name
-        refuse_damaged(matrix, name)
-        # Rows of a CSC matrix are slow to select.
-        self.matrix = matrix.tocsr() if sp.issparse(matrix) and matrix.format == "csc" else matrix
-        everything = np.array_equal(columns, np.arange(matrix.shape[1]))
-        self.columns = None if everything else columns
-        self.n_genes = len(columns)
-
-    def select(self, genes: Mask) -> _Rows:
-        """Return the same with some of its columns."""
-        columns = np.arange(self.matrix.shape[1]) if self.columns is None else self.columns
-        return _Rows(self.matrix, columns[genes], self.name)
-
-    def blocks(self, rows: Mask | None = None) -> Iterator[Any]:
+    def blocks(self) -> Iterator[Any]:
+        has_all_columns = np.array_equal(self.columns, np.arange(self.matrix.shape[1]))
         for start in range(0, self.matrix.shape[0], _BLOCK_ROWS):
             block = self.matrix[start : start + _BLOCK_ROWS]
             if not sp.issparse(self.matrix):
                 refuse_damaged(block, self.name)  # it comes from a file just now
-            if rows is not None:
-                block = block[rows[start : start + _BLOCK_ROWS]]
-            if block.shape[0]:
-                block = sp.csr_array(block) if sp.issparse(block) else np.asarray(block)
-                yield block if self.columns is None else block[:, self.columns]
+            rows = self.rows[start : start + _BLOCK_ROWS]
+            if not rows.any():
+                continue
+            block = block if rows.all() else block[rows]
+            block = sp.csr_array(block) if sp.issparse(block) else np.asarray(block)
+            yield block if has_all_columns else block[:, self.columns]
 
 
-def _get_matrix(adata: AnnData, layer: str | None, use_raw: bool, wanted: Any, name: str) -> _Rows:
-    """Return the values of the genes of these names."""
+def _get_cells(adata: AnnData, layer: str | None, use_raw: bool, wanted: Any, name: str) -> _Cells:
+    """Return all cells, with the values of the genes of these names."""
     if layer is not None and use_raw:
         raise ValueError("give either layer or use_raw=True, not both")
-    if use_raw:
-        if adata.raw is None:
-            raise ValueError(f"use_raw=True, but there is no {name}.raw")
-        genes = _find_genes(adata.raw.var_names, wanted, f"{name}.raw")
-        return _Rows(adata.raw.X, genes, f"{name}.raw.X")
+    if use_raw and adata.raw is None:
+        raise ValueError(f"use_raw=True, but there is no {name}.raw")
     if layer is not None and layer not in adata.layers:
         there = ", ".join(map(repr, adata.layers)) or "none"
         raise ValueError(f"layer={layer!r} is not in {name}.layers; there are: {there}")
-    matrix = adata.X if layer is None else adata.layers[layer]
+    source, owner = (adata.raw, f"{name}.raw") if use_raw else (adata, name)
+    matrix = source.X if layer is None else adata.layers[layer]
     if matrix is None:
         raise ValueError(f"there is no {name}.X; choose a layer")
-    where = f"{name}.X" if layer is None else f"{name}.layers[{layer!r}]"
-    return _Rows(matrix, _find_genes(adata.var_names, wanted, name), where)
+    where = f"{owner}.X" if layer is None else f"{name}.layers[{layer!r}]"
+    columns = _find_genes(source.var_names, wanted, owner)
+    refuse_damaged(matrix, where)
+    # Rows of a CSC matrix are slow to select.
+    matrix = matrix.tocsr() if sp.issparse(matrix) and matrix.format == "csc" else matrix
+    return _Cells(matrix, np.ones(adata.n_obs, dtype=bool), columns, where)
 
 
 def _find_genes(names: Any, wanted: Any, where: str) -> NDArray[np.intp]:
     if not names.is_unique:
         raise ValueError(f"var_names of {where} are not unique; call var_names_make_unique()")
     indices = names.get_indexer(wanted)
-    absent = [str(name) for name in wanted[indices < 0]]
-    if absent:
-        more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
+    absent = wanted[indices < 0]
+    if len(absent):
         raise ValueError(
-            f"{where} has no gene {', '.join(map(repr, absent[:5]))}{more}; keep the genes that "
-            "both have, or choose with mask_var"
+            f"{where} has no gene {_first_five(absent)}; keep the genes that both have, or choose "
+            "with mask_var"
         )
     return np.asarray(indices, dtype=np.intp)
 
 
-@dataclass(frozen=True)
-class _Side:
-    """The cells of the target or of the background: those of a mask, or all."""
-
-    rows: _Rows
-    cells: Mask | None
-    name: str
-
-    @property
-    def n_cells(self) -> int:
-        return int(self.rows.matrix.shape[0] if self.cells is None else self.cells.sum())
-
-    def blocks(self) -> Iterator[Any]:
-        return self.rows.blocks(self.cells)
-
-    def select(self, genes: Mask) -> _Side:
-        return replace(self, rows=self.rows.select(genes))
-
-
 def _find_sides(
-    adata: AnnData, matrix: _Rows, background: Any, source: tuple[str | None, bool], genes: Mask
-) -> tuple[_Side, _Side]:
+    adata: AnnData, cells: _Cells, background: Any, source: tuple[str | None, bool], genes: Any
+) -> tuple[_Cells, _Cells]:
     """Return the cells of the target and of the background."""
     from anndata import AnnData
 
     if isinstance(background, AnnData):
-        layer, use_raw = source
-        other = _get_matrix(background, layer, use_raw, adata.var_names[genes], "background")
-        return _Side(matrix, None, "adata"), _Side(other, None, "background")
+        return cells, _get_cells(background, *source, genes, "background")
     mask = _find_background(adata, background)
-    for name, count in (("background", int(mask.sum())), ("target", int((~mask).sum()))):
-        if count < 2:
-            raise ValueError(f"background leaves {count} {name} cells; at least 2 are needed")
-    return _Side(matrix, ~mask, "adata"), _Side(matrix, mask, "adata")
+    sides = replace(cells, rows=~mask), replace(cells, rows=mask)
+    for name, side in zip(("target", "background"), sides, strict=True):
+        if side.n_cells < 2:
+            raise ValueError(
+                f"background leaves {side.n_cells} {name} cells; at least 2 are needed"
+            )
+    return sides
 
 
 def _find_background(adata: AnnData, background: Any) -> Mask:
@@ -362,10 +324,6 @@ def _find_background(adata: AnnData, background: Any) -> Mask:
             )
         background = background.reindex(adata.obs_names)
     return check_mask(background, adata.n_obs, "background")
-
-
-def _compute_scores(estimator: Any, matrix: _Rows) -> NDArray[np.float64]:
-    return np.concatenate([estimator.transform(block) for block in matrix.blocks()]).astype(float)
 
 
 def _expand_genes(values: NDArray[np.float64], genes: Mask) -> NDArray[np.float64]:

@@ -67,34 +67,19 @@ def plot(
     if not scores.shape[1]:
         raise ValueError(f"{type(est).__name__} has no component to draw; fit it with n_components")
     behind = None if background is None else np.asarray(est.transform(background))
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        _, ax = plt.subplots(layout="constrained")
-    if behind is not None:
-        _scatter_background(ax, behind)
-    shown = None if labels is None else np.asarray(labels)
+    ax = _new_axes() if ax is None else ax
     eigenvalues = getattr(est, "eigenvalues_", None)
-    if shown is not None and _is_ramp(shown):
-        scatter(ax, scores, eigenvalues=eigenvalues)
+    values = None if labels is None else _check_labels(np.asarray(labels), len(scores))
+    is_ramp = (
+        values is not None and values.dtype.kind in "iuf" and len(np.unique(values)) > len(PALETTE)
+    )
+    _draw_sides(ax, scores, None if is_ramp else values, behind, eigenvalues)
+    if is_ramp:
         points = ax.collections[-1]
-        points.set_array(_check_labels(shown, len(scores)).astype(np.float64))
+        points.set_array(values)
         points.set_cmap(_RAMP)
-        points.set_label("target")
         figure: Any = ax.get_figure()
         figure.colorbar(points, ax=ax)
-    else:
-        classes = None if shown is None else _few_classes(shown)
-        scatter(ax, scores, classes, eigenvalues=eigenvalues)
-        if classes is None:
-            ax.collections[-1].set_label("target")
-    if shown is not None or behind is not None:
-        legend: Any = ax.legend(fontsize=8, markerscale=1.8)
-        for handle in legend.legend_handles:
-            handle.set_alpha(1.0)
-    if scores.shape[1] == 1:
-        ax.set_yticks([])
-        ax.set_ylabel("")
     return ax
 
 
@@ -242,18 +227,15 @@ def scree(
     """
     f, b = (m if isinstance(m, Moments) else Moments.of(m) for m in (target, background))
     width = f.n_features or 0
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        _, ax = plt.subplots(layout="constrained")
+    ax = _new_axes() if ax is None else ax
     most = min(n_components, width, f.n_samples - 1)
-    if b.n_samples - 1 <= width:
-        values = solve_contrast(f, b, most, loading="oas").eigenvalues
+    has_ratio = b.n_samples - 1 > width
+    values = solve_contrast(f, b, most, loading="none" if has_ratio else "oas").eigenvalues
+    if not has_ratio:
         spectrum(ax, values)
         ax.set_title(f"{len(values)} largest of {width}, shrunk", fontsize=10)
         return ax
     line = noise_threshold(f.n_samples, b.n_samples, width, false_alarm_rate=false_alarm_rate)
-    values = solve_contrast(f, b, most, loading="none").eigenvalues
     spectrum(ax, values, threshold=line)
     noise = values <= line
     places = np.arange(1, len(values) + 1)
@@ -338,18 +320,10 @@ def contrast_figure(
     width = 6.0 + 3.2 * len(rows)
     figure = Figure(figsize=(width, 4.6), layout="constrained")
     axes = figure.subplots(1, 1 + len(rows), width_ratios=[6.0] + [3.2] * len(rows))
-    classes = None if labels is None else _few_classes(np.asarray(labels))
-    if background is not None:
-        _scatter_background(axes[0], np.asarray(background, dtype=np.float64))
-        classes = np.full(len(np.asarray(scores)), "target") if classes is None else classes
-    scatter(axes[0], scores, classes, eigenvalues=eigenvalues, title=title)
-    if classes is not None:
-        legend = axes[0].legend(title=label_title, fontsize=8, title_fontsize=8, markerscale=1.8)
-        for handle in legend.legend_handles:
-            handle.set_alpha(1.0)
-    if np.asarray(scores).shape[1] == 1:
-        axes[0].set_yticks([])
-        axes[0].set_ylabel("")
+    points = np.asarray(scores, dtype=np.float64)
+    values = None if labels is None else np.asarray(labels)
+    behind = None if background is None else np.asarray(background, dtype=np.float64)
+    _draw_sides(axes[0], points, values, behind, eigenvalues, title, label_title)
     for i, (ax, row) in enumerate(zip(axes[1:], rows, strict=True)):
         loadings(ax, row, feature_names, top=top)
         ax.set_title(f"component {i + 1}", fontsize=10)
@@ -357,25 +331,44 @@ def contrast_figure(
     return figure
 
 
-def _scatter_background(ax: Axes, scores: NDArray[Any]) -> None:
-    if scores.shape[1] > 1:
-        y = scores[:, 1]
-    else:  # on a line of its own, as the samples would hide it
-        y = np.full(len(scores), -0.1)
-        ax.set_ylim(-1.0, 1.0)
-    style: dict[str, Any] = {"color": _BACKGROUND, "label": "background", "linewidths": 0}
-    ax.scatter(scores[:, 0], y, s=9, alpha=0.7, zorder=0, **style)
+def _new_axes() -> Axes:
+    import matplotlib.pyplot as plt
+
+    axes: Axes = plt.subplots(layout="constrained")[1]
+    return axes
+
+
+def _draw_sides(
+    ax: Axes,
+    scores: NDArray[Any],
+    labels: NDArray[Any] | None,
+    behind: NDArray[Any] | None,
+    eigenvalues: ArrayLike | None,
+    title: str = "",
+    legend_title: str = "",
+) -> None:
+    """Draw samples over those of the background, with a legend if there are kinds of points."""
+    has_one_axis = scores.shape[1] == 1
+    if behind is not None:
+        # On a line of its own, as the samples would hide it.
+        y = np.full(len(behind), -0.1) if has_one_axis else behind[:, 1]
+        style: dict[str, Any] = {"color": _BACKGROUND, "label": "background", "linewidths": 0}
+        ax.scatter(behind[:, 0], y, s=9, alpha=0.7, zorder=0, **style)
+    classes = np.full(len(scores), "target") if labels is None else _few_classes(labels)
+    scatter(ax, scores, classes, eigenvalues=eigenvalues, title=title)
+    if labels is not None or behind is not None:
+        style = {"title": legend_title, "fontsize": 8, "title_fontsize": 8, "markerscale": 1.8}
+        for handle in ax.legend(**style).legend_handles:
+            if handle is not None:
+                handle.set_alpha(1.0)
+    if has_one_axis:
+        ax.set(ylim=(-1.0, 1.0), yticks=[], ylabel="")
 
 
 def _check_labels(labels: NDArray[Any], n_samples: int) -> NDArray[Any]:
     if labels.shape != (n_samples,):
         raise ValueError(f"labels has shape {labels.shape}; it must be ({n_samples},)")
     return labels
-
-
-def _is_ramp(labels: NDArray[Any]) -> bool:
-    """Return whether labels are numbers, and too many to be classes."""
-    return labels.dtype.kind in "iuf" and len(np.unique(labels)) > len(PALETTE)
 
 
 def _few_classes(labels: NDArray[Any]) -> NDArray[Any]:

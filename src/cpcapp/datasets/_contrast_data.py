@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -47,16 +48,17 @@ def standardize_columns(rows: FloatArray) -> FloatArray:
     """Return the rows with each column centred and divided by its standard deviation.
 
     NaN are ignored and stay. A constant column becomes 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> standardize_columns(np.array([[1.0, 5.0], [3.0, 5.0]]))
-    array([[-1.,  0.],
-           [ 1.,  0.]])
     """
     n = np.maximum((~np.isnan(rows)).sum(axis=0), 1)
     centred = rows - np.nansum(rows, axis=0) / n
     deviations = np.sqrt(np.nansum(centred**2, axis=0) / n)
     scaled: FloatArray = centred / np.where(deviations > 0.0, deviations, 1.0)
     return scaled
+
+
+def check_classes(name: str, values: Sequence[int], largest: int) -> list[int]:
+    """Return the numbers of classes as integers, or raise ``ValueError``."""
+    classes = [int(value) for value in values]
+    if not classes or len(set(classes)) < len(classes) or not set(classes) <= {*range(largest + 1)}:
+        raise ValueError(f"{name}={tuple(values)} must be different numbers from 0 to {largest}")
+    return classes

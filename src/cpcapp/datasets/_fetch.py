@@ -104,24 +104,20 @@ def fetch(file: RemoteFile, data_home: PathLike | None = None) -> Path:
             return home / file.name
     target = folder / file.name
     advice = f"get that file on another machine and put it at {target}"
-    offline = os.environ.get("CPCAPP_OFFLINE") == "1"
     try:
         import pooch
         import requests
         import tqdm  # noqa: F401
-    except ImportError as error:
-        if target.is_file():
-            return target
-        raise DataNotFoundError(
-            f"{target.name} is not here; to fetch it from {file.url}, install what that needs "
-            f"with {_INSTALL}, or {advice}"
-        ) from error
-    if offline and target.is_file():
+    except ImportError:
+        problem = f"install what fetching needs with {_INSTALL} to have it"
+    else:
+        is_offline = os.environ.get("CPCAPP_OFFLINE") == "1"
+        problem = "CPCAPP_OFFLINE=1 forbids to fetch it" if is_offline else ""
+    if problem and target.is_file():
         return target
-    if offline:
+    if problem:
         raise DataNotFoundError(
-            f"{target.name} is not here, and CPCAPP_OFFLINE=1 forbids to fetch it from "
-            f"{file.url}; {advice}"
+            f"{target.name} is not here; {problem} from {file.url}, or {advice}"
         )
     pooch.get_logger().setLevel("WARNING")  # it tells of each file
     remote = pooch.create(

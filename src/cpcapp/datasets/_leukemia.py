@@ -118,11 +118,8 @@ def _place(sample: str, data_home: PathLike | None) -> Path:
 
 def _same_genes(samples: list[CellCounts]) -> list[CellCounts]:
     """Return the samples with the genes that all have, in the order of the first."""
-    first, *others = samples
-    if all(other.gene_ids == first.gene_ids for other in others):
-        return samples
     places = [{gene: i for i, gene in enumerate(sample.gene_ids)} for sample in samples]
-    common = [gene for gene in first.gene_ids if all(gene in place for place in places)]
+    common = [gene for gene in samples[0].gene_ids if all(gene in place for place in places)]
     if not common:
         raise ValueError("the three samples have no gene in common; are they of one genome?")
     kept = []

@@ -10,25 +10,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.datasets._contrast_data import ContrastData, standardize_columns
+from cpcapp.datasets._contrast_data import ContrastData, check_classes, standardize_columns
 from cpcapp.datasets._fetch import MHEALTH, DataNotFoundError, PathLike, fetch, find
 from cpcapp.moments.rows import FloatArray
 
-ACTIVITIES = {
-    0: "nothing",
-    1: "standing still",
-    2: "sitting and relaxing",
-    3: "lying down",
-    4: "walking",
-    5: "climbing stairs",
-    6: "waist bends forward",
-    7: "frontal elevation of arms",
-    8: "knees bending",
-    9: "cycling",
-    10: "jogging",
-    11: "running",
-    12: "jump front and back",
-}
+ACTIVITIES = (
+    *("nothing", "standing still", "sitting and relaxing", "lying down", "walking"),
+    *("climbing stairs", "waist bends forward", "frontal elevation of arms", "knees bending"),
+    *("cycling", "jogging", "running", "jump front and back"),
+)
 
 # The order of the columns in the logs, by the README of the data set.
 SIGNALS = [
@@ -42,7 +32,6 @@ SIGNALS = [
     ),
 ]
 _LOG = re.compile(r"mHealth_subject(\d+)\.log")
-_SOURCE = "Banos et al. 2014: MHEALTH"
 
 Recording = tuple[FloatArray, NDArray[np.intp]]  # signals, and the activity of each row
 
@@ -112,7 +101,12 @@ def mhealth(
     >>> [data.label_names[label] for label in data.labels], data.feature_names[3]
     (['knees bending', 'cycling'], 'ecg_lead_1')
     """
-    classes = _check_activities(activities, background)
+    classes = check_classes("activities", activities, len(ACTIVITIES) - 1)
+    if background not in range(len(ACTIVITIES)) or background in classes:
+        raise ValueError(
+            f"background={background} must be a number from 0 to 12 that is not among "
+            f"activities={tuple(activities)}"
+        )
     place = Path(path) if path is not None else _place(data_home)
     in_windows = place.suffix == ".npz"
     recordings = (_read_windows if in_windows else _read_logs)(place, subjects)
@@ -134,20 +128,9 @@ def mhealth(
         list(SIGNALS),
         label_names=[ACTIVITIES[number] for number in classes],
         groups=groups[chosen],
-        source=_SOURCE + (", in windows: rows are means of 0.64 seconds" if in_windows else ""),
+        source="Banos et al. 2014: MHEALTH"
+        + (", in windows: rows are means of 0.64 seconds" if in_windows else ""),
     )
-
-
-def _check_activities(activities: Sequence[int], background: int) -> list[int]:
-    classes = [int(activity) for activity in activities]
-    if not classes or len(set(classes)) < len(classes) or not set(classes) <= set(ACTIVITIES):
-        raise ValueError(f"activities={tuple(activities)} must be different numbers from 0 to 12")
-    if background not in ACTIVITIES or background in classes:
-        raise ValueError(
-            f"background={background} must be a number from 0 to 12 that is not among "
-            f"activities={tuple(activities)}"
-        )
-    return classes
 
 
 def _join(numbers: Iterable[int]) -> str:
@@ -224,6 +207,6 @@ def _parse_log(log: Path | zipfile.Path) -> Recording:
             f"{log} has {table.shape[1]} columns; logs of mHealth have {len(SIGNALS) + 1}"
         )
     activity = table[:, -1].astype(np.intp)
-    if not np.array_equal(activity, table[:, -1]) or not set(activity) <= set(ACTIVITIES):
+    if not np.array_equal(activity, table[:, -1]) or not set(activity) <= {*range(len(ACTIVITIES))}:
         raise ValueError(f"the last column of {log} must have activities from 0 to 12")
     return np.ascontiguousarray(table[:, :-1]), activity

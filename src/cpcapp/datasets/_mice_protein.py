@@ -17,7 +17,6 @@ from cpcapp.moments.rows import FloatArray
 
 Missing = Literal["zero", "mean", "drop-rows", "drop-features", "keep"]
 
-GENOTYPES = ["Control", "Ts65Dn"]
 _FACTS = ("MouseID", "Genotype", "Treatment", "Behavior")
 
 
@@ -113,13 +112,15 @@ def mice_protein(
         filled = _fill_missing(values[rows], missing)
         return standardize_columns(filled) if standardize else filled
 
+    # 309_1 and 309_2 are measurements of one mouse, named 309.
+    mice = [name.rpartition("_")[0] or name for name in facts["MouseID"][target]]
     return ContrastData(
         prepare(target),
         prepare(background),
         labels=(~control[target]).astype(np.intp),
         feature_names=names,
-        label_names=list(GENOTYPES),
-        groups=_mouse_numbers(facts["MouseID"][target]),
+        label_names=["Control", "Ts65Dn"],
+        groups=np.unique(mice, return_inverse=True)[1],
         source="Higuera, Gardiner, Cios 2015: mice protein expression",
     )
 
@@ -180,10 +181,3 @@ def _fill_missing(values: FloatArray, missing: Missing) -> FloatArray:
         means = np.nansum(values, axis=0) / np.maximum(known, 1)
         return np.where(unknown, means, values)
     return values
-
-
-def _mouse_numbers(ids: NDArray[np.str_]) -> NDArray[np.intp]:
-    """Number the mice: ``309_1`` and ``309_2`` are measurements of one, named 309."""
-    names = [name.rpartition("_")[0] or name for name in ids]
-    numbers: NDArray[np.intp] = np.unique(names, return_inverse=True)[1]
-    return numbers

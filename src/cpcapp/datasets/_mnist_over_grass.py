@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.datasets._contrast_data import ContrastData
+from cpcapp.datasets._contrast_data import ContrastData, check_classes
 from cpcapp.datasets._fetch import (
     MNIST,
     DataNotFoundError,
@@ -73,7 +73,7 @@ def mnist_over_grass(
     ...     print("grass" in str(error))
     True
     """
-    classes = _checked_digits(digits)
+    classes = check_classes("digits", digits, 9)
     for name, n in (("n_target", n_target), ("n_background", n_background)):
         if n < 1:
             raise ValueError(f"{name}={n} must be at least 1")
@@ -102,13 +102,6 @@ def mnist_over_grass(
         clean=clean,
         source="MNIST (LeCun, Cortes, Burges) over photos of grass",
     )
-
-
-def _checked_digits(digits: Sequence[int]) -> list[int]:
-    classes = [int(digit) for digit in digits]
-    if not classes or len(set(classes)) < len(classes) or not set(classes) <= set(range(10)):
-        raise ValueError(f"digits={tuple(digits)} must be different digits, each from 0 to 9")
-    return classes
 
 
 def _training_digits(path: Path) -> tuple[NDArray[np.uint8], NDArray[Any]]:

@@ -6,7 +6,8 @@ import gzip
 import re
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from cpcapp._io.hdf5 import Hdf5Process, check_contents
+from cpcapp._io.worker import Arrays, answer_requests
 from cpcapp.datasets._fetch import DataNotFoundError, PathLike, import_extra
 from cpcapp.moments.sparse import check_indices, check_pointers
 
@@ -124,9 +126,7 @@ def read_10x(
 
 def _said(error: BaseException) -> str:
     missing = re.search(r"object '(.+)' doesn't exist", str(error))  # by h5py
-    if missing:
-        return f"it has no {missing[1]}"
-    return str(error) or type(error).__name__
+    return f"it has no {missing[1]}" if missing else str(error) or type(error).__name__
 
 
 def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
@@ -159,31 +159,26 @@ def _from_mex(
 
     from scipy.io import mmread
 
-    with opened(files["matrix.mtx"]) as file:
-        matrix = mmread(gzip.GzipFile(fileobj=file) if _is_gzip(files["matrix.mtx"]) else file)
-    if matrix.shape != (len(genes), len(barcodes)):
-        raise ValueError(
-            f"matrix.mtx has {matrix.shape[0]} genes and {matrix.shape[1]} cells, but there are "
-            f"names of {len(genes)} and {len(barcodes)}"
-        )
-    kinds = [gene[2] for gene in genes] if all(len(gene) > 2 for gene in genes) else None
+    with _open_part(opened, files["matrix.mtx"]) as file:
+        matrix = mmread(file)
     return _kept(
         sp.csr_array(matrix.T),
         barcodes,
         [gene[0] for gene in genes],
         [gene[1] if len(gene) > 1 else gene[0] for gene in genes],
-        _of_type(kinds, feature_type),
+        _of_type([gene[2] if len(gene) > 2 else feature_type for gene in genes], feature_type),
     )
 
 
-def _is_gzip(name: str) -> bool:
-    return name.endswith(".gz")
+@contextmanager
+def _open_part(opened: Callable[[str], IO[bytes]], name: str) -> Iterator[IO[bytes]]:
+    with opened(name) as file:
+        yield gzip.GzipFile(fileobj=file) if name.endswith(".gz") else file  # type: ignore[misc]
 
 
 def _lines(opened: Callable[[str], IO[bytes]], name: str) -> list[str]:
-    with opened(name) as file:
-        content = file.read()
-    return (gzip.decompress(content) if _is_gzip(name) else content).decode().splitlines()
+    with _open_part(opened, name) as file:
+        return file.read().decode().splitlines()
 
 
 def _the_one(found: Sequence[str], wanted: str | None, what: str) -> str:
@@ -196,12 +191,11 @@ def _the_one(found: Sequence[str], wanted: str | None, what: str) -> str:
     return wanted if wanted is not None else found[0]
 
 
-def _of_type(kinds: Sequence[str] | None, wanted: str | None) -> NDArray[np.bool_] | None:
-    if kinds is None or wanted is None:
-        return None
-    kept: NDArray[np.bool_] = np.array(kinds) == wanted
-    if not kept.any():
-        there = ", ".join(sorted(set(kinds)))
+def _of_type(kinds: Sequence[str | None], wanted: str | None) -> NDArray[np.bool_]:
+    """Return which features are of a type; where a file tells none, all are of the wanted one."""
+    kept = np.array([wanted in (None, kind) for kind in kinds], dtype=bool)
+    if kinds and not kept.any():
+        there = ", ".join(sorted({str(kind) for kind in kinds}))
         raise ValueError(f"feature_type={wanted!r} must be None or one of {there}")
     return kept
 
@@ -211,7 +205,7 @@ def _kept(
     barcodes: list[str],
     gene_ids: list[str],
     gene_names: list[str],
-    kept: NDArray[np.bool_] | None,
+    kept: NDArray[np.bool_],
 ) -> CellCounts:
     """Drop the features that are not kept, after checking that all parts belong together."""
     if counts.shape != (len(barcodes), len(gene_ids)) or len(gene_ids) != len(gene_names):
@@ -219,7 +213,7 @@ def _kept(
             f"a matrix of {counts.shape[0]} cells and {counts.shape[1]} genes has names of "
             f"{len(barcodes)} and {len(gene_ids)}"
         )
-    if kept is not None and not kept.all():
+    if not kept.all():
         chosen = np.flatnonzero(kept)
         counts = counts[:, chosen]
         gene_ids, gene_names = ([names[i] for i in chosen] for names in (gene_ids, gene_names))
@@ -242,22 +236,30 @@ def _sparse_matrix(group: Any, shape: Any, by_columns: bool = False) -> Any:
 
 
 def _ask_for_hdf5(path: Path, genome: str | None, feature_type: str | None) -> CellCounts:
-    """Let another process read a file; see `cpcapp.datasets._tenx_worker`."""
     request = {"path": str(path.absolute()), "genome": genome, "feature_type": feature_type}
-    message, arrays = Hdf5Process("cpcapp.datasets._tenx_worker", path).ask(request)
-    counts = sp.csr_array(tuple(arrays), shape=tuple(message["shape"]))
-    return CellCounts(counts, message["barcodes"], message["gene_ids"], message["gene_names"])
+    message, arrays = Hdf5Process(__name__, path).ask(request)
+    counts = sp.csr_array(tuple(arrays), shape=tuple(message.pop("shape")))
+    return CellCounts(counts, **message)
 
 
-def read_hdf5(path: Path, genome: str | None, feature_type: str | None) -> CellCounts:
-    """Read a file in this process, which may crash; see `read_10x`."""
+def main() -> None:
+    """Answer requests for HDF5 files, in a process of its own, which may crash."""
+    answer_requests(_read_hdf5, lambda: import_module("h5py"))
+
+
+def _read_hdf5(request: dict[str, Any], _: Arrays) -> tuple[dict[str, Any], Arrays]:
+    path = Path(request["path"])
     try:
         check_contents(str(path))
         if path.suffix == ".h5ad":
-            return _from_h5ad(path)
-        return _from_h5(path, genome, feature_type)
+            cells = _from_h5ad(path)
+        else:
+            cells = _from_h5(path, request["genome"], request["feature_type"])
     except Exception as error:  # h5py raises all kinds of errors on damaged files
         raise ValueError(" ".join(_said(error).split())[:300]) from error
+    message = {**vars(cells), "shape": cells.counts.shape}
+    counts = message.pop("counts")
+    return message, [counts.data, counts.indices, counts.indptr]
 
 
 def _from_h5(path: Path, genome: str | None, feature_type: str | None) -> CellCounts:
@@ -267,20 +269,19 @@ def _from_h5(path: Path, genome: str | None, feature_type: str | None) -> CellCo
             group = file["matrix"]
             features = group["features"]
             ids, names = _texts(features["id"]), _texts(features["name"])
-            kept = _of_type(
-                _texts(features["feature_type"]) if "feature_type" in features else None,
-                feature_type,
-            )
+            has_types = "feature_type" in features
+            kinds = _texts(features["feature_type"]) if has_types else [feature_type] * len(ids)
+            kept = _of_type(kinds, feature_type)
             if "genome" in features:
                 genomes = np.array(_texts(features["genome"]))
                 # Antibodies and the like have no genome.
-                there = sorted(set(genomes[kept] if kept is not None else genomes) - {""})
-                if genome is not None or (len(there) > 1 and kept is not None):
-                    of_genome = genomes == _the_one(there, genome, "a genome")
-                    kept = of_genome if kept is None else kept & of_genome
+                there = sorted(set(genomes[kept]) - {""})
+                if genome is not None or (len(there) > 1 and feature_type is not None):
+                    kept &= genomes == _the_one(there, genome, "a genome")
         else:
             group = file[_the_one(list(file), genome, "a genome")]
-            ids, names, kept = _texts(group["genes"]), _texts(group["gene_names"]), None
+            ids, names = _texts(group["genes"]), _texts(group["gene_names"])
+            kept = np.ones(len(ids), dtype=bool)
         # Genes by cells in compressed columns: the same arrays as cells by genes in rows.
         counts = _sparse_matrix(group, group["shape"][:][::-1])
         return _kept(counts, _texts(group["barcodes"]), ids, names, kept)
@@ -300,7 +301,7 @@ def _from_h5ad(path: Path) -> CellCounts:
             counts = _sparse_matrix(matrix, shape, by_columns=str(layout).startswith("csc"))
         barcodes, names = _index(file["obs"]), _index(file["var"])
         ids = _column(file["var"], "gene_ids") or names
-        return _kept(counts, barcodes, ids, names, None)
+        return _kept(counts, barcodes, ids, names, np.ones(len(ids), dtype=bool))
 
 
 def _index(table: Any) -> list[str]:

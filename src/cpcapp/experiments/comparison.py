@@ -154,11 +154,11 @@ class Comparison:
 def compare(data: ContrastData, settings: Settings, progress: Progress) -> Comparison:
     """Run all methods on a pair of data sets; ``progress`` is called with the share done."""
 
-    def view(
-        method: str, scores: FloatArray, eigenvalues: Any = None, alpha: float | None = None
-    ) -> View:
-        found = measure(scores, data.labels, data.groups, seed=settings.seed)
-        return View(method, scores, np.arange(len(scores)), found, eigenvalues, alpha)
+    def view(method: str, scores: FloatArray, rows: Any = None, **found: Any) -> View:
+        rows = np.arange(len(scores)) if rows is None else rows
+        groups = None if data.groups is None else data.groups[rows]
+        measures = measure(scores, data.labels[rows], groups, seed=settings.seed)
+        return View(method, scores, rows, measures, **found)
 
     X, B = data.target, data.background
     # Threads add up in whatever order they end; one thread, one result.
@@ -167,9 +167,9 @@ def compare(data: ContrastData, settings: Settings, progress: Progress) -> Compa
         cpca = CPCA().fit(X, background=B)
         plus = CPCAPlusPlus().fit(X, background=B)
         views = {
-            "pca": view("PCA", pca.transform(X), pca.eigenvalues_),
+            "pca": view("PCA", pca.transform(X), eigenvalues=pca.eigenvalues_),
             "cpca": view("cPCA, nothing chosen", cpca.transform(X), alpha=float(cpca.alpha_)),
-            "cpca_plus_plus": view("cPCA++", plus.transform(X), plus.eigenvalues_),
+            "cpca_plus_plus": view("cPCA++", plus.transform(X), eigenvalues=plus.eigenvalues_),
         }
         progress(0.1)
         sweep = []
@@ -180,9 +180,9 @@ def compare(data: ContrastData, settings: Settings, progress: Progress) -> Compa
             # Directions in which neither set varies: what they show is rounding.
             flat = scores.std(axis=0) <= ROUNDING * X.std()
             scores, values = np.where(flat, 0.0, scores), np.where(flat, 0.0, eigenvalues[i])
-            sweep.append(view("cPCA", scores, values, float(alpha)))
+            sweep.append(view("cPCA", scores, eigenvalues=values, alpha=float(alpha)))
             progress(0.1 + 0.4 * (i + 1) / len(alphas))
-        tsne = _tsne(data, settings)
+        tsne = view("t-SNE", *_tsne(X, settings))
         progress(1.0)
     return Comparison(data, sweep=sweep, tsne=tsne, **views)
 
@@ -192,9 +192,9 @@ def alphas_of(settings: Settings) -> FloatArray:
     return _QUICK_ALPHAS if settings.quick else ALPHAS
 
 
-def _tsne(data: ContrastData, settings: Settings) -> View:
+def _tsne(target: FloatArray, settings: Settings) -> tuple[FloatArray, NDArray[np.intp]]:
     """Embed the target alone, as the paper does; in a quick run some of its rows."""
-    n = len(data.target)
+    n = len(target)
     rows = np.arange(n)
     if settings.quick and n > _QUICK_TSNE_ROWS:
         rng = np.random.default_rng(settings.seed)
@@ -204,10 +204,7 @@ def _tsne(data: ContrastData, settings: Settings) -> View:
         max_iter=300 if settings.quick else 1000,
         random_state=settings.seed,
     )
-    scores = np.asarray(model.fit_transform(data.target[rows]), dtype=np.float64)
-    groups = None if data.groups is None else data.groups[rows]
-    found = measure(scores, data.labels[rows], groups, seed=settings.seed)
-    return View("t-SNE", scores, rows, found)
+    return np.asarray(model.fit_transform(target[rows]), dtype=np.float64), rows
 
 
 def report(
@@ -215,13 +212,12 @@ def report(
     *,
     name: str,
     title: str,
-    short: str,
     shows: str,
     findings: tuple[str, ...] = (),
     paper: tuple[PaperSays, ...],
     paper_alpha: float | None = None,
 ) -> Result:
-    """Return the result of an experiment that is one comparison; ``short`` is above pictures."""
+    """Return the result of an experiment that is one comparison."""
     return Result(
         name=name,
         title=title,
@@ -230,11 +226,9 @@ def report(
         data=describe_data(comparison.data),
         findings=(ari_sentence(comparison), *findings),
         paper=paper,
-        pictures=pictures(name, short, comparison, paper_alpha),
+        pictures=pictures(name, title, comparison, paper_alpha),
         tables=tables(comparison),
         numbers=comparison.numbers(),
-        paper_figure="" if paper_alpha is None else f"best α of cPCA: {paper_alpha:g}",
-        found_figure=ari_figure(comparison),
     )
 
 
@@ -305,14 +299,3 @@ def ari_sentence(comparison: Comparison) -> str:
         f"chosen; cPCA {best.measures.ari:z.2f} at the best α = {best.alpha:.3g}, which only "
         f"labels could tell; t-SNE {tsne}; PCA {pca}."
     )
-
-
-def ari_figure(comparison: Comparison) -> str:
-    """Return the main figures in a few words."""
-    figures = {
-        "cPCA++": comparison.cpca_plus_plus,
-        f"cPCA at its best α = {comparison.best.alpha:.2g} *": comparison.best,
-        "t-SNE": comparison.tsne,
-        "PCA": comparison.pca,
-    }
-    return "ARI: " + ", ".join(f"{n} {view.measures.ari:z.2f}" for n, view in figures.items())

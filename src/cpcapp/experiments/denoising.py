@@ -182,8 +182,6 @@ def _result(
             "methods": {n: [asdict(errors) for errors in each] for n, each in sweep.items()},
             "controls": {name: asdict(errors) for name, errors in controls.items()},
         },
-        found_figure=f"squared error, K = {PAPER_K}: "
-        + ", ".join(f"{name} {relative[name][0]:.2f}" for name in ("cPCA++", OAS, BEST, "PCA")),
     )
 
 
@@ -236,8 +234,6 @@ def _curves(components: tuple[int, ...], sweep: Sweep, controls: dict[str, Error
         components,
         curves,
         [(name, errors.over(average)[1]) for name, errors in controls.items()],
-        xlabel="components K",
-        ylabel="squared error, average digit = 1",
     )
     ends = ", ".join(f"{name} {values[0]:.2f} to {values[-1]:.2f}" for name, values in curves)
     return Picture(

@@ -119,10 +119,8 @@ def curves_figure(
     x: Sequence[float],
     curves: Sequence[tuple[str, Sequence[float]]],
     levels: Sequence[tuple[str, float]],
-    xlabel: str,
-    ylabel: str,
 ) -> Figure:
-    """Draw curves over x, and levels that do not depend on it, both axes in logarithm."""
+    """Draw errors over the number of components, and levels that do not depend on it."""
     figure = Figure(figsize=(8.0, 3.6), layout="constrained")
     ax = figure.subplots()
     for i, (name, values) in enumerate(curves):
@@ -135,8 +133,8 @@ def curves_figure(
     ax.set_xticks([], minor=True)
     for formatter in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
         formatter("{x:g}")
-    ax.set_xlabel(xlabel)
-    ax.set_ylabel(ylabel)
+    ax.set_xlabel("components K")
+    ax.set_ylabel("squared error, average digit = 1")
     _legend_beside(ax)
     return figure
 

@@ -112,12 +112,10 @@ def run(settings: Settings, progress: Progress) -> Result:
             for name, filters in our_filters(sets).items():
                 scores.setdefault(name, []).append(score_filters(filters, sets))
             progress((done + (repeat + 1) / repeats) / len(SIZES))
-        found[str(size)] = {name: _mean(values) for name, values in scores.items()}
+        found[str(size)] = {
+            name: np.mean(values, axis=0).round(4).tolist() for name, values in scores.items()
+        }
     return _result(found, repeats, settings)
-
-
-def _mean(values: list[tuple[float, float, float]]) -> list[float]:
-    return [round(float(value), 4) for value in np.mean(values, axis=0)]
 
 
 def _result(found: dict[str, dict[str, list[float]]], repeats: int, settings: Settings) -> Result:
@@ -150,8 +148,6 @@ def _result(found: dict[str, dict[str, list[float]]], repeats: int, settings: Se
         pictures=(_picture(settings),),
         tables=tuple(_table(size, found[str(size)]) for size in SIZES),
         numbers={"found": found, "repeats": repeats},
-        found_figure=f"cosines with the plane: cPCA++ {ours[0]:.2f} and {ours[1]:.2f}, without a "
-        f"loading {plain[0]:.2f} and {plain[1]:.2f}",
     )
 
 

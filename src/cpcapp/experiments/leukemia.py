@@ -16,7 +16,6 @@ def run(settings: Settings, progress: Progress) -> Result:
         compare(data, settings, progress),
         name="leukemia",
         title=TITLE,
-        short="Leukemia",
         shows="Which genes are active was measured in thousands of single cells from the bone "
         "marrow of a patient, before and after a stem cell transplant. The background are cells of "
         "a healthy person. The question is which method tells before from after, though cells are "

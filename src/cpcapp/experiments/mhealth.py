@@ -14,7 +14,6 @@ from cpcapp.datasets._contrast_data import standardize_columns
 from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.experiments.comparison import (
     LOOK_AT,
-    ari_figure,
     ari_sentence,
     compare,
     describe_data,
@@ -83,7 +82,6 @@ def run(settings: Settings, progress: Progress) -> Result:
         ),
         tables=(_people_table(found), *tables(comparison, f", {name}")),
         numbers={**comparison.numbers(), "ARI by subject": found},
-        found_figure=ari_figure(comparison),
     )
 
 

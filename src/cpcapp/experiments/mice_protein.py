@@ -15,7 +15,6 @@ def run(settings: Settings, progress: Progress) -> Result:
         compare(load_data(load), settings, progress),
         name="mice_protein",
         title=TITLE,
-        short="Mice protein expression",
         shows="77 proteins were measured in the brains of mice, half of which have an extra "
         "chromosome (a model of Down syndrome). The background are healthy mice of another group. "
         "The question is which method shows the two kinds of mice, though mice differ in many "

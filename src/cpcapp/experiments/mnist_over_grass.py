@@ -23,7 +23,6 @@ def run(settings: Settings, progress: Progress) -> Result:
         compare(data, settings, progress),
         name="mnist_over_grass",
         title=TITLE,
-        short="Digits over grass",
         shows="Pictures of the handwritten digits 0 and 1 are added, faintly, to pieces of photos "
         "of grass. The background is grass alone. The question is which method tells the two "
         "digits apart, though grass is most of what a picture shows.",

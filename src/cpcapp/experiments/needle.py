@@ -67,8 +67,6 @@ def run(settings: Settings, progress: Progress) -> Result:
             ),
         ),
         numbers={"beta over gamma": BETA / GAMMA, "exact": exact, "sampled": sampled},
-        found_figure=f"off from samples: cPCA++ {sampled['cPCA++, default loading']:.1f}°, PCA "
-        f"{sampled['PCA']:.0f}°",
     )
 
 

@@ -7,25 +7,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import cpcapp
 from cpcapp._io.files import atomic_write, remove_leftovers
-from cpcapp.experiments.paper import CITATION
-from cpcapp.experiments.results import Cell, Missing, Picture, Result, Settings, Table
-from cpcapp.reports import data_uri, render
+from cpcapp.experiments.results import Cell, Missing, Picture, Result, Settings
+from cpcapp.reports import CITATION, data_uri, render
 
 FORMAT = 1
 _FIGURES = "figures"
 _HEADING = "cPCA++: the paper's experiments, made again"
 _MISSING = "Not made: the data are not here."
-_SUMMARY_COLUMNS = ("experiment", "figure of the paper", "found")
+_SUMMARY_COLUMNS = ("experiment", "found")
 _SUMMARY_NOTE = (
     "ARI: agreement of clusters with the classes, 1 is perfect and 0 is chance. * chosen with what "
-    "is to be found at hand. –: the paper gives no figure."
+    "is to be found at hand."
 )
 _LARGE = 1000  # pixels: on a phone such a picture is scrolled, and not shrunk
 
@@ -33,11 +32,7 @@ _LARGE = 1000  # pixels: on a phone such a picture is scrolled, and not shrunk
 def write_report(
     outcomes: Sequence[Result | Missing], folder: Path, settings: Settings
 ) -> list[Path]:
-    """Write ``report.html``, ``report.md`` with ``figures/``, and ``report.json``.
-
-    Files of an earlier report are replaced, each as a whole. Returned is what was written, the
-    pictures left out.
-    """
+    """Write ``report.html``, ``report.md`` with ``figures/``, and ``report.json``; return these."""
     made = datetime.now(UTC).isoformat(timespec="seconds")
     figures = folder / _FIGURES
     figures.mkdir(parents=True, exist_ok=True)
@@ -128,16 +123,12 @@ def _preamble(outcomes: Sequence[Result | Missing], settings: Settings, made: st
     return lines
 
 
-def _summary(outcome: Result | Missing) -> tuple[str, str, str]:
-    """Return a title, a figure of the paper, and what was found."""
-    if isinstance(outcome, Missing):
-        return outcome.title, "–", "not made"
-    return outcome.title, outcome.paper_figure or "–", outcome.found_figure or "–"
+def _headline(outcome: Result | Missing) -> str:
+    return _MISSING if isinstance(outcome, Missing) else outcome.findings[0]
 
 
 def _html_page(outcomes: Sequence[Result | Missing], settings: Settings, made: str) -> str:
     """Return the report as one page: pictures and style are inside."""
-    rows = [(outcome.name, *_summary(outcome)) for outcome in outcomes]
     return render(
         "experiments.html",
         title=_HEADING,
@@ -145,38 +136,25 @@ def _html_page(outcomes: Sequence[Result | Missing], settings: Settings, made: s
         preamble=_preamble(outcomes, settings, made),
         summary_columns=_SUMMARY_COLUMNS,
         summary_note=_SUMMARY_NOTE,
-        summary=[dict(zip(("name", "title", "paper", "found"), row, strict=True)) for row in rows],
-        sections=[_html_section(outcome) for outcome in outcomes],
+        outcomes=outcomes,
+        headline=_headline,
+        missing=_MISSING,
+        cell_text=cell_text,
+        data_uri=data_uri,
+        is_large=_is_large,
         citation=CITATION,
     )
 
 
-def _html_section(outcome: Result | Missing) -> dict[str, Any]:
-    if isinstance(outcome, Missing):
-        return {**vars(outcome), "missing": _MISSING}
-    pictures = [
-        # The header of a PNG has its width in these bytes.
-        {**vars(p), "address": data_uri(p.png), "large": int.from_bytes(p.png[16:20]) >= _LARGE}
-        for p in outcome.pictures
-    ]
-    tables = [
-        {
-            **vars(table),
-            "rows": [
-                {"labelled": str(row[0]).endswith("*"), "cells": [cell_text(cell) for cell in row]}
-                for row in table.rows
-            ],
-        }
-        for table in outcome.tables
-    ]
-    return {**vars(outcome), "missing": "", "pictures": pictures, "tables": tables}
+def _is_large(picture: Picture) -> bool:
+    return int.from_bytes(picture.png[16:20]) >= _LARGE  # where a PNG has its width
 
 
 def _markdown_page(outcomes: Sequence[Result | Missing], settings: Settings, made: str) -> str:
     """Return the report as Markdown, with pictures in the folder of figures."""
     blocks = [f"# {_HEADING}", *_preamble(outcomes, settings, made)]
-    rows = [_SUMMARY_COLUMNS, ("---",) * 3, *(map(plain, _summary(o)) for o in outcomes)]
-    blocks += ["\n".join(f"| {' | '.join(row)} |" for row in rows), plain(_SUMMARY_NOTE)]
+    rows = [(outcome.title, _headline(outcome)) for outcome in outcomes]
+    blocks += [_markdown_table(_SUMMARY_COLUMNS, rows, "---"), plain(_SUMMARY_NOTE)]
     for outcome in outcomes:
         blocks.append(f"## {outcome.title}")
         if isinstance(outcome, Missing):
@@ -197,26 +175,23 @@ def markdown_section(
         said = [f"- {plain(s.text)} ({s.source})" for s in result.paper]
         blocks.append("\n".join(["**The paper says**", "", *said]))
     for table in result.tables:
-        blocks += [f"{'#' * level} {table.title}", _markdown_table(table)]
+        blocks += [
+            f"{'#' * level} {table.title}",
+            _markdown_table(table.columns, table.rows, "--:"),
+        ]
         blocks += [plain(table.note)] if table.note else []
     return [*blocks, f"Data: {plain(result.data)}"]
 
 
-def _markdown_table(table: Table) -> str:
-    line = ["---"] + ["--:"] * (len(table.columns) - 1)
-    rows = [[plain(cell_text(cell)) for cell in row] for row in table.rows]
-    lines = ([plain(column) for column in table.columns], line, *rows)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+def _markdown_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], align: str) -> str:
+    named = [plain(column) for column in columns]
+    line = ["---"] + [align] * (len(columns) - 1)
+    body = ([plain(cell_text(cell)) for cell in row] for row in rows)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (named, line, *body))
 
 
 def plain(text: str) -> str:
-    r"""Keep what Markdown would read as marks: stars, brackets, bars, and lines.
-
-    Examples
-    --------
-    >>> plain("best α *, |x|")
-    'best α \\*, \\|x\\|'
-    """
+    """Keep what Markdown would read as marks: stars, brackets, bars, and lines."""
     for mark in "\\*|<>_[]":
         text = text.replace(mark, f"\\{mark}")
     return " ".join(text.split())

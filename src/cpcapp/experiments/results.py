@@ -78,11 +78,8 @@ class Result:
     data : str
         Where the data come from, and how many they are.
     findings : tuple of str
-        What came out, a sentence each.
+        What came out; the first also stands in a table of all experiments.
     paper : tuple of PaperSays
-    paper_figure, found_figure : str
-        The same two in a few words, for a table of all experiments. Empty where the paper gives
-        no figure.
     pictures : tuple of Picture
     tables : tuple of Table
     numbers : dict
@@ -102,8 +99,6 @@ class Result:
     tables: tuple[Table, ...] = ()
     numbers: dict[str, Any] = field(default_factory=dict)
     timings: dict[str, Any] = field(default_factory=dict)
-    paper_figure: str = ""
-    found_figure: str = ""
 
 
 @dataclass(frozen=True)

@@ -110,16 +110,14 @@ class PdfDocument:
         style = [("BACKGROUND", (0, 0), (-1, -1), _CARD), ("BOTTOMPADDING", (0, 0), (-1, -1), 6)]
         self._parts.append(_table([[_paragraph(text, 9)]], [self._width], style, after=6))
 
-    def add_pictures(
-        self, pictures: Sequence[tuple[EncodedPicture, str, str]], *, columns: int = 2
-    ) -> None:
-        """Add pictures beside each other, each with a title and a text below it."""
-        width = (self._width - (columns - 1) * _GAP) / columns
+    def add_pictures(self, pictures: Sequence[tuple[EncodedPicture, str, str]]) -> None:
+        """Add pictures, two beside each other, each with a title and a text below it."""
+        width = (self._width - _GAP) / 2
         # Two rows of them, with their texts, fit on a page.
         height = (self._size[1] - 2 * _MARGIN) * 0.36
-        for start in range(0, len(pictures), columns):
-            row = [_figure(*picture, width, height) for picture in pictures[start:][:columns]]
-            row += [[]] * (columns - len(row))
+        for start in range(0, len(pictures), 2):
+            row = [_figure(*picture, width, height) for picture in pictures[start : start + 2]]
+            row += [[]] * (2 - len(row))
             style = [
                 ("VALIGN", (0, 0), (-1, -1), "TOP"),
                 ("LEFTPADDING", (0, 0), (0, -1), 0),
@@ -127,8 +125,7 @@ class PdfDocument:
                 ("RIGHTPADDING", (0, 0), (-2, -1), _GAP / 2),
                 ("RIGHTPADDING", (-1, 0), (-1, -1), 0),
             ]
-            each = self._width / columns
-            self._parts.append(_table([row], [each] * columns, style, after=6))
+            self._parts.append(_table([row], [self._width / 2] * 2, style, after=6))
 
     def to_bytes(self) -> bytes:
         """Return the document; it can be asked for once."""
