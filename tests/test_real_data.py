@@ -66,7 +66,7 @@ def test_the_loading_is_what_makes_it_work(mice):
     target, background, labels = mice
     with pytest.raises(ValueError, match="rank is 76 of 77"):
         CPCAPlusPlus(loading="none").fit(target, background=background)
-    least = CPCAPlusPlus(loading="diagonal").fit(target, background=background)
+    least = CPCAPlusPlus(loading=1e-6).fit(target, background=background)
     assert agreement(least.transform(target), labels) < 0.5
 
 
@@ -82,11 +82,10 @@ def test_how_many_components(mice):
     assert null.n_components_ == 0
 
 
-def test_cpca_offers_a_view_that_works(mice):
+def test_cpca_works_with_nothing_tuned(mice):
     target, background, labels = mice
     est = CPCA().fit(target, background=background)
-    offered = [agreement(est.transform_at(target, a), labels) for a in est.selected_alphas_]
-    assert max(offered) > 0.6
+    assert agreement(est.transform(target), labels) > 0.6
 
 
 def test_digits_come_out_of_the_grass_with_nothing_tuned(digits_over_grass):
@@ -95,9 +94,9 @@ def test_digits_come_out_of_the_grass_with_nothing_tuned(digits_over_grass):
     ours = agreement(est.transform(target), labels)
     assert ours > 0.8
     # No worse than cPCA with the labels to choose α by, and the plain ratio falls short.
-    cpca = CPCA(alpha=1.0).fit(target, background=background)
     other = {
-        a: agreement(cpca.transform_at(target, a), labels) for a in (2.0, 4.0, 6.0, 10.0, 16.0)
+        a: agreement(CPCA(alpha=a).fit(target, background=background).transform(target), labels)
+        for a in (2.0, 4.0, 6.0, 10.0, 16.0)
     }
     assert ours > max(other.values()) - 0.02
     plain = CPCAPlusPlus(loading="oas").fit(target, background=background)

@@ -104,7 +104,8 @@ class StagedResults:
         ----------
         marker : str
             The file that says that the others are complete and belong together. If the process is
-            killed, or a file can't be moved, while files are replaced, there is none.
+            killed while files are replaced, there is none. If a file can't be moved, the old ones
+            are put back.
         remove : sequence of str
             Old files that go, by their names in the folder. What is not there is passed over.
 
@@ -117,14 +118,26 @@ class StagedResults:
         names = [path.relative_to(self.new).as_posix() for path in made]
         for name in (*names, *remove):
             check_replaceable(self.folder / name)
-        (self.folder / marker).unlink(missing_ok=True)
-        _sync_folder(self.folder)
-        for name in remove:
-            (self.folder / name).unlink(missing_ok=True)
-        for name in sorted(names, key=lambda name: name == marker):
-            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.new / name).replace(self.folder / name)
-            _sync_folder((self.folder / name).parent)
+        old, aside, placed = self.place / "old", [], []
+        try:
+            for name in dict.fromkeys((marker, *remove, *names)):
+                if os.path.lexists(self.folder / name):
+                    (old / name).parent.mkdir(parents=True, exist_ok=True)
+                    (self.folder / name).replace(old / name)
+                    aside.append(name)
+            _sync_folder(self.folder)
+            for name in sorted(names, key=lambda name: name == marker):
+                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (self.new / name).replace(self.folder / name)
+                placed.append(name)
+                _sync_folder((self.folder / name).parent)
+        except BaseException:
+            with suppress(OSError):
+                for name in placed:
+                    (self.folder / name).unlink()
+                for name in reversed(aside):
+                    (old / name).replace(self.folder / name)
+            raise
 
 
 @contextmanager
