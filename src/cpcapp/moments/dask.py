@@ -1,7 +1,8 @@
-"""Work on a Dask cluster: any work on many items, in their order or added up by a tree.
+"""Dask: rows in its collections, block by block, and work on many items of any kind on a cluster.
 
-`cpcapp.Moments.of` and the estimators take Dask arrays and dataframes themselves. This module is
-for what has no rows yet, such as photos: it sends them to the workers of a `distributed` cluster.
+`cpcapp.Moments.of` and the estimators take Dask arrays and dataframes themselves. What has no rows
+yet, such as photos, is sent to the workers of a `distributed` cluster, and its results come back in
+their order or added up by a tree.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from importlib import metadata
 from operator import add
 from typing import Any, TypeVar
 
+import numpy as np
+
 from cpcapp import __version__
+from cpcapp.moments.rows import TextColumnsError
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 # Seconds to wait for a scheduler that does not answer, and for its first worker.
 _PATIENCE = 10.0
-# Results of one task that are added up in one place. Chosen by hand.
+# Results that one task adds up. Each is up to 8 * n_features² bytes; chosen by hand.
 _FAN_IN = 8
 # What is the same for all items is sent once, so that distributed need not warn of its size.
 _LARGE = {"distributed.admin.large-graph-warning-threshold": "1 GiB"}
@@ -187,3 +191,85 @@ def _same(work: Any) -> Any:
 
 def _call(work: Callable[[Any], Any], item: Any) -> Any:
     return work(item)
+
+
+# -- collections of rows -------------------------------------------------------------------
+
+
+def as_dask_array(data: Any) -> Any:
+    """Return a Dask array or dataframe as an array with all features in each block."""
+    if hasattr(data, "dtypes") and hasattr(data, "to_dask_array"):
+        kinds = ((name, getattr(dtype, "kind", "O")) for name, dtype in data.dtypes.items())
+        text = [name for name, kind in kinds if kind not in "biuf"]
+        if text:
+            raise TextColumnsError(text, "input")
+        data = data.to_dask_array()
+    if getattr(data, "ndim", None) != 2:
+        raise ValueError(
+            f"a Dask {type(data).__name__} is no table of rows; give an array of shape (n_samples, "
+            "n_features) or a dataframe"
+        )
+    return data if data.numblocks[1] == 1 else data.rechunk({1: -1})
+
+
+def sum_blocks(data: Any, summarize: Callable[[int, Any, Any], Any], weights: Any = None) -> Any:
+    """Return the sums of what ``summarize`` lists for each block: its number, rows and weights.
+
+    Blocks are summarized where they lie, and added up by a tree, by whichever scheduler Dask is
+    set to; by default threads.
+
+    >>> import dask.array as da
+    >>> rows = da.arange(8, chunks=3).reshape(-1, 1)
+    >>> sum_blocks(rows, lambda number, block, weights: [int(block.sum()), number])
+    [28, 3]
+    """
+    import dask
+    import dask.bag as db
+
+    rows = as_dask_array(data)
+    blocks = rows.to_delayed().ravel().tolist()
+    block_weights = _weight_blocks(rows, weights, len(blocks))
+    # Names that depend on the graph only would not do: a summary may be a closure.
+    part = dask.delayed(_summary, pure=False)
+    pairs = enumerate(zip(blocks, block_weights, strict=True))
+    parts = [part(summarize, number, block, own) for number, (block, own) in pairs]
+    total = db.from_delayed(parts).reduction(_add, _add, split_every=_FAN_IN)
+    # A bag on its own would start processes; a delayed value runs in threads, or on a cluster.
+    return total.to_delayed().compute()
+
+
+def _summary(summarize: Callable[..., Any], number: int, block: Any, weights: Any) -> list[Any]:
+    return [summarize(number, block, weights)]
+
+
+def _add(parts: Iterable[Any]) -> Any:
+    """Add up without a change of any part: a worker that is lost may need one of them again."""
+    return reduce(lambda total, part: [a + b for a, b in zip(total, part, strict=True)], parts)
+
+
+def _weight_blocks(rows: Any, weights: Any, count: int) -> list[Any]:
+    if weights is None or np.ndim(weights) == 0:
+        return [weights] * count
+    import dask.array as da
+
+    if np.isnan(rows.shape[0]):
+        rows.compute_chunk_sizes()
+    if np.shape(weights) != (rows.shape[0],):
+        raise ValueError(
+            f"sample_weight has shape {np.shape(weights)}; it must be ({rows.shape[0]},), one a row"
+        )
+    return list(da.asarray(weights).rechunk((rows.chunks[0],)).to_delayed().ravel())
+
+
+def map_blocks(data: Any, work: Callable[[Any], Any], n_columns: int | None) -> Any:
+    """Return the results of ``work`` for all blocks as a Dask array that is not computed yet.
+
+    It has as many rows and ``n_columns`` columns; None stands for one number a row.
+    """
+    rows = as_dask_array(data)
+    single = n_columns is not None and rows.dtype == np.float32
+    meta = np.empty((0,) if n_columns is None else (0, 0), np.float32 if single else np.float64)
+    if n_columns is None:
+        return rows.map_blocks(work, drop_axis=1, dtype=meta.dtype, meta=meta)
+    chunks = (rows.chunks[0], (n_columns,))
+    return rows.map_blocks(work, chunks=chunks, dtype=meta.dtype, meta=meta)

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from cpcapp.moments import file as moments_file
-from cpcapp.moments.additive import Additive
+from cpcapp.moments.additive import Additive, Spread, find_spread
 from cpcapp.moments.blocks import (
     add_products,
     centre,
@@ -30,7 +30,6 @@ from cpcapp.moments.rows import (
     NonFiniteError,
     raise_if_not_finite,
 )
-from cpcapp.moments.spread import Spread, find_spread
 from cpcapp.moments.weights import LEAST_WEIGHT
 
 __all__ = ["FeatureRangeError", "FloatArray", "Moments", "NonFiniteError", "Spread"]

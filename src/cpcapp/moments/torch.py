@@ -14,11 +14,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from cpcapp.moments.additive import Additive
+from cpcapp.moments.additive import Additive, Spread, find_spread
 from cpcapp.moments.moments import Moments
 from cpcapp.moments.rows import FloatArray, NonFiniteError
-from cpcapp.moments.spread import Spread, find_spread
-from cpcapp.moments.weights import check_weights
+from cpcapp.moments.weights import check_weights, drop_zero_weights
 
 try:
     import torch
@@ -183,7 +182,7 @@ class DeviceMoments(Additive):
         """
         rows = _check_rows(chunk)
         self._require_width(rows.shape[1])
-        rows, values = _drop_zero_weights(rows, host_weights(weights, len(rows)))
+        rows, values = drop_zero_weights(rows, host_weights(weights, len(rows)))
         if not len(rows):
             return self
         together = _rows_together(rows.shape[1])
@@ -303,13 +302,6 @@ def host_weights(weights: Any, n_rows: int) -> FloatArray | None:
     if isinstance(weights, Tensor):
         weights = weights.detach().cpu().numpy()
     return check_weights(weights, n_rows, "weights")
-
-
-def _drop_zero_weights(rows: Tensor, weights: FloatArray | None) -> tuple[Tensor, Any]:
-    if weights is None or weights.all():
-        return rows, weights
-    kept = np.flatnonzero(weights)
-    return rows[torch.from_numpy(kept).to(rows.device)], weights[kept]
 
 
 def _rows_together(width: int) -> int:
