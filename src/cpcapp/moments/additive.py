@@ -96,6 +96,13 @@ class Additive:
         self.total_weight = total
         self._squared_weight += squared
 
+    def _fill(self, scatter: Any, weights: tuple[float, float], mean: Any, low: Any = 0.0) -> Self:
+        """Become moments of this scatter, these Σw and Σw², and the mean ``mean + low``."""
+        self.total_weight, self._squared_weight = weights
+        self._set_mean(mean, low)
+        self._scatter = scatter
+        return self
+
     def _set_mean(self, mean: Any, low: Any) -> None:
         """Set the mean to ``mean + low``, and ``_low`` to the digits that do not fit."""
         self._mean = mean + low

@@ -125,10 +125,6 @@ class Moments(Additive):
             As in `update`.
         form : {"auto", "scatter"}, default="auto"
 
-        Returns
-        -------
-        Moments
-
         Examples
         --------
         >>> import numpy as np
@@ -158,41 +154,19 @@ class Moments(Additive):
             raise ValueError("covariance must be finite and symmetric")
         if n_samples < 1:
             raise ValueError(f"n_samples={n_samples} must be at least 1")
-        self = cls(form="scatter")
-        own = np.broadcast_to(np.asarray(mean, dtype=np.float64), cov.shape[0]).copy()
-        self._set_mean(own, np.zeros_like(own))
-        self.total_weight = self._squared_weight = float(int(n_samples))
-        self._scatter = np.asfortranarray(cov * n_samples)
-        return self
+        n = float(int(n_samples))
+        centre = np.broadcast_to(np.asarray(mean, dtype=np.float64), cov.shape[0]).copy()
+        return cls(form="scatter")._fill(np.asfortranarray(cov * n_samples), (n, n), centre)
 
     @classmethod
     def from_scatter(cls, scatter: FloatArray, like: Moments, mean: FloatArray) -> Self:
-        """Return moments with a given scatter and mean, and the weights of others.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> like = Moments.of(np.ones((4, 3)))
-        >>> Moments.from_scatter(np.array([[8.0]]), like, np.zeros(1)).covariance()
-        array([[2.]])
-        """
-        self = cls(form="scatter")
-        self._set_mean(np.asarray(mean, dtype=np.float64), np.zeros(len(mean)))
-        self.total_weight, self._squared_weight = like.total_weight, like._squared_weight
-        self._scatter = np.array(scatter, dtype=np.float64, order="F")
-        return self
+        """Return moments with a given scatter and mean, and the weights of others."""
+        weights = like.total_weight, like._squared_weight
+        return cls(form="scatter")._fill(np.array(scatter, np.float64, order="F"), weights, mean)
 
     @classmethod
     def from_centred_rows(cls, rows: FloatArray, like: Moments, mean: FloatArray) -> Self:
-        """Return thin moments of other rows than ``like.centred_rows()``, with the same weights.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> like = Moments.of(np.eye(2, 3))
-        >>> Moments.from_centred_rows(2.0 * like.centred_rows(), like, like.mean).variance()
-        array([1., 1., 0.])
-        """
+        """Return thin moments of other rows than ``like.centred_rows()``, with the same weights."""
         _, weights = like.kept_rows()
         self = cls(form=like.form)
         with quiet():
@@ -218,7 +192,7 @@ class Moments(Additive):
     # -- reading data ----------------------------------------------------------------------
 
     def update(self, chunk: Any, sample_weight: Any = None) -> Self:
-        """Add samples.
+        """Add samples, and return the moments themselves.
 
         Parameters
         ----------
@@ -228,11 +202,6 @@ class Moments(Additive):
         sample_weight : array-like of shape (n,), float, or an iterable of those, optional
             Weights of at least 0; for an iterable of chunks an iterable too. A whole number
             counts for mean and covariance as that many copies of the sample, and 0 as none.
-
-        Returns
-        -------
-        Moments
-            itself.
 
         Examples
         --------
@@ -258,9 +227,7 @@ class Moments(Additive):
             self._fold()
             if self._scatter is None:
                 self._scatter = np.zeros((m, m), order="F")
-            step = max(_DENSE_BLOCK, _DENSE_VALUES // m)
-            if sp.issparse(rows):
-                step = _SPARSE_BLOCK
+            step = _SPARSE_BLOCK if sp.issparse(rows) else max(_DENSE_BLOCK, _DENSE_VALUES // m)
             for start in range(0, n, step):
                 part = slice(start, start + step)
                 self._add_block(rows[part], None if weights is None else weights[part])
@@ -343,17 +310,12 @@ class Moments(Additive):
     # -- taking away -----------------------------------------------------------------------
 
     def remove(self, chunk: Any, sample_weight: Any = None) -> Self:
-        """Take samples away that were added before, for example those that left a window.
+        """Take samples away that were added before, and return the moments themselves.
 
         Parameters
         ----------
         chunk, sample_weight
             As they were given to `update`; how they were divided into chunks does not matter.
-
-        Returns
-        -------
-        Moments
-            itself.
 
         Raises
         ------
@@ -385,22 +347,20 @@ class Moments(Additive):
                 f"can't take moments of {other.n_features} features from those of {self.n_features}"
             )
         weight, squared = weights_left(self, other)
-        left = None
         if weight == 0.0:
             self._clear()
             return self
-        if self.is_thin and other.is_thin:
-            left = drop_rows(*self.kept_rows(), *other.kept_rows())
+        thin = self.is_thin and other.is_thin
+        left = drop_rows(*self.kept_rows(), *other.kept_rows()) if thin else None
         if left is None:
-            self._subtract(other, weight, squared)
-        else:
-            rounding = self._rounding
-            self._clear()
-            self._keep(*left)
-            self._rounding = rounding
+            return self._subtract(other, weight, squared)
+        rounding = self._rounding
+        self._clear()
+        self._keep(*left)
+        self._rounding = rounding
         return self
 
-    def _subtract(self, other: Moments, weight: float, squared: float) -> None:
+    def _subtract(self, other: Moments, weight: float, squared: float) -> Self:
         """Take scatter and mean away, so that this weight and its squares are left."""
         before = self._lower()
         # S_a = S_ab - S_b - (n_ab n_b / n_a) δδᵀ with δ the mean of b less that of both.
@@ -418,12 +378,11 @@ class Moments(Additive):
         after[diagonal] = np.maximum(after[diagonal], 0.0)
         mean, low = self._mean, self._low - step * (other.total_weight / weight)
         self._clear()
-        self._set_mean(mean, low)
-        self.total_weight, self._squared_weight = weight, squared
-        self._scatter, self._rounding = after, rounding
+        self._rounding = rounding
+        return self._fill(after, (weight, squared), mean, low)
 
     def decay(self, factor: float) -> Self:
-        """Multiply the weight of all samples so far, so that later ones count for more.
+        """Multiply the weight of all samples so far, and return the moments themselves.
 
         Called before each chunk this is exponential forgetting: a chunk that came ``t`` chunks
         ago has the weight ``factor**t``. Mean and covariance stay; ``total_weight`` shrinks.
@@ -432,11 +391,6 @@ class Moments(Additive):
         ----------
         factor : float
             Above 0, at most 1.
-
-        Returns
-        -------
-        Moments
-            itself.
 
         Examples
         --------
@@ -499,16 +453,11 @@ class Moments(Additive):
         return np.asarray(np.maximum(squares, 0.0) / self.total_weight)
 
     def moved(self, mean: ArrayLike) -> Self:
-        """Return the moments of the same samples, moved to another mean.
+        """Return new moments of the same samples, moved to another mean.
 
         Parameters
         ----------
         mean : array-like of shape (n_features,)
-
-        Returns
-        -------
-        Moments
-            New ones; these stay as they were.
 
         Examples
         --------
@@ -517,12 +466,7 @@ class Moments(Additive):
         >>> m.mean, m.variance()
         (array([0.]), array([1.]))
         """
-        self._require_samples()
-        to = np.asarray(mean, dtype=np.float64)
-        if to.shape != self._mean.shape:
-            raise ValueError(f"mean has shape {to.shape}; it must be {self._mean.shape}")
-        if not np.isfinite(to).all():
-            raise ValueError("mean must be finite")
+        to = self._one_each("mean", mean)
         if self.is_thin:
             return type(self).from_centred_rows(self.centred_rows(), self, to)
         new = self.copy()
@@ -530,17 +474,12 @@ class Moments(Additive):
         return new
 
     def rescaled(self, scale: ArrayLike) -> Self:
-        """Return the moments of the same samples in other units, ``x / scale``.
+        """Return new moments of the same samples in other units, ``x / scale``.
 
         Parameters
         ----------
         scale : array-like of shape (n_features,)
             Above 0.
-
-        Returns
-        -------
-        Moments
-            New ones; these stay as they were.
 
         Examples
         --------
@@ -549,12 +488,9 @@ class Moments(Additive):
         >>> m.rescaled(np.sqrt(m.variance())).variance().round(12)
         array([1., 1.])
         """
-        self._require_samples()
-        units = np.asarray(scale, dtype=np.float64)
-        if units.shape != self._mean.shape:
-            raise ValueError(f"scale has shape {units.shape}; it must be {self._mean.shape}")
-        if not (np.isfinite(units).all() and (units > 0).all()):
-            raise ValueError("scale must be finite and above 0")
+        units = self._one_each("scale", scale)
+        if not (units > 0).all():
+            raise ValueError("scale must be above 0")
         new = self.copy()
         new._set_mean(self._mean / units, self._low / units)
         new._rounding = self._rounding / units**2
@@ -567,6 +503,16 @@ class Moments(Additive):
             scaled = sp.csr_array(rows.multiply(1.0 / units)) if sp.issparse(rows) else rows / units
             new._rows, new._row_weights = [scaled], [weights]
         return new
+
+    def _one_each(self, name: str, values: ArrayLike) -> FloatArray:
+        """Return a finite number for each feature."""
+        self._require_samples()
+        array = np.asarray(values, dtype=np.float64)
+        if array.shape != self._mean.shape:
+            raise ValueError(f"{name} has shape {array.shape}; it must be {self._mean.shape}")
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} must be finite")
+        return array
 
     def constant_features(self) -> NDArray[np.bool_]:
         """Return which features do not vary beyond rounding, ``(n_features,)``."""
@@ -652,8 +598,7 @@ class Moments(Additive):
             arrays["scatter"] = self._scatter
         else:
             arrays |= moments_file.pack_rows(*self.kept_rows())
-        weights = (self.total_weight, self._squared_weight)
-        moments_file.write(path, self.form, weights, arrays)
+        moments_file.write(path, self.form, (self.total_weight, self._squared_weight), arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -664,14 +609,12 @@ class Moments(Additive):
         ValueError
             If the file is damaged or of another kind.
         """
-        with moments_file.reading(path) as content:
-            self = cls(form=content.form)
-            if content.scatter is None:
-                with quiet():
-                    self._keep(content.rows, content.row_weights)
+        with moments_file.reading(path) as (form, weights, arrays):
+            self = cls(form=form)
+            if "scatter" in arrays:
+                self._fill(arrays["scatter"], weights, arrays["mean"], arrays["mean_low"])
             else:
-                self._scatter = content.scatter
-                self._set_mean(content.mean, content.mean_low)
-                self.total_weight, self._squared_weight = content.weights
-            self._rounding = content.rounding
+                with quiet():
+                    self._keep(arrays["rows"], arrays.get("row_weights"))
+            self._rounding = arrays.get("rounding", 0.0)
         return self
