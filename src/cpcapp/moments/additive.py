@@ -112,21 +112,11 @@ class Additive:
 
 @dataclass(frozen=True)
 class Spread:
-    """How much each feature varies, as `Moments.spread` computes it.
+    """How much each feature varies, as `Moments.spread` computes it."""
 
-    Attributes
-    ----------
-    variance : ndarray of shape (n_features,)
-        With ``ddof=0``.
-    constant : ndarray of bool of shape (n_features,)
-        Which features do not vary beyond rounding.
-    out_of_range : ndarray of bool of shape (n_features,)
-        Which features are too large or too small to be squared, so that it is not known how much
-        they vary.
-    """
-
-    variance: FloatArray
-    constant: NDArray[np.bool_]
+    variance: FloatArray  # with ddof=0
+    constant: NDArray[np.bool_]  # which features do not vary beyond rounding
+    # Which are too large or too small to be squared, so that it is not known how much they vary.
     out_of_range: NDArray[np.bool_]
 
 

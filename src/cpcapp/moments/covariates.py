@@ -82,13 +82,7 @@ def partial_out(moments: Moments, columns: ArrayLike) -> Moments:
 
 
 def regress_out(moments: Moments, columns: ArrayLike) -> tuple[Moments, CovariateEffect]:
-    """Return the moments of the residuals, as `partial_out` does, and what was taken out.
-
-    >>> rows = np.array([[0.0, 0.0], [2.0, 1.0], [4.0, 2.0], [7.0, 3.0]])
-    >>> residuals, effect = regress_out(Moments.of(rows), [1])
-    >>> effect.coef.round(2), residuals.n_features
-    (array([[2.3]]), 1)
-    """
+    """Return the moments of the residuals, as `partial_out` does, and what was taken out."""
     if not isinstance(moments, Moments) or moments.mean is None:
         raise ValueError(f"moments must be Moments with samples, not {moments!r}")
     is_covariate = _mask(columns, len(moments.mean))

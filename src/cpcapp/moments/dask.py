@@ -75,18 +75,17 @@ def _check_workers(client: Any, address: str, patience: float) -> None:
         raise SchedulerError(
             f"the scheduler at {address} has no workers; start some with 'dask worker {address}'"
         ) from error
-    own = __version__
     try:
         # By a function of the standard library: one of ours would not arrive where there is none.
         found = set(client.run(metadata.version, "cpcapp").values())
     except metadata.PackageNotFoundError as error:
         raise SchedulerError(
-            f"the workers of {address} have no cpcapp; install cpcapp {own} where they run"
+            f"the workers of {address} have no cpcapp; install cpcapp {__version__} where they run"
         ) from error
-    if found - {own}:
+    if found - {__version__}:
         raise SchedulerError(
-            f"workers of {address} have cpcapp {', '.join(sorted(found))}, but here it is {own}; "
-            "install the same version"
+            f"workers of {address} have cpcapp {', '.join(sorted(found))}, but here it is "
+            f"{__version__}; install the same version"
         )
 
 
@@ -217,11 +216,6 @@ def sum_blocks(data: Any, summarize: Callable[[int, Any, Any], Any], weights: An
 
     Blocks are summarized where they lie, and added up by a tree, by whichever scheduler Dask is
     set to; by default threads.
-
-    >>> import dask.array as da
-    >>> rows = da.arange(8, chunks=3).reshape(-1, 1)
-    >>> sum_blocks(rows, lambda number, block, weights: [int(block.sum()), number])
-    [28, 3]
     """
     import dask
     import dask.bag as db

@@ -88,10 +88,6 @@ def nearest_positive_semidefinite(matrix: FloatArray) -> FloatArray:
 
     Nearest in the Frobenius norm, in units in which the diagonal is 1, so that the units of
     features do not matter. A matrix that has none is returned as it is.
-
-    >>> nearest_positive_semidefinite(np.array([[1.0, 2.0], [2.0, 1.0]]))
-    array([[1.5, 1.5],
-           [1.5, 1.5]])
     """
     diagonal = matrix.diagonal()
     scale = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))

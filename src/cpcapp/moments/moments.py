@@ -24,12 +24,7 @@ from cpcapp.moments.blocks import (
     stack,
 )
 from cpcapp.moments.removal import ROUNDING, drop_rows, require_digits, weights_left
-from cpcapp.moments.rows import (
-    FeatureRangeError,
-    FloatArray,
-    NonFiniteError,
-    raise_if_not_finite,
-)
+from cpcapp.moments.rows import FeatureRangeError, FloatArray, NonFiniteError
 from cpcapp.moments.weights import LEAST_WEIGHT
 
 __all__ = ["FeatureRangeError", "FloatArray", "Moments", "NonFiniteError", "Spread"]
@@ -253,17 +248,19 @@ class Moments(Additive):
 
     def _add_block(self, rows: Any, weights: FloatArray | None) -> None:
         """Add rows to mean and scatter, or to mean and variances while rows are kept."""
+        weight = squared = float(rows.shape[0])
+        if weights is not None:
+            weight, squared = float(weights.sum()), float(weights @ weights)
         centred, shift = centre(rows, weights)
         rest = mean_of(centred, weights)
-        raise_if_not_finite(shift + rest)
+        finite = np.isfinite(shift + rest)
+        if not finite.all():
+            raise NonFiniteError(np.flatnonzero(~finite))
         if self._scatter is not None:
             self._scatter = add_products(self._scatter, centred, weights)
         else:
             before = 0.0 if self._squares is None else self._squares
             self._squares = before + squares_of(centred, weights)
-        weight = squared = float(rows.shape[0])
-        if weights is not None:
-            weight, squared = float(weights.sum()), float(weights @ weights)
         # Σ(x-x̄)(x-x̄)ᵀ = Σ(x-s)(x-s)ᵀ - n(x̄-s)(x̄-s)ᵀ
         self._add_outer(-weight, rest)
         self._merge(weight, squared, shift, rest)
@@ -551,9 +548,9 @@ class Moments(Additive):
         if len(self._rows) > 1:
             weights = None
             if any(own is not None for own in self._row_weights):
-                ones = (np.ones(rows.shape[0]) for rows in self._rows)
-                pairs = zip(self._row_weights, ones, strict=True)
-                weights = np.concatenate([one if own is None else own for own, one in pairs])
+                pairs = zip(self._rows, self._row_weights, strict=True)
+                filled = [np.ones(rows.shape[0]) if own is None else own for rows, own in pairs]
+                weights = np.concatenate(filled)
             self._rows, self._row_weights = [stack(self._rows)], [weights]
         return self._rows[0], self._row_weights[0]
 

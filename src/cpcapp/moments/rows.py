@@ -146,16 +146,7 @@ def as_rows(chunk: Any) -> Any:
         if rows.dtype.kind in "OUS":
             refuse_text(chunk, "chunk")
         raise ValueError(f"chunk has dtype {rows.dtype}; it must be real numbers")
-    if sp.issparse(rows):
-        return rows if rows.dtype == np.float64 else rows.astype(np.float64)
-    return rows
-
-
-def raise_if_not_finite(column_values: NDArray[Any]) -> None:
-    """Raise `NonFiniteError` unless the value of each column is finite."""
-    finite = np.isfinite(column_values)
-    if np.count_nonzero(finite) < finite.size:
-        raise NonFiniteError(np.flatnonzero(~finite))
+    return rows.astype(np.float64, copy=False) if sp.issparse(rows) else rows
 
 
 def listed(columns: Sequence[Any] | NDArray[np.intp], names: ArrayLike | None = None) -> str:

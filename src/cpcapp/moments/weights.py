@@ -14,11 +14,7 @@ LEAST_WEIGHT = 1e-100
 
 
 def check_weights(weights: Any, n_rows: int, name: str = "sample_weight") -> FloatArray | None:
-    """Return one weight as float64 for each row; None if there are none.
-
-    >>> check_weights([1, 0, 2], 3)
-    array([1., 0., 2.])
-    """
+    """Return one weight as float64 for each row; None if there are none."""
     if weights is None:
         return None
     if isinstance(weights, Real):
