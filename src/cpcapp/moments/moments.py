@@ -18,7 +18,6 @@ from cpcapp.moments.blocks import (
     centre,
     mean_of,
     mirror,
-    quiet,
     rank_one,
     squares_of,
     stack,
@@ -98,7 +97,7 @@ class Moments(Additive):
         # In place of the scatter: the rows as they were given, and the diagonal of the scatter.
         self._rows: list[Any] = []
         self._row_weights: list[FloatArray | None] = []  # of each block; None if all are 1
-        self._squares: FloatArray | None = None
+        self._squares: FloatArray | float = 0.0
         # self._scatter is a lower triangle in Fortran order: what BLAS fills.
         # How far the diagonal of the scatter may be off since samples were removed.
         self._rounding: FloatArray | float = 0.0
@@ -164,10 +163,8 @@ class Moments(Additive):
         """Return thin moments of other rows than ``like.centred_rows()``, with the same weights."""
         _, weights = like.kept_rows()
         self = cls(form=like.form)
-        with quiet():
-            self._keep(
-                (rows if weights is None else rows / np.sqrt(weights)[:, None]) + mean, weights
-            )
+        given = rows if weights is None else rows / np.sqrt(weights)[:, None]
+        self._keep(given + mean, weights)
         return self
 
     @property
@@ -215,17 +212,14 @@ class Moments(Additive):
         if n == 0:
             return
         self._require_width(m)
-        with quiet():
-            if self._keeps(rows, weights):
-                self._keep(rows.copy() if sp.issparse(rows) else np.array(rows, float), weights)
-                return
-            self._fold()
-            if self._scatter is None:
-                self._scatter = np.zeros((m, m), order="F")
-            step = _SPARSE_BLOCK if sp.issparse(rows) else max(_DENSE_BLOCK, _DENSE_VALUES // m)
-            for start in range(0, n, step):
-                part = slice(start, start + step)
-                self._add_block(rows[part], None if weights is None else weights[part])
+        if self._keeps(rows, weights):
+            self._keep(rows.copy() if sp.issparse(rows) else np.array(rows, float), weights)
+            return
+        self._fold(m)
+        step = _SPARSE_BLOCK if sp.issparse(rows) else max(_DENSE_BLOCK, _DENSE_VALUES // m)
+        for start in range(0, n, step):
+            part = slice(start, start + step)
+            self._add_block(rows[part], None if weights is None else weights[part])
 
     def _keeps(self, rows: Any, weights: FloatArray | None) -> bool:
         """Return whether these rows and all before them are a smaller form than the scatter."""
@@ -251,31 +245,33 @@ class Moments(Additive):
         weight = squared = float(rows.shape[0])
         if weights is not None:
             weight, squared = float(weights.sum()), float(weights @ weights)
-        centred, shift = centre(rows, weights)
-        rest = mean_of(centred, weights)
-        finite = np.isfinite(shift + rest)
-        if not finite.all():
-            raise NonFiniteError(np.flatnonzero(~finite))
-        if self._scatter is not None:
-            self._scatter = add_products(self._scatter, centred, weights)
-        else:
-            before = 0.0 if self._squares is None else self._squares
-            self._squares = before + squares_of(centred, weights)
-        # Σ(x-x̄)(x-x̄)ᵀ = Σ(x-s)(x-s)ᵀ - n(x̄-s)(x̄-s)ᵀ
-        self._add_outer(-weight, rest)
-        self._merge(weight, squared, shift, rest)
+        # It is left to the error to speak of NaN and infinity.
+        with np.errstate(invalid="ignore", over="ignore"):
+            centred, shift = centre(rows, weights)
+            rest = mean_of(centred, weights)
+            finite = np.isfinite(shift + rest)
+            if not finite.all():
+                raise NonFiniteError(np.flatnonzero(~finite))
+            if self._scatter is None:
+                self._squares = self._squares + squares_of(centred, weights)
+            else:
+                self._scatter = add_products(self._scatter, centred, weights)
+            # Σ(x-x̄)(x-x̄)ᵀ = Σ(x-s)(x-s)ᵀ - n(x̄-s)(x̄-s)ᵀ
+            self._add_outer(-weight, rest)
+            self._merge(weight, squared, shift, rest)
 
     def _add_outer(self, weight: float, vector: FloatArray) -> None:
-        if self._scatter is not None:
-            rank_one(self._scatter, vector, weight)
-        elif self._squares is not None:
+        if self._scatter is None:
             self._squares = self._squares + weight * vector**2
+        else:
+            rank_one(self._scatter, vector, weight)
 
-    def _fold(self) -> None:
-        """Turn the rows kept so far into a scatter matrix."""
-        if self._rows:
-            self._scatter = self._lower()
-            self._rows, self._row_weights, self._squares = [], [], None
+    def _fold(self, n_features: int) -> None:
+        """Have a scatter matrix, of the rows kept so far."""
+        if self._scatter is None:
+            empty = (n_features, n_features)
+            self._scatter = self._lower() if self._rows else np.zeros(empty, order="F")
+            self._rows, self._row_weights, self._squares = [], [], 0.0
 
     # -- adding up -------------------------------------------------------------------------
 
@@ -296,11 +292,8 @@ class Moments(Additive):
         if other.is_thin:
             self._absorb(*other.kept_rows())
             return self
-        self._fold()
-        if self._scatter is None:
-            self._scatter = other._scatter.copy(order="F")
-        else:
-            self._scatter += other._scatter
+        self._fold(len(other._mean))
+        self._scatter += other._scatter
         self._merge(other.total_weight, other._squared_weight, other._mean, other._low)
         return self
 
@@ -413,8 +406,7 @@ class Moments(Additive):
             self._row_weights = [factor * (np.ones(rows.shape[0]) if weights is None else weights)]
         if self._scatter is not None:
             self._scatter *= factor
-        if self._squares is not None:
-            self._squares = self._squares * factor
+        self._squares = self._squares * factor
         self._rounding = self._rounding * factor
         return self
 
@@ -491,8 +483,7 @@ class Moments(Additive):
         new = self.copy()
         new._set_mean(self._mean / units, self._low / units)
         new._rounding = self._rounding / units**2
-        if self._squares is not None:
-            new._squares = self._squares / units**2
+        new._squares = self._squares / units**2
         if self._scatter is not None:
             new._scatter = np.asfortranarray(self._scatter / units / units[:, None])
         if self._rows:
@@ -611,7 +602,6 @@ class Moments(Additive):
             if "scatter" in arrays:
                 self._fill(arrays["scatter"], weights, arrays["mean"], arrays["mean_low"])
             else:
-                with quiet():
-                    self._keep(arrays["rows"], arrays.get("row_weights"))
+                self._keep(arrays["rows"], arrays.get("row_weights"))
             self._rounding = arrays.get("rounding", 0.0)
         return self
