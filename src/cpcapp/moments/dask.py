@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from importlib import metadata
-from operator import add
+from operator import add, call
 from typing import Any, TypeVar
 
 import numpy as np
@@ -46,31 +46,30 @@ def require_distributed() -> Any:
 
 
 @contextmanager
-def connect(address: str, *, patience: float | None = None) -> Iterator[Any]:
+def connect(address: str) -> Iterator[Any]:
     """Give a client of the scheduler at an address such as ``"tcp://10.0.0.7:8786"``.
 
     Whoever can reach a scheduler can run code on its workers. So clusters belong into a network of
     their own, or behind TLS.
     """
     distributed = require_distributed()
-    patience = _PATIENCE if patience is None else patience
     try:
-        client = distributed.Client(address, timeout=patience, set_as_default=False)
+        client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise SchedulerError(
             f"no scheduler answers at {address}; start one with 'dask scheduler', and give the "
             "address that it prints, such as tcp://10.0.0.7:8786"
         ) from error
     try:
-        _check_workers(client, address, patience)
+        _check_workers(client, address)
         yield client
     finally:
         client.close()
 
 
-def _check_workers(client: Any, address: str, patience: float) -> None:
+def _check_workers(client: Any, address: str) -> None:
     try:
-        client.wait_for_workers(1, timeout=patience)
+        client.wait_for_workers(1, timeout=_PATIENCE)
     except TimeoutError as error:
         raise SchedulerError(
             f"the scheduler at {address} has no workers; start some with 'dask worker {address}'"
@@ -114,7 +113,7 @@ def map_in_order(
     shared = _share(client, work)
     total = len(items) if isinstance(items, Sequence) else 0
     waiting: deque[tuple[_Item, Any]] = deque()
-    submitted = ((item, client.submit(_call, shared, item, pure=False)) for item in items)
+    submitted = ((item, client.submit(call, shared, item, pure=False)) for item in items)
     for done, (item, task) in enumerate(_in_order(client, submitted, waiting), 1):
         try:
             result = task.result()
@@ -124,7 +123,7 @@ def map_in_order(
             # Dask blames all tasks of a worker that dies. So it is done once more, alone.
             distributed.wait([other for _, other in waiting])
             try:
-                result = client.submit(_call, shared, item, pure=False).result()
+                result = client.submit(call, shared, item, pure=False).result()
             except distributed.KilledWorker:
                 result = on_lost(item)
         if progress is not None and total:
@@ -169,7 +168,7 @@ def _in_order(
 
 
 def _submit_tree(client: Any, shared: Any, items: Sequence[Any]) -> Any:
-    level = [client.submit(_call, shared, item, pure=False) for item in items]
+    level = [client.submit(call, shared, item, pure=False) for item in items]
     while len(level) > 1:
         groups = [level[i : i + _FAN_IN] for i in range(0, len(level), _FAN_IN)]
         level = [client.submit(reduce, add, group, pure=False) for group in groups]
@@ -186,10 +185,6 @@ def _share(client: Any, work: Any) -> Any:
 
 def _same(work: Any) -> Any:
     return work
-
-
-def _call(work: Callable[[Any], Any], item: Any) -> Any:
-    return work(item)
 
 
 # -- collections of rows -------------------------------------------------------------------

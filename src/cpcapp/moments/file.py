@@ -24,18 +24,12 @@ Content = tuple[str, tuple[float, float], dict[str, Any]]
 _MOST_SAMPLES = 1 << 53
 
 
-def pack_rows(rows: Any, weights: FloatArray | None) -> Tensors:
-    """Return rows, dense or sparse, as arrays of a file."""
-    packed = {} if weights is None else {"row_weights": weights}
-    if sp.issparse(rows):
-        return packed | {name: getattr(rows, name) for name in ("data", "indices", "indptr")}
-    return packed | {"rows": rows}
-
-
-def write(
-    path: str | os.PathLike[str], form: str, weights: tuple[float, float], arrays: Tensors
-) -> None:
-    """Write moments as arrays; Σw and Σw² go into the header."""
+def write(path: str | os.PathLike[str], content: Content) -> None:
+    """Write moments; sparse rows as the three arrays that they are made of."""
+    form, weights, arrays = content
+    if sp.issparse(rows := arrays.get("rows")):
+        arrays = arrays | {name: getattr(rows, name) for name in ("data", "indices", "indptr")}
+        del arrays["rows"]
     write_tensors(path, arrays, {"form": form, "weights": list(weights)}, _KIND, _VERSION)
 
 

@@ -579,14 +579,12 @@ class Moments(Additive):
         3
         """
         self._require_samples()
-        arrays = {"mean": self._mean, "mean_low": self._low}
-        if isinstance(self._rounding, np.ndarray):
-            arrays["rounding"] = self._rounding
-        if self._scatter is not None:
-            arrays["scatter"] = self._scatter
-        else:
-            arrays |= moments_file.pack_rows(*self.kept_rows())
-        moments_file.write(path, self.form, (self.total_weight, self._squared_weight), arrays)
+        rows, weights = self.kept_rows() if self.is_thin else (None, None)
+        arrays = {"mean": self._mean, "mean_low": self._low, "scatter": self._scatter}
+        arrays |= {"rows": rows, "row_weights": weights}
+        arrays["rounding"] = self._rounding if np.ndim(self._rounding) else None
+        given = {name: array for name, array in arrays.items() if array is not None}
+        moments_file.write(path, (self.form, (self.total_weight, self._squared_weight), given))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
