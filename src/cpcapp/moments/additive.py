@@ -24,10 +24,8 @@ class Additive:
     the fourth decimal, which is too coarse to merge two blocks by.
     """
 
-    def __init__(self) -> None:
-        self._clear()
-
     def _clear(self) -> None:
+        """Set what moments of no samples are; called by the constructor of the subclass."""
         self.total_weight = 0.0
         self._squared_weight = 0.0
         self._mean: Any = None

@@ -90,7 +90,7 @@ class Moments(Additive):
         if form not in _FORMS:
             raise ValueError(f"form={form!r} must be one of {', '.join(map(repr, _FORMS))}")
         self.form = form
-        super().__init__()
+        self._clear()
 
     def _clear(self) -> None:
         super()._clear()

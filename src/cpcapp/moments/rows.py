@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -20,13 +21,9 @@ class _SentError(ValueError):
     """An error that keeps its text and facts when a worker sends it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.args, self.__dict__)
-
-
-def _restore(kind: type[_SentError], args: tuple[Any, ...], facts: dict[str, Any]) -> _SentError:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(facts)
-    return error
+        # Made without __init__, which would write the text anew.
+        made = (type(self), *self.args)
+        return copyreg.__newobj__, made, self.__dict__  # type: ignore[attr-defined]
 
 
 class NonFiniteError(_SentError):
@@ -55,11 +52,7 @@ class FeatureRangeError(_SentError):
     """Values are too large or too small to be squared; ``columns`` lists the features."""
 
     def __init__(
-        self,
-        columns: NDArray[np.intp],
-        names: ArrayLike | None = None,
-        *,
-        source: str = "input",
+        self, columns: NDArray[np.intp], names: ArrayLike | None = None, *, source: str = "input"
     ) -> None:
         self.columns = columns
         self.source = source

@@ -100,7 +100,7 @@ class DeviceMoments(Additive):
     ) -> None:
         self.device = check_device(device)
         self.allow_tf32, self.double = allow_tf32, double
-        super().__init__()  # the scatter is valid on and above its diagonal
+        self._clear()  # the scatter is valid on and above its diagonal
 
     @classmethod
     def of(cls, moments: Moments, device: Any = "cuda", **options: Any) -> Self:
