@@ -135,7 +135,8 @@ class Judge:
             difference = inner - bound * np.diag(values)
             last = len(values) - 1
             theta = eigh(difference, eigvals_only=True, subset_by_index=(last, last))[0]
-            scale = 1.0 / np.sqrt(values + max(theta / bound, 1e-9))
+            of_noise = 0.1 * len(values) / len(self.pair.background)
+            scale = 1.0 / np.sqrt(values + (theta / bound if theta > 0.0 else of_noise))
             u = top(inner * np.multiply.outer(scale, scale))
             filters = vectors @ (scale[:, None] * u) / np.sqrt(self.mean_units)[:, None]
             kurtosis = excess_kurtosis(self.outputs(filters)).min()

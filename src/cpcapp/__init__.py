@@ -21,6 +21,8 @@ if TYPE_CHECKING:
         NoComponentsWarning,
         bootstrap,
         held_out_contrasts,
+        permutation_test,
+        permutation_threshold,
     )
     from cpcapp.inference.backgrounds import (
         MixedBackground,
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
         suitable_background,
     )
     from cpcapp.inference.bootstrap import ComponentStability
-    from cpcapp.inference.glrt import glrt_detects, log_glrt, permutation_threshold
+    from cpcapp.inference.glrt import glrt_detects, log_glrt
     from cpcapp.inference.held_out import HeldOutContrasts
     from cpcapp.inference.noise import (
         count_components,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
         power_p_value,
         wachter_edge,
     )
-    from cpcapp.inference.permutation import PermutationTest, permutation_test
+    from cpcapp.inference.permutation import PermutationTest
     from cpcapp.moments.covariates import partial_out
     from cpcapp.moments.missing import pairwise_moments
     from cpcapp.moments.moments import Moments
@@ -90,6 +92,8 @@ _MODULES = {
         "NoComponentsWarning",
         "bootstrap",
         "held_out_contrasts",
+        "permutation_test",
+        "permutation_threshold",
     ),
     "inference.backgrounds": (
         "MixedBackground",
@@ -98,10 +102,10 @@ _MODULES = {
         "suitable_background",
     ),
     "inference.bootstrap": ("ComponentStability",),
-    "inference.glrt": ("glrt_detects", "log_glrt", "permutation_threshold"),
+    "inference.glrt": ("glrt_detects", "log_glrt"),
     "inference.held_out": ("HeldOutContrasts",),
     "inference.noise": ("count_components", "noise_threshold", "power_p_value", "wachter_edge"),
-    "inference.permutation": ("PermutationTest", "permutation_test"),
+    "inference.permutation": ("PermutationTest",),
     "moments.covariates": ("partial_out",),
     "moments.missing": ("pairwise_moments",),
     "moments.moments": ("Moments",),

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from cpcapp import CPCAPlusPlus, LawOfNoiseWarning, Moments, NoComponentsWarning
+from cpcapp import CPCAPlusPlus, LawOfNoiseWarning, Moments, NoComponentsWarning, permutation_test
 
 
 @pytest.fixture
@@ -89,6 +89,37 @@ def test_false_alarms_with_each_argument(rng, kind):
         est = CPCAPlusPlus("auto", missing=arguments.pop("missing", "error"))
         alarms += fit_quietly(est, X, arguments).n_components_ > 0
     assert alarms <= 6  # 1.5 are expected; P(more than 6) is 1e-4
+
+
+@pytest.mark.parametrize("n", [(40, 300), (300, 40)])
+def test_covariates_cost_the_smaller_set_no_more_than_the_larger(rng, n):
+    """At .05; with the target the smaller set it was .9."""
+    alarms = 0
+    for _ in range(30):
+        X, B, C, D = (rng.normal(size=(size, q)) for q in (8, 12) for size in n)
+        alarms += permutation_test(X, B, covariates=C, background_covariates=D).n_components > 0
+    assert alarms <= 6
+
+
+def test_covariates_of_groups(rng):
+    """At .05; with what patients differ by as covariates of their cells it was .25."""
+    alarms = 0
+    for _ in range(30):
+        sides = []
+        for n in (15, 18):
+            labels = np.repeat(np.arange(n), 8)
+            rows = rng.normal(size=(n, 10))[labels] + rng.normal(size=(8 * n, 10))
+            sides.append((rows, labels, rng.normal(size=(n, 5))[labels]))
+        (X, g, C), (B, h, D) = sides
+        given = {"groups": g, "background_groups": h, "covariates": C, "background_covariates": D}
+        alarms += permutation_test(X, B, **given).n_components > 0
+    assert alarms <= 4
+
+
+@pytest.mark.parametrize("n", [99.5, "99", True])
+def test_the_number_of_permutations_is_whole(rng, n):
+    with pytest.raises(TypeError, match=r"n_permutations=.* must be a whole number"):
+        permutation_test(*rng.normal(size=(2, 30, 4)), n_permutations=n)
 
 
 def test_a_law_for_gaussian_samples_says_so(rng):

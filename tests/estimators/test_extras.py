@@ -266,6 +266,34 @@ class TestCovariates:
             est.remove_covariates(X, z)
 
 
+class TestCalibration:
+    def test_a_background_of_no_weight_is_left_out(self, data):
+        X, B = data
+        est = CPCAPlusPlus("auto", calibrate=True).fit(
+            X, background=[B, 2 * B], background_mixture=[1, 0]
+        )
+        alone = CPCAPlusPlus("auto", calibrate=True).fit(X, background=B)
+        same(est, alone)
+        np.testing.assert_array_equal(est.p_value(X), alone.p_value(X))
+
+    def test_rows_count_as_much_as_their_weights_let_them(self, rng):
+        """25 rows of 95 % of the weight are no 1025 rows, and small p-values are not to be had."""
+        low = []
+        for _ in range(20):
+            X, few, many, new = (rng.normal(size=(n, 5)) for n in (100, 25, 1000, 2000))
+            est = CPCAPlusPlus(1, calibrate=True).fit(
+                X, background=[few, many], background_mixture=[0.95, 0.05]
+            )
+            low.append((est.p_value(new) <= 0.01).mean())
+        assert np.mean(low) <= 0.01
+        # Kish's number of rows
+        assert 1 / est.smallest_p_value_ - 1 == pytest.approx(1 / (0.95**2 / 25 + 0.05**2 / 1000))
+        with pytest.raises(ValueError, match="at least 20 background rows, not 25 that count as 2"):
+            CPCAPlusPlus(1, calibrate=True).fit(
+                X, background=few, background_sample_weight=np.r_[np.ones(2), np.full(23, 1e-3)]
+            )
+
+
 class TestMissing:
     def test_holes_are_taken_pair_by_pair(self, rng, data):
         X, B = (np.where(rng.random(rows.shape) < 0.1, np.nan, rows) for rows in data)
@@ -304,6 +332,17 @@ class TestMissing:
             pairwise_moments(X, weights[:300]), pairwise_moments(B, weights[300:])
         )
         same(est, expected)
+
+    def test_one_hole_changes_little(self, rng):
+        """A feature that is constant in the background is not missing there."""
+        X, B = rng.normal(size=(100, 5)), rng.normal(size=(120, 5))
+        X[:, 0], B[:, 0] = 50.0 + 4.0 * X[:, 0], 50.0
+        holes = B.copy()
+        holes[3, 2] = np.nan
+        whole = CPCAPlusPlus("auto", calibrate=True).fit(X, background=B)
+        est = CPCAPlusPlus("auto", calibrate=True, missing="pairwise").fit(X, background=holes)
+        assert est.n_components_ == whole.n_components_ == 1
+        np.testing.assert_allclose(est.p_value(X), whole.p_value(X), atol=0.05)
 
     def test_errors_point_the_way(self, data):
         X, B = (rows.copy() for rows in data)

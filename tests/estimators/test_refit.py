@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cpcapp import CPCAPlusPlus, Moments, bootstrap, held_out_contrasts
+from cpcapp import CPCA, CPCAPlusPlus, Moments, bootstrap, held_out_contrasts
 
 
 def one_direction(rng, n, p, contrast):
@@ -56,7 +56,12 @@ class TestHeldOutContrasts:
     def test_bad_input(self, rng):
         X, B = one_direction(rng, 50, 6, 9.0)
         est = CPCAPlusPlus(1).fit(X, background=B)
+        with pytest.raises(TypeError, match="must be a CPCAPlusPlus, not CPCA"):
+            held_out_contrasts(CPCA(1).fit(X, background=B), X, B)
+        with pytest.raises(ValueError, match="folds=1 must be at least 2"):
+            held_out_contrasts(est, X, B, folds=1)
         for arguments, message in (
+            ((X,), "there is no background"),
             ((X[:, :3], B[:, :3]), "X has 3 features, but the estimator was fitted to 6"),
             ((X, Moments.of(B, form="scatter")), "only its moments"),
             ((X, B[:3]), "at least 4 rows"),

@@ -30,6 +30,7 @@ class CentredRows:
     def __init__(self, moments: Moments, scale: FloatArray) -> None:
         assert moments.mean is not None
         self.total, self.varies = moments.total_weight, scale > 0.0
+        self.variance = moments.variance() * scale**2
         self.offset: FloatArray | None = None
         self.root: FloatArray | None = None
         stored = sparse_rows(moments)

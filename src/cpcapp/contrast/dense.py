@@ -88,13 +88,37 @@ class Lapack:
 
         return self._by_lanczos(k, len(f), iterate) or largest_eigenpairs(difference, k)
 
-    def least_ridge(
-        self, f: FloatArray, b: FloatArray, bound: float, enough: float | None
-    ) -> float:
-        """Return the least ridge, or 0, with which no eigenvalue exceeds the bound.
+    def top_bounded(
+        self,
+        f: FloatArray,
+        b: FloatArray,
+        bound: float,
+        k: int,
+        otherwise: float,
+        enough: float | None = None,
+        start: FloatArray | None = None,
+        rough: bool = False,
+    ) -> tuple[float, FloatArray, FloatArray]:
+        """Return the least ridge for a bound, and the ``k`` largest eigenpairs with it.
 
-        ``enough`` is one that is known to be large enough.
+        No eigenvalue exceeds the bound with that ridge. Where none does anyway, it is
+        ``otherwise``. ``enough`` is one that is known to be large enough.
         """
+        ridge = self._least_ridge(f, b, bound, enough, start) or otherwise
+        values, vectors = self.top_loaded(f, b, 1.0, ridge, k, start, 1e-10)
+        if self.iterative and values[0] > bound * (1.0 + 1e-6):
+            raise NotConvergedError  # Lanczos missed the largest eigenvalue of the difference
+        return ridge, values, vectors
+
+    def _least_ridge(
+        self,
+        f: FloatArray,
+        b: FloatArray,
+        bound: float,
+        enough: float | None,
+        start: FloatArray | None,
+    ) -> float:
+        # F v = c (B + ρI) v is (F - cB) v = cρ v.
         n = len(f)
 
         def factor(ridge: float) -> FloatArray | None:
@@ -107,7 +131,7 @@ class Lapack:
         if factor(LEAST_RIDGE) is not None:
             return 0.0
 
-        # Else rc is the largest eigenvalue of F - cB.
+        # Else cρ is the largest eigenvalue of F - cB.
         def iterate() -> Pairs:
             lower = None if enough is None else factor(enough)
             if enough is None or lower is None:
@@ -120,14 +144,15 @@ class Lapack:
                 lambda v: blas.dtrsv(lower, blas.dtrsv(lower, v, lower=1), lower=1, trans=1),
                 n,
                 1,
-                tolerance=1e-7,
+                None if start is None else start[:, :1],
+                1e-6,
             )
             return bound * enough - 1.0 / values, vectors
 
         found = self._by_lanczos(1, n, iterate)
         if found is not None:
-            return max(float(found[0][0]) / bound, 0.0)
-        return max(_largest_eigenvalue(_combined(f, b, -bound)) / bound, 0.0)
+            return max(float(found[0][0]) / bound, LEAST_RIDGE)
+        return max(_largest_eigenvalue(_combined(f, b, -bound)) / bound, LEAST_RIDGE)
 
     def top_loaded(
         self,
@@ -234,21 +259,15 @@ class Device:
         values, vectors = self._torch.linalg.eigh(f if b is None else f - alpha * b)
         return _down(values[-k:].flip(0)), _down(vectors[:, -k:].flip(1))
 
-    def least_ridge(self, f: Any, b: Any, bound: float, enough: float | None) -> float:
-        """Return the least ridge, or 0, with which no eigenvalue exceeds the bound."""
-        largest = float(self._torch.linalg.eigvalsh(f - bound * b)[-1])
-        return max(largest / bound, 0.0)
+    def top_bounded(
+        self, f: Any, b: Any, bound: float, k: int, otherwise: float, *_: Any, rough: bool = False
+    ) -> tuple[float, FloatArray, FloatArray]:
+        """Return the least ridge for a bound, and the ``k`` largest eigenpairs with it."""
+        theta = float(self._torch.linalg.eigvalsh(f - bound * b)[-1])
+        ridge = theta / bound if theta > LEAST_RIDGE * bound else otherwise
+        return ridge, *self.top_loaded(f, b, 1.0, ridge, k)
 
-    def top_loaded(
-        self,
-        f: Any,
-        b: Any,
-        weight: float,
-        ridge: float,
-        k: int,
-        start: FloatArray | None = None,
-        tolerance: float = 0.0,
-    ) -> Pairs:
+    def top_loaded(self, f: Any, b: Any, weight: float, ridge: float, k: int) -> Pairs:
         """Return the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v``, descending."""
         linalg = self._torch.linalg
         loaded = weight * b

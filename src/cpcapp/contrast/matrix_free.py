@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse.linalg import lobpcg
+from scipy.linalg import eigh
 
 from cpcapp.contrast.basis import CentredRows
 from cpcapp.contrast.dense import NotConvergedError, Pairs, lanczos
+from cpcapp.contrast.loading import LEAST_RIDGE
 from cpcapp.moments.moments import FloatArray
 
 # Of the residual to the eigenvalue. The eigenvalue itself is then exact to the square of this over
 # the relative gap to the next one: 1e-7 at a gap of a thousandth.
 _TOLERANCE = 1e-5
-# After some steps the residuals of the components alone are looked at: those of the guards, among
-# eigenvalues of noise, may take long.
-_STEPS, _MOST_STEPS = 40, 800
+# The same where outputs are only looked at for classes.
+_ROUGH_TOLERANCE = 1e-3
+_MOST_STEPS = 300
+# What is held, and what of it is kept when it is full, in blocks.
+_MOST_BLOCKS, _KEPT_BLOCKS = 24, 8
 # Vectors more than were asked for, so that one as large as the last is not missed.
-_GUARDS = 3
+_GUARDS = 2
 
 # Of stored values, for an exact trace, and vectors for an estimate.
 _MOST_PRODUCTS, _PROBES = 5e7, 16
-
-Operator = Callable[[FloatArray], FloatArray]
 
 
 class MatrixFree:
     """What `cpcapp.contrast.dense.Lapack` does for matrices, for `CentredRows` of both sets."""
 
     iterative = True
+
+    def __init__(self) -> None:
+        self._space: _Space | None = None
 
     def trace_of_square(self, a: CentredRows) -> float:
         """Return ``tr A²``: exact where that takes about a second, else with an error of 1 %."""
@@ -64,56 +65,117 @@ class MatrixFree:
             product = f.covariance_times(v)
             return product if b is None else product - alpha * b.covariance_times(v)
 
-        return lanczos(times, f.shape[1], k, tolerance=0.1 * _TOLERANCE, most=_MOST_STEPS)
+        return lanczos(times, f.shape[1], k, tolerance=0.1 * _TOLERANCE, most=2 * _MOST_STEPS)
 
-    def least_ridge(
-        self, f: CentredRows, b: CentredRows, bound: float, enough: float | None
-    ) -> float:
-        """Return the least ridge, or 0, with which no eigenvalue exceeds the bound."""
-        return max(float(self.top_difference(f, b, bound, 1)[0][0]) / bound, 0.0)
+    def top_bounded(
+        self,
+        f: CentredRows,
+        b: CentredRows,
+        bound: float,
+        k: int,
+        otherwise: float,
+        enough: float | None = None,
+        start: FloatArray | None = None,
+        rough: bool = False,
+    ) -> tuple[float, FloatArray, FloatArray]:
+        """Return the least ridge for a bound, and the ``k`` largest eigenpairs with it."""
+        if self._space is None:
+            self._space = _Space(f, b, k)  # what it learns for one bound serves the next
+        tolerance = _ROUGH_TOLERANCE if rough else _TOLERANCE
+        return self._space.refine(k, ridge=otherwise, bound=bound, tolerance=tolerance)
+
+    def top_loaded(
+        self, f: CentredRows, b: CentredRows, weight: float, ridge: float, k: int
+    ) -> Pairs:
+        """Return the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v``, descending."""
+        _, values, vectors = _Space(f, b, k).refine(k, weight=weight, ridge=ridge)
+        return values, vectors
 
     def certify(self, *_: Any) -> bool:
         """Return True: more vectors were looked at than were asked for."""
         return True
 
-    def top_loaded(
+
+class _Space:
+    """A space of vectors with ``F`` and ``B`` in it, that grows by what is missing (Davidson).
+
+    Both are multiplied with each vector once. Another ridge or bound starts with all that is known.
+    """
+
+    def __init__(self, f: CentredRows, b: CentredRows, k: int) -> None:
+        self._f, self._b = f, b
+        width = f.shape[1]
+        self._block = min(k + _GUARDS, width)
+        self._most = min(_MOST_BLOCKS * self._block, width)
+        self._size = 0
+        # The space, and F and B times it.
+        self._basis, self._f_basis, self._b_basis = (
+            np.empty((width, self._most), order="F") for _ in range(3)
+        )
+        start = np.random.default_rng(0).standard_normal((width, self._block))
+        self._add(start * (f.varies | b.varies)[:, None])
+
+    def refine(
         self,
-        f: CentredRows,
-        b: CentredRows,
-        weight: float,
-        ridge: float,
         k: int,
-        start: FloatArray | None = None,
-        tolerance: float = 0.0,
-    ) -> Pairs:
-        """Return the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v``, descending."""
+        *,
+        weight: float = 1.0,
+        ridge: float = 0.0,
+        bound: float | None = None,
+        tolerance: float = _TOLERANCE,
+    ) -> tuple[float, FloatArray, FloatArray]:
+        """Return the ridge and the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v``.
 
-        def loaded(v: FloatArray) -> FloatArray:
-            return weight * b.covariance_times(v) + ridge * v
+        With a bound the ridge is the least for which no eigenvalue exceeds it, and ``ridge`` only
+        where none does anyway.
+        """
+        otherwise = ridge
+        for _ in range(_MOST_STEPS):
+            own = slice(0, self._size)
+            basis, f_basis, b_basis = (
+                part[:, own] for part in (self._basis, self._f_basis, self._b_basis)
+            )
+            inner_f, inner_b = basis.T @ f_basis, basis.T @ b_basis
+            if bound is not None:
+                theta = eigh(inner_f - bound * inner_b, eigvals_only=True)[-1]
+                ridge = float(theta) / bound if theta > LEAST_RIDGE * bound else otherwise
+            loaded = weight * inner_b + ridge * np.eye(self._size)
+            values, y = (found[..., ::-1] for found in eigh(inner_f, loaded))
+            values, y = values[: self._block], y[:, : self._block]
+            vectors = basis @ y
+            images = weight * (b_basis @ y) + ridge * vectors
+            missing = f_basis @ y - images * values
+            residuals = np.linalg.norm(missing, axis=0)
+            # A value of 0, where there are no more, is known to a thousandth of the largest.
+            sizes = np.maximum(np.abs(values), 1e-3 * values[0]) * np.linalg.norm(images, axis=0)
+            if len(values) >= k and (residuals <= tolerance * sizes)[:k].all():
+                return ridge, values[:k], vectors[:, :k]
+            if self._size + self._block > self._most < len(basis):
+                self._restart(eigh(inner_f, loaded)[1][:, -_KEPT_BLOCKS * self._block :])
+            if not self._add(missing / (weight * self._b.variance + ridge)[:, None]):
+                return ridge, values[:k], vectors[:, :k]  # there is nothing more to learn
+        raise NotConvergedError
 
-        varies = (f.varies | b.varies)[:, None]
-        return _largest(f.covariance_times, loaded, varies, k, start)
+    def _add(self, new: FloatArray) -> int:
+        """Add vectors, as far as they are new, and return how many were."""
+        basis = self._basis[:, : self._size]
+        length = np.linalg.norm(new, axis=0)
+        new = new[:, length > 0.0] / length[length > 0.0]
+        for _ in range(2):
+            new = new - basis @ (basis.T @ new)
+            u, share, _ = np.linalg.svd(new, full_matrices=False)
+            new = u[:, share > 1e-10]  # of the others rounding is all that is left
+        new = new[:, : self._most - self._size]
+        own = slice(self._size, self._size + new.shape[1])
+        self._basis[:, own] = new
+        self._f_basis[:, own] = self._f.covariance_times(new)
+        self._b_basis[:, own] = self._b.covariance_times(new)
+        self._size = own.stop
+        return int(new.shape[1])
 
-
-def _largest(
-    a: Operator, b: Operator, varies: NDArray[np.bool_], k: int, start: FloatArray | None
-) -> Pairs:
-    """Return the ``k`` largest eigenpairs of ``A v = λ B v``, descending, by LOBPCG."""
-    n = len(varies)
-    vectors = np.random.default_rng(0).standard_normal((n, min(k + _GUARDS, n))) * varies
-    if start is not None:
-        vectors[:, : start.shape[1]] = start[:, : vectors.shape[1]]
-    for _ in range(_MOST_STEPS // _STEPS):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the residuals are looked at below
-            values, vectors = lobpcg(a, vectors, B=b, tol=1e-9, maxiter=_STEPS, largest=True)
-        order = np.argsort(values)[::-1]
-        values, vectors = values[order], vectors[:, order]
-        images = b(vectors)
-        residuals = np.linalg.norm(a(vectors) - images * values, axis=0)
-        # A value of 0, where there are no more, is known to a thousandth of the largest.
-        sizes = np.maximum(np.abs(values), 1e-3 * values[0]) * np.linalg.norm(images, axis=0)
-        if (residuals <= _TOLERANCE * sizes)[:k].all():
-            lengths = np.sqrt(np.einsum("ij,ij->j", vectors, images))
-            return values[:k], (vectors / lengths)[:, :k]
-    raise NotConvergedError
+    def _restart(self, y: FloatArray) -> None:
+        """Keep of the space what has the largest eigenvalues."""
+        y = np.linalg.qr(y).Q
+        for part in (self._basis, self._f_basis, self._b_basis):
+            part[:, : y.shape[1]] = part[:, : self._size] @ y
+        self._size = y.shape[1]

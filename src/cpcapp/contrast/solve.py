@@ -53,8 +53,6 @@ __all__ = [
     "subspace_overlap",
 ]
 
-_EPS = float(np.finfo(np.float64).eps)
-
 SOLVERS = ("auto", "dense", "iterative", "dual", "matrix-free")
 SCALINGS = ("background", "unit")
 
@@ -112,10 +110,10 @@ def solve_contrast(
         ``"dense"``: Cholesky and LAPACK's top-k ``syevr``. ``"iterative"``: Cholesky and
         Lanczos, with a certificate that nothing larger was missed. ``"dual"``: for fewer
         samples than features, in coordinates of the span of the samples; never forms an
-        (n_features, n_features) matrix. ``"matrix-free"``: for sparse samples, LOBPCG from products
-        of samples with a few vectors; forms no square matrix at all, and finds eigenvalues to 1e-6
-        or better. ``"auto"`` takes the fastest, and the dense matrices where an iteration does not
-        converge.
+        (n_features, n_features) matrix. ``"matrix-free"``: for sparse samples, Davidson's method
+        from products of samples with a few vectors; forms no square matrix at all, and finds
+        eigenvalues to 1e-6 or better. ``"auto"`` takes the fastest, and the dense matrices where an
+        iteration does not converge.
     scaling : {"background", "unit"}, default="background"
         ``"background"``: ``Fᵀ (loaded R_b) F = I``. ``"unit"``: filters of length 1, as in the
         paper.
@@ -538,18 +536,19 @@ def _bounded(
     varies = int((~task.background.spread.constant).sum())
     of_noise = max(NOISE_SHARE * varies / task.background.n_samples, LEAST_RIDGE)
     enough = start = None
+    rough = len(bounds) > 1
     for bound in bounds:
-        # R_f v = c (R_b + ρ) v is (R_f - cR_b) v = cρ v.
-        enough = algebra.least_ridge(at.target, at.background, bound, enough)
-        ridge = max(enough, LEAST_RIDGE) if enough > 0.0 else of_noise
-        values, start = algebra.top_loaded(at.target, at.background, 1.0, ridge, k, start, 1e-10)
-        if algebra.iterative and values[0] > bound * (1.0 + 1e-6):
-            raise NotConvergedError  # an eigenvalue of the difference was missed
-        found.append((bound, ridge, values, start))
+        enough, values, start = algebra.top_bounded(
+            at.target, at.background, bound, k, of_noise, enough, start, rough=rough
+        )
+        found.append((bound, enough, values, start))
     if len(found) == 1:
         return found[0]
     filters = [at.filters(vectors[:, :2]) for *_, vectors in found]
-    return found[choose_bound(bounds, filters, task.rows, task.row_weights)]
+    best = choose_bound(bounds, filters, task.rows, task.row_weights)
+    if not isinstance(algebra, MatrixFree):
+        return found[best]
+    return bounds[best], *algebra.top_bounded(at.target, at.background, bounds[best], k, of_noise)
 
 
 def bounds_to_try(target: Side, rows: Any) -> list[float]:

@@ -1,5 +1,6 @@
 """The scikit-learn face of the package."""
 
+from cpcapp.estimators.counting import permutation_test, permutation_threshold
 from cpcapp.estimators.cpca import CPCA
 from cpcapp.estimators.cpca_plus_plus import (
     CPCAPlusPlus,
@@ -15,4 +16,6 @@ __all__ = [
     "NoComponentsWarning",
     "bootstrap",
     "held_out_contrasts",
+    "permutation_test",
+    "permutation_threshold",
 ]

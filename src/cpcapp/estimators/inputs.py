@@ -166,8 +166,10 @@ class Sides:
         """The rows of the background as a sample, several of them mixed."""
         if not self.background_rows:
             raise ValueError("the rows of the background are not at hand, only its moments")
-        samples = [rows.sample(self.random_state) for rows in self.background_rows]
-        return samples[0] if self.shares is None else mix_samples(samples, self.shares)
+        shares = np.ones(1) if self.shares is None else self.shares
+        used = np.flatnonzero(shares).tolist()
+        samples = [self.background_rows[i].sample(self.random_state) for i in used]
+        return samples[0] if len(used) == 1 else mix_samples(samples, shares[used])
 
     def rows_to_look_at(self, most: int) -> tuple[Any, FloatArray | None]:
         """Return rows of the target, at most so many, and their weights, to see how they spread."""

@@ -128,11 +128,15 @@ def _read_again(
     estimator: Any, X: Any, background: Any, is_background: Any, fit_arguments: dict[str, Any]
 ) -> tuple[Sides, Any]:
     """Return the two sets as ``fit`` read them, and what it found."""
+    if not isinstance(estimator, CPCAPlusPlus):
+        raise TypeError(f"estimator must be a CPCAPlusPlus, not {type(estimator).__name__}")
     contrast = estimator._as_contrast()
     if len(contrast.eigenvalues) == 0:
         raise ValueError("the estimator has no components; fit it with n_components as a number")
     given = FitArguments(missing=estimator.missing, **fit_arguments)
     sides = read_sides(clone(estimator), X, None, background, is_background, given)
+    if sides.background is None:
+        raise ValueError("there is no background; give the one of the fit")
     if sides.target.n_features != estimator.n_features_in_:
         raise ValueError(
             f"X has {sides.target.n_features} features, but the estimator was fitted to "

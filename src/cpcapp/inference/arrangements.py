@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, eigh, lapack, qr, solve_triangular
+from scipy.linalg import cho_factor, cho_solve, eigh, lapack, qr
 from scipy.sparse.linalg import eigsh
 
 from cpcapp.contrast.loading import oas_shrinkage
@@ -46,11 +46,12 @@ class Side:
         rows -= self.design @ (self.design.T @ rows)
         return np.asarray(rows / np.sqrt(self.degrees))
 
-    def residuals_adjoint(self, u: FloatArray, n: int) -> FloatArray:
-        """Return ``a`` with ``aᵀZ = uᵀ residuals(Z)`` for all ``Z`` of ``n`` rows."""
-        a = np.zeros(n)
-        a[self.rows] = self.root * (u - self.design @ (self.design.T @ u)) / np.sqrt(self.degrees)
-        return a
+    def residuals_adjoint(self, U: FloatArray, n: int) -> FloatArray:
+        """Return ``A`` with ``AᵀZ = Uᵀ residuals(Z)`` for all ``Z`` of ``n`` rows."""
+        A = np.zeros((n, U.shape[1]))
+        left = U - self.design @ (self.design.T @ U)
+        A[self.rows] = left * (self.root / np.sqrt(self.degrees))[:, None]
+        return A
 
     def fitted(self, Z: FloatArray) -> FloatArray:
         """Return the coefficients of the design, without a copy of the rows."""
@@ -73,7 +74,7 @@ class Arrangements:
     """The two sets as they are, and shuffled.
 
     Rows get the weights and designs of the places where they come to lie. Groups move whole, with
-    their weights; a shuffled set of groups loses its mean only.
+    their weights and covariates; where both sets have not the same columns, only with a mean.
     """
 
     def __init__(self, target: Sample, background: Sample) -> None:
@@ -83,6 +84,9 @@ class Arrangements:
         self.n_groups = target.n_groups, background.n_groups
         self.grouped = sum(self.n_groups) < len(self.weights)
         self.designs = [orthonormal_design(s.design, s.weights) for s in (target, background)]
+        self.columns = np.ones((len(self.weights), 1))
+        if target.design.shape[1] == background.design.shape[1]:
+            self.columns = np.concatenate([target.design, background.design])
 
     def require(self, false_alarm_rate: float) -> None:
         """Raise ``ValueError`` if there are too few ways to divide the rows into two sets."""
@@ -97,7 +101,11 @@ class Arrangements:
 
     def observed(self) -> Sides:
         """Return the two sets as they are."""
-        return self._split(np.arange(len(self.weights)), self.n_target)
+        n, root = self.n_target, np.sqrt(self.weights)
+        order = np.arange(len(root))
+        return Side(order[:n], root[:n], self.designs[0]), Side(
+            order[n:], root[n:], self.designs[1]
+        )
 
     def shuffle(self, rng: np.random.Generator) -> Sides:
         """Return two shuffled sets."""
@@ -111,7 +119,8 @@ class Arrangements:
         root = np.sqrt(self.weights[order] if self.grouped else self.weights)
         designs = self.designs
         if self.grouped:
-            designs = [part[:, None] / np.linalg.norm(part) for part in (root[:n], root[n:])]
+            parts = slice(n), slice(n, None)
+            designs = [orthonormal_design(self.columns[order][i], root[i] ** 2) for i in parts]
         return Side(order[:n], root[:n], designs[0]), Side(order[n:], root[n:], designs[1])
 
 
@@ -135,9 +144,9 @@ class LargestContrast:
     >>> rng = np.random.default_rng(0)
     >>> X, B = rng.normal(size=(400, 3)) * [3, 1, 1], rng.normal(size=(400, 3))
     >>> sides = Arrangements(make_sample(X), make_sample(B)).observed()
-    >>> value, filter_, atom = LargestContrast(np.vstack([X, B])).direction(sides)
-    >>> np.abs(filter_).argmax(), bool(abs(filter_ @ atom - 1.0) < 1e-9)
-    (np.int64(0), True)
+    >>> filters, atoms = LargestContrast(np.vstack([X, B])).above(sides, 4.0)
+    >>> np.abs(filters).argmax(axis=0), (filters.T @ atoms).round(9)
+    (array([0]), array([[1.]]))
     """
 
     def __init__(self, Z: FloatArray, whole: FloatArray | None = None) -> None:
@@ -152,26 +161,41 @@ class LargestContrast:
         self.total = Z.T @ Z if Z.shape[1] <= len(Z) else None
 
     def value(self, sides: Sides) -> float:
-        """Return the largest contrast only."""
-        return self._in_rows(sides)[0] if self.total is None else self._in_features(sides)[0]
+        """Return the largest contrast."""
+        if self.total is None:
+            inner, ridge = self._in_rows(sides)[:2]
+            return _largest(inner) / ridge
+        R_f, B, _ = self._in_features(sides)
+        return _largest(R_f, B)
 
-    def direction(self, sides: Sides) -> tuple[float, FloatArray, FloatArray]:
-        """Return the largest contrast, its filter and its atom."""
-        value, make = self._in_rows(sides) if self.total is None else self._in_features(sides)
-        return value, *make()
+    def above(self, sides: Sides, bound: float) -> tuple[FloatArray, FloatArray]:
+        """Return filters and atoms of all contrasts above a bound, the largest first."""
+        if self.total is not None:
+            R_f, B, scale = self._in_features(sides)
+            V = eigh(R_f, B, subset_by_value=(bound, np.inf), check_finite=False)[1][:, ::-1]
+            return V * scale[:, None], _divide(B @ V, scale)
+        inner, ridge, scale, weight, solved = self._in_rows(sides)
+        values, U = eigh(inner, subset_by_value=(ridge * bound, np.inf), check_finite=False)
+        # B V = XᵀU and VᵀBV = I
+        U = (U * np.sqrt(ridge / values))[:, ::-1]
+        n, (f, b) = len(self.Z), sides
+        atoms = f.residuals_adjoint(U, n)
+        filters = (atoms - weight * b.residuals_adjoint(solved @ U, n)) / ridge
+        scaled = self.Z * scale
+        return (scaled.T @ filters) * scale[:, None], _divide(scaled.T @ atoms, scale)
 
-    def _in_features(self, sides: Sides) -> tuple[float, Any]:
+    def _in_features(self, sides: Sides) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return ``R_f`` and ``B`` in units, and what features were multiplied by for that."""
         R_f, R_b = self._covariances(sides)
-        p = len(R_b)
         scale = self._scale(sides[1])
         for R in (R_f, R_b):
             R *= scale
             R *= scale[:, None]
+        p = len(R_b)
         weight, ridge = _shrink(np.trace(R_b), np.vdot(R_b, R_b), len(sides[1].rows), p)
         R_b *= weight
         R_b[np.diag_indices(p)] += ridge
-        value, v = _top(R_f, R_b)
-        return value, lambda: (v * scale, _divide(R_b @ v, scale))
+        return R_f, R_b, scale
 
     def _covariances(self, sides: Sides) -> tuple[FloatArray, FloatArray]:
         """Return both covariances, that of the larger set by difference if weights are equal."""
@@ -192,34 +216,25 @@ class LargestContrast:
         )
         return R_f, R_b
 
-    def _in_rows(self, sides: Sides) -> tuple[float, Any]:
+    def _in_rows(self, sides: Sides) -> tuple[FloatArray, float, FloatArray, float, FloatArray]:
         """Do the same with inner products of rows, where there are fewer of them than features.
 
         With ``B = c YᵀY + δI``, the largest eigenvalues of ``XᵀX`` relative to ``B`` are those of
-        ``X B⁻¹ Xᵀ = (XXᵀ - c XYᵀ (c YYᵀ + δI)⁻¹ YXᵀ) / δ``.
+        ``X B⁻¹ Xᵀ = (XXᵀ - c XYᵀ (c YYᵀ + δI)⁻¹ YXᵀ) / δ``. Returns what is in brackets, δ, the
+        scale, c, and ``(c YYᵀ + δI)⁻¹ YXᵀ``.
         """
         f, b = sides
-        n, p = self.Z.shape
         scale = self._scale(b)
         scaled = self.Z * scale
         inner = scaled @ scaled.T
         ZX, ZY = f.residuals(inner).T, b.residuals(inner).T
         XX, YX, YY = f.residuals(ZX), b.residuals(ZX), b.residuals(ZY)
-        weight, ridge = _shrink(np.trace(YY), np.vdot(YY, YY), len(YY), p)
+        weight, ridge = _shrink(np.trace(YY), np.vdot(YY, YY), len(YY), self.Z.shape[1])
         YY *= weight
         YY[np.diag_indices(len(YY))] += ridge
         solved = cho_solve(cho_factor(YY, check_finite=False), YX, check_finite=False)
         XX -= weight * (YX.T @ solved)
-        values, U = eigh(XX, subset_by_index=(len(XX) - 1, len(XX) - 1), check_finite=False)
-
-        def direction() -> tuple[FloatArray, FloatArray]:
-            # B v = Xᵀu and vᵀBv = 1
-            u = U[:, 0] * np.sqrt(ridge / max(values[0], 1e-300))
-            atom = f.residuals_adjoint(u, n)
-            filter_ = (atom - weight * b.residuals_adjoint(solved @ u, n)) / ridge
-            return scale * (scaled.T @ filter_), _divide(scaled.T @ atom, scale)
-
-        return float(values[0] / ridge), direction
+        return XX, ridge, scale, weight, solved
 
     def _scale(self, background: Side) -> FloatArray:
         """Return what features are multiplied by; 0 for those that do not vary at all."""
@@ -232,18 +247,17 @@ class LargestContrast:
         return np.where(self.varies, 1.0 / np.sqrt(np.where(self.varies, units, 1.0)), 0.0)
 
 
-def _top(A: FloatArray, B: FloatArray) -> tuple[float, FloatArray]:
-    """Return the largest λ of ``A v = λ B v`` and its v, with ``vᵀBv = 1``."""
+def _largest(A: FloatArray, B: FloatArray | None = None) -> float:
+    """Return the largest λ of ``A v = λ B v``, where B may be the identity."""
     p = len(A)
-    if p < _LANCZOS_FROM:
-        values, V = eigh(A, B, subset_by_index=(p - 1, p - 1), check_finite=False)
-        return float(values[0]), V[:, 0]
+    if B is None or p < _LANCZOS_FROM:
+        top = (p - 1, p - 1)
+        return float(eigh(A, B, eigvals_only=True, subset_by_index=top, check_finite=False)[0])
     # C = L⁻¹AL⁻ᵀ, of which LAPACK gives the lower triangle
     L = lapack.dpotrf(B, lower=1)[0]
     C = np.tril(lapack.dsygst(A, L, lower=1)[0])
     C += np.tril(C, -1).T
-    values, U = eigsh(C, k=1, which="LA", v0=np.ones(p), tol=1e-5)
-    return float(values[0]), solve_triangular(L, U[:, 0], lower=True, trans=1, check_finite=False)
+    return float(eigsh(C, k=1, which="LA", v0=np.ones(p), tol=1e-5, return_eigenvectors=False)[0])
 
 
 def _shrink(trace: Any, square: Any, n: int, p: int) -> tuple[float, float]:
@@ -252,5 +266,7 @@ def _shrink(trace: Any, square: Any, n: int, p: int) -> tuple[float, float]:
     return 1.0 - share, share * float(trace) / p + _RIDGE
 
 
-def _divide(atom: FloatArray, scale: FloatArray) -> FloatArray:
-    return np.where(scale > 0.0, atom / np.where(scale > 0.0, scale, 1.0), 0.0)
+def _divide(atoms: FloatArray, scale: FloatArray) -> FloatArray:
+    return np.asarray(
+        atoms * np.where(scale > 0.0, 1.0 / np.where(scale > 0.0, scale, 1.0), 0.0)[:, None]
+    )

@@ -17,10 +17,6 @@ from cpcapp.inference.noise import count_components, noise_threshold
 from cpcapp.moments.moments import Moments
 from cpcapp.moments.rows import FloatArray
 
-__all__ = ["MixedBackground", "RankedBackground", "combine_backgrounds", "suitable_background"]
-
-_HOW = ("mean", "worst")
-
 
 @dataclass(frozen=True)
 class MixedBackground:
@@ -112,8 +108,8 @@ def combine_backgrounds(
     >>> np.abs(solve_contrast(f, mixture.moments, 1).filters[:, 0]).argmax()
     np.int64(1)
     """
-    if how not in _HOW:
-        raise ValueError(f"how={how!r} must be one of {', '.join(map(repr, _HOW))}")
+    if how not in ("mean", "worst"):
+        raise ValueError(f"how={how!r} must be one of 'mean', 'worst'")
     sides = [_as_moments(b, f"backgrounds[{i}]") for i, b in enumerate(backgrounds)]
     if not sides:
         raise ValueError("backgrounds is empty; give at least one")
@@ -161,10 +157,7 @@ def _check_shares(weights: ArrayLike | None, count: int) -> FloatArray:
 
 def _mix(sides: Sequence[Moments], shares: FloatArray) -> Moments:
     """Return moments with the mean covariance, each side about its own mean."""
-    mean = np.zeros(sides[0].n_features or 0)
-    for side, share in zip(sides, shares, strict=True):
-        assert side.mean is not None
-        mean += share * side.mean
+    mean = shares @ np.array([side.mean for side in sides])
     # Moved to one mean and weighted, so that adding up gives Σ πᵢRᵢ.
     factors = shares / np.array([side.total_weight for side in sides])
     mixture = Moments()
@@ -222,15 +215,13 @@ def _plane(
     r_f: FloatArray, backgrounds: Sequence[FloatArray], shares: FloatArray, k: int
 ) -> FloatArray:
     """Return ``tr VᵀRᵢV`` for each background, with V the best for the mixture and VᵀR_fV = I."""
-    mixture = np.zeros_like(r_f)
-    for share, covariance in zip(shares, backgrounds, strict=True):
-        mixture += share * covariance
+    mixture = np.asarray(sum(share * r for share, r in zip(shares, backgrounds, strict=True)))
     m = len(r_f)
     values, vectors = eigh(r_f, mixture, subset_by_index=(m - k, m - 1))
     if values[0] <= m * np.finfo(np.float64).eps * values[-1]:
         raise ValueError(f"n_components={k} must be at most the rank of the target covariance")
     vectors = vectors / np.sqrt(values)
-    return np.array([np.einsum("ij,ij->", vectors, r @ vectors) for r in backgrounds])
+    return np.array([np.vdot(vectors, r @ vectors) for r in backgrounds])
 
 
 # -- which background to take --------------------------------------------------------------
@@ -312,18 +303,20 @@ def suitable_background(
     same 0.98 0
     """
     f = _as_moments(target, "target")
-    pairs = (
-        list(candidates.items())
-        if isinstance(candidates, Mapping)
-        else [(str(i), candidate) for i, candidate in enumerate(candidates)]
-    )
-    if not pairs:
+    if not isinstance(candidates, Mapping):
+        candidates = {str(i): candidate for i, candidate in enumerate(candidates)}
+    if not candidates:
         raise ValueError("candidates is empty; give at least one background")
-    scores = []
-    for name, candidate in pairs:
-        b = _as_moments(candidate, f"candidate {name!r}")
-        scores.append(_score(str(name), f, b, k, false_alarm_rate))
-    return sorted(scores, key=_unsuitability)
+    if k < 1:
+        raise ValueError(f"k={k} must be at least 1")
+    scores = [
+        _score(str(name), f, _as_moments(candidate, f"candidate {name!r}"), k, false_alarm_rate)
+        for name, candidate in candidates.items()
+    ]
+    return sorted(
+        scores,
+        key=lambda s: (0 if s.n_significant else 1 if s.n_significant is None else 2, -s.overlap),
+    )
 
 
 def _score(
@@ -335,8 +328,6 @@ def _score(
             f"candidate {name!r} has {background.n_features} features, but the target has {width}"
         )
     assert width is not None
-    if k < 1:
-        raise ValueError(f"k={k} must be at least 1")
     k = min(k, width, target.n_samples - 1, background.n_samples - 1)
     overlap = subspace_overlap(target, background, k)
     n_f, n_b = target.n_samples, background.n_samples
@@ -345,8 +336,3 @@ def _score(
         threshold = noise_threshold(n_f, n_b, width, false_alarm_rate=false_alarm_rate)
         count = count_components(target, background, false_alarm_rate=false_alarm_rate)
     return RankedBackground(name, n_b, overlap, k / width, count, threshold)
-
-
-def _unsuitability(score: RankedBackground) -> tuple[int, float]:
-    group = 1 if score.n_significant is None else 0 if score.n_significant > 0 else 2
-    return group, -score.overlap

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cholesky, solve_triangular
 
-from cpcapp.inference.permutation import count_components_of, read_sets
 from cpcapp.moments.rows import FloatArray, refuse_masked
 
 
@@ -106,48 +103,3 @@ def _log_quadratic(W: FloatArray, scatter: FloatArray, n_samples: int) -> float:
     if not diagonal.min() > 1e-13 * diagonal.max():
         raise ValueError("atoms must be linearly independent")
     return 2.0 * float(np.log(diagonal).sum())
-
-
-def permutation_threshold(
-    X: Any,
-    background: Any,
-    *,
-    groups: ArrayLike | None = None,
-    background_groups: ArrayLike | None = None,
-    false_alarm_rate: float = 0.05,
-    n_permutations: int | None = None,
-    random_state: int | np.random.Generator | None = 0,
-) -> float:
-    """Return the largest contrast that shuffling target and background gives by chance.
-
-    Parameters
-    ----------
-    X, background, groups, background_groups, false_alarm_rate, n_permutations, random_state
-        As in `permutation_test`.
-
-    Returns
-    -------
-    float
-        In the units of `PermutationTest.largest`, from all permutations.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X, B = rng.normal(size=(60, 100)), rng.normal(size=(60, 100))
-    >>> bool(permutation_threshold(X, B, n_permutations=19) > 1)
-    True
-    """
-    rng = np.random.default_rng(random_state)
-    target, other = read_sets(
-        X, background, groups=groups, background_groups=background_groups, rng=rng
-    )
-    return count_components_of(
-        target,
-        other,
-        false_alarm_rate=false_alarm_rate,
-        n_permutations=n_permutations,
-        most=1,
-        random_state=rng,
-        stop_early=False,
-    ).threshold

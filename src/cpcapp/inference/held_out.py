@@ -59,6 +59,8 @@ def held_out(
     divided into folds, of rows or groups; the filters of all other rows, at the fitted loading,
     give the outputs of each fold. Intervals come from drawing rows, or groups, again.
     """
+    if folds < 2:
+        raise ValueError(f"folds={folds} must be at least 2")
     if not 0.0 < level < 1.0:
         raise ValueError(f"level={level} must be between 0 and 1")
     if min(target.n_groups, background.n_groups) < 4:

@@ -8,18 +8,17 @@ is taken out of all rows, and the rest is tested again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from numbers import Integral
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from cpcapp.inference.arrangements import Arrangements, LargestContrast, orthonormal_design
-from cpcapp.moments.covariates import CovariateCoder
-from cpcapp.moments.rows import FloatArray, as_rows, refuse_masked
-from cpcapp.moments.sample import Sample, make_sample, sample_size
-from cpcapp.moments.weights import check_weights
+from cpcapp.moments.rows import FloatArray
+from cpcapp.moments.sample import Sample
 
 # Of more rows a random part is used: so many, and so many multiplications for each shuffled pair.
 _MAX_ROWS, _MAX_PRODUCTS = 10_000, 2.5e9
@@ -46,7 +45,8 @@ class PermutationTest:
     p_values : tuple of float
         How often shuffled sets have a largest contrast as high as the one observed, at each step:
         the first, which is also ``p_value``, for the two sets as they are, each further one after
-        the directions before it were taken out of all rows. The smallest value is
+        the directions before it were taken out of all rows. A step can count several directions:
+        all with a contrast above what shuffled sets give. The smallest value is
         ``1 / (n_permutations + 1)``.
     largest : float
         Largest contrast of the two sets as they are, in the units of the test.
@@ -67,99 +67,12 @@ class PermutationTest:
     threshold: float
     n_permutations: int
     n_rows: tuple[int, int]
-    filters: FloatArray
+    filters: FloatArray = field(repr=False, compare=False)
 
     @property
     def p_value(self) -> float:
         """Of the two sets as they are."""
         return self.p_values[0]
-
-
-def permutation_test(
-    X: Any,
-    background: Any,
-    *,
-    groups: ArrayLike | None = None,
-    background_groups: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    background_sample_weight: ArrayLike | None = None,
-    covariates: Any = None,
-    background_covariates: Any = None,
-    false_alarm_rate: float = 0.05,
-    n_permutations: int | None = None,
-    random_state: int | np.random.Generator | None = 0,
-) -> PermutationTest:
-    """Count the directions in which the target varies more than shuffling both sets gives.
-
-    Assumes no distribution, holds for small samples, and works with any number of features.
-
-    Parameters
-    ----------
-    X, background : array-like or sparse matrix of shape (n, n_features)
-        NaN is a missing value. A difference of their means beyond chance is taken out first.
-    groups, background_groups : array-like of shape (n,), optional
-        Rows with the same label move together: all cells of a patient, copies of a row, runs of a
-        time series. Give both or neither. A label names one group of X and another one of the
-        background.
-    sample_weight, background_sample_weight : array-like of shape (n,), optional
-    covariates, background_covariates : array-like of shape (n,) or (n, n_covariates), optional
-        Numbers or labels whose effect is taken out of each set. Give both or neither.
-    false_alarm_rate : float, default=0.05
-        Probability to count anything when both sets are samples of one population.
-    n_permutations : int, optional
-        At least ``1/false_alarm_rate - 1``. By default 99, or as many as the rate needs.
-    random_state : int, Generator or None, default=0
-
-    Returns
-    -------
-    PermutationTest
-
-    Notes
-    -----
-    The statistic is the largest λ of ``R_f v = λ R_b v``, with ``R_b`` shrunk by OAS in units in
-    which each feature has variance 1, where nine tenths of a unit are the background's variance
-    and one tenth that of both sets (up to twice that of both sets for features that hardly ever
-    vary). It is not the eigenvalue of a fit, which has another loading.
-
-    Without covariates, missing values, or means that differ, the test is exact: rows are shuffled
-    as they are. Otherwise the effects of covariates are estimated first, robustly, and taken out
-    of each shuffled set once more; then the test holds closely.
-
-    Rows further out than 99.9 % of Gaussian rows are drawn in to that distance, in both sets
-    alike, so a single row far out is not counted, though it may carry a component.
-
-    Of more than 10,000 rows (fewer where there are many features) a random part is used.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cpcapp import permutation_test
-    >>> rng = np.random.default_rng(0)
-    >>> X, B = rng.normal(size=(60, 100)), rng.normal(size=(60, 100))
-    >>> permutation_test(X, B).n_components
-    0
-    >>> X[:, :2] *= 4
-    >>> found = permutation_test(X, B)
-    >>> found.n_components, found.p_value
-    (2, 0.01)
-    """
-    rng = np.random.default_rng(random_state)
-    target, other = read_sets(
-        X,
-        background,
-        groups=groups,
-        background_groups=background_groups,
-        weights=(sample_weight, background_sample_weight),
-        covariates=(covariates, background_covariates),
-        rng=rng,
-    )
-    return count_components_of(
-        target,
-        other,
-        false_alarm_rate=false_alarm_rate,
-        n_permutations=n_permutations,
-        random_state=rng,
-    )
 
 
 def count_components_of(
@@ -172,58 +85,67 @@ def count_components_of(
     random_state: int | np.random.Generator | None = 0,
     stop_early: bool = True,
 ) -> PermutationTest:
-    """Count as `permutation_test` does, at most ``most`` directions."""
-    n_permutations = check_permutations(false_alarm_rate, n_permutations)
+    """Count the directions that are more than chance, at most ``most`` of them."""
+    n_permutations = _check_permutations(false_alarm_rate, n_permutations)
     rng = np.random.default_rng(random_state)
     target, background = _bounded(target, background, rng)
     arrangements = Arrangements(target, background)
     arrangements.require(false_alarm_rate)
-    Z = _rows_to_shuffle(target, background, arrangements, rng)
-    Z -= Z.mean(axis=0)
-    scale = Z.std(axis=0)
+    sets = _rows_to_shuffle(target, background, arrangements, rng)
+    scale = sets[-1].std(axis=0)
     size = np.maximum(np.abs(target.raw).max(axis=0), np.abs(background.raw).max(axis=0))
-    Z /= np.where(scale > _CONSTANT * size, scale, np.inf)
-    _draw_in(Z)
-    whole = Z
+    for rows in sets:
+        rows -= rows.mean(axis=0)
+        rows /= np.where(scale > _CONSTANT * size, scale, np.inf)
+    drawn = _drawing_in(sets[-1])
+    sets = [rows * drawn for rows in sets]
+    wholes = sets
     # Observed is one of n + 1: with more than this many above it, its rank is out of reach.
     most_above = int(false_alarm_rate * (n_permutations + 1) + 1e-9) - 1
-    most = min(Z.shape if most is None else (*Z.shape, most))
+    most = min(sets[0].shape if most is None else (*sets[0].shape, most))
+    steps: list[tuple[FloatArray, FloatArray]] = []
     p_values: list[float] = []
-    directions: list[tuple[FloatArray, FloatArray]] = []
-    first, chance = 0.0, np.zeros(1)
-    while len(directions) < most:
-        statistic = LargestContrast(Z, whole)
-        value, filter_, atom = statistic.direction(arrangements.observed())
+    n_found, first = 0, (0.0, 0.0, 0)
+    while n_found < most:
+        statistics = [
+            LargestContrast(rows, whole) for rows, whole in zip(sets, wholes, strict=True)
+        ]
+        value = statistics[0].value(arrangements.observed())
         if value <= 0.0:
             break
         shuffled: list[float] = []
-        while len(shuffled) < n_permutations:
-            shuffled.append(statistic.value(arrangements.shuffle(rng)))
-            above = int((np.array(shuffled) >= _SAME * value).sum())
-            if stop_early and above > most_above:
-                break
+        above = 0
+        while len(shuffled) < n_permutations and not (stop_early and above > most_above):
+            shuffled.append(statistics[-1].value(arrangements.shuffle(rng)))
+            above += shuffled[-1] >= _SAME * value
+        # With n shuffled sets the observed one is one of n + 1: the rank that keeps the rate exact.
+        rank = max(int(false_alarm_rate * (len(shuffled) + 1) + 1e-9), 1)
+        threshold = float(np.sort(shuffled)[-rank])
         if not p_values:
-            first, chance = value, np.array(shuffled)
+            first = value, threshold, len(shuffled)
         p_values.append((above + 1.0) / (len(shuffled) + 1.0))
         if above > most_above:
             break
-        directions.append((filter_, atom))
-        Z = Z - np.outer(Z @ filter_, atom)
-    # With n shuffled sets the observed one is one of n + 1: the rank that keeps the rate exact.
-    rank = max(int(false_alarm_rate * (len(chance) + 1) + 1e-9), 1)
+        # All contrasts above the threshold are more than chance: without k directions that are,
+        # the next one is at most the largest of noise.
+        found = statistics[0].above(arrangements.observed(), min(threshold, _SAME * value))
+        filters, atoms = (vectors[:, : most - n_found] for vectors in found)
+        steps.append((filters, atoms))
+        n_found += filters.shape[1]
+        sets = [rows - (rows @ filters) @ atoms.T for rows in sets]
     return PermutationTest(
-        n_components=len(directions),
+        n_components=n_found,
         p_values=tuple(p_values) or (1.0,),
-        largest=first,
-        threshold=float(np.sort(chance)[-rank]),
-        n_permutations=len(chance) if p_values else 0,
+        largest=first[0],
+        threshold=first[1],
+        n_permutations=first[2],
         n_rows=(len(target), len(background)),
-        filters=_filters(directions, scale),
+        filters=_filters(steps, scale),
     )
 
 
-def _draw_in(Z: FloatArray) -> None:
-    """Draw rows further out than 99.9 % of Gaussian ones in to that distance.
+def _drawing_in(Z: FloatArray) -> FloatArray:
+    """Return what draws rows further out than 99.9 % of Gaussian ones in to that distance.
 
     The distance is in standard deviations of both sets, so both are treated alike, and a few rows
     with a scale of their own do not hide the others.
@@ -236,149 +158,36 @@ def _draw_in(Z: FloatArray) -> None:
         freedom = float(np.trace(inner)) ** 2 / square
         limit = np.median(squares) * chi2.ppf(_FAR_OUT, freedom) / chi2.median(freedom)
         if limit > 0.0:
-            Z *= np.sqrt(limit / np.maximum(squares, limit))[:, None]
+            return np.asarray(np.sqrt(limit / np.maximum(squares, limit))[:, None])
+    return np.ones((len(Z), 1))
 
 
-def _filters(directions: list[tuple[FloatArray, FloatArray]], scale: FloatArray) -> FloatArray:
-    """Return filters of the rows as given: each was found with those before it taken out."""
-    filters = np.zeros((len(scale), len(directions)))
-    for k, (filter_, _) in enumerate(directions):
-        v = filter_
-        for before, atom in reversed(directions[:k]):
-            v = v - before * (atom @ v)  # (I - f wᵀ) v
-        filters[:, k] = v / np.where(scale > 0.0, scale, 1.0)
-    return filters
+def _filters(steps: list[tuple[FloatArray, FloatArray]], scale: FloatArray) -> FloatArray:
+    """Return filters of the rows as given: each step found its own with those before taken out."""
+    found = [np.zeros((len(scale), 0))]
+    for k, (filters, _) in enumerate(steps):
+        V = filters
+        for before, atoms in reversed(steps[:k]):
+            V = V - before @ (atoms.T @ V)  # (I - FWᵀ) V
+        found.append(V / np.where(scale > 0.0, scale, 1.0)[:, None])
+    return np.hstack(found)
 
 
-# -- what is given -------------------------------------------------------------------------
-
-
-def read_sets(
-    X: Any,
-    background: Any,
-    *,
-    groups: ArrayLike | None,
-    background_groups: ArrayLike | None,
-    weights: tuple[Any, Any] = (None, None),
-    covariates: tuple[Any, Any] = (None, None),
-    rng: np.random.Generator,
-) -> tuple[Sample, Sample]:
-    """Return what a caller gives as samples."""
-    names = "X", "background"
-    rows = [as_rows(refuse_masked(d, name)) for d, name in zip((X, background), names, strict=True)]
-    if rows[0].shape[1] != rows[1].shape[1]:
-        raise ValueError(
-            f"background has {rows[1].shape[1]} features, but X has {rows[0].shape[1]}"
-        )
-    counts = rows[0].shape[0], rows[1].shape[0]
-    labels = check_groups(groups, background_groups, *counts) or (None, None)
-    designs = _check_covariates(*covariates, *counts) or (None, None)
-    checked = [
-        check_weights(values, n, name)
-        for values, n, name in zip(
-            weights, counts, ("sample_weight", "background_sample_weight"), strict=True
-        )
-    ]
-    target, other = (
-        _make_sample(*given, rng)
-        for given in zip(names, rows, checked, labels, designs, strict=True)
-    )
-    return target, other
-
-
-def check_permutations(false_alarm_rate: float, n_permutations: int | None) -> int:
+def _check_permutations(false_alarm_rate: float, n_permutations: int | None) -> int:
     """Return how many permutations to make, or raise ``ValueError``."""
     if not 0.0 < false_alarm_rate < 1.0:
         raise ValueError(f"false_alarm_rate={false_alarm_rate} must be between 0 and 1")
     needed = int(np.ceil(1.0 / false_alarm_rate - 1e-9)) - 1
     if n_permutations is None:
         return max(_LEAST_PERMUTATIONS, needed)
+    if isinstance(n_permutations, bool) or not isinstance(n_permutations, Integral):
+        raise TypeError(f"n_permutations={n_permutations!r} must be a whole number")
     if n_permutations < needed:
         raise ValueError(
             f"n_permutations={n_permutations} must be at least {needed} for "
             f"false_alarm_rate={false_alarm_rate}"
         )
-    return n_permutations
-
-
-def check_groups(
-    groups: ArrayLike | None,
-    background_groups: ArrayLike | None,
-    n_target: int,
-    n_background: int,
-) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """Return the labels of both sets, or None if there are none."""
-    if groups is None and background_groups is None:
-        return None
-    if groups is None or background_groups is None:
-        given, missing = ("groups", "background_groups")[:: 1 if background_groups is None else -1]
-        raise ValueError(
-            f"{given} was given without {missing}; rows are shuffled between both sets, so give "
-            "the groups of both (numpy.arange(n) where each row is its own)"
-        )
-    return (
-        _check_labels(groups, n_target, "groups"),
-        _check_labels(background_groups, n_background, "background_groups"),
-    )
-
-
-def _check_labels(values: ArrayLike, n: int, name: str) -> NDArray[Any]:
-    labels = np.asarray(refuse_masked(values, name))
-    if labels.shape != (n,):
-        raise ValueError(f"{name} has shape {labels.shape}; it must be ({n},), one per row")
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise ValueError(f"{name} contains NaN or infinity; give every row a label")
-    if len(np.unique(labels)) < 2:
-        raise ValueError(f"{name} has 1 group; at least 2 are needed")
-    return labels
-
-
-def _check_covariates(
-    covariates: Any, background_covariates: Any, n_target: int, n_background: int
-) -> tuple[FloatArray, FloatArray] | None:
-    """Return the designs of both sets: a column of ones, and covariates."""
-    if covariates is None and background_covariates is None:
-        return None
-    if covariates is None or background_covariates is None:
-        missing = "covariates" if covariates is None else "background_covariates"
-        raise ValueError(f"{missing} is missing; give the covariates of both sets")
-    coder = CovariateCoder.learn(covariates, background_covariates)
-    encoded = (
-        coder.encode(covariates, n_target),
-        coder.encode(background_covariates, n_background, "background_covariates"),
-    )
-    for name, columns in zip(("covariates", "background_covariates"), encoded, strict=True):
-        if np.isnan(columns).any():
-            raise ValueError(f"{name} contains NaN; fill it in, or drop those rows")
-    designs = [np.column_stack([np.ones(len(columns)), columns]) for columns in encoded]
-    return designs[0], designs[1]
-
-
-def _make_sample(
-    name: str,
-    rows: Any,
-    weights: FloatArray | None,
-    labels: NDArray[Any] | None,
-    design: FloatArray | None,
-    rng: np.random.Generator,
-) -> Sample:
-    """Return a sample of the rows that count, or of some of them, at random."""
-    index = np.arange(rows.shape[0]) if weights is None else np.flatnonzero(weights)
-    most = min(sample_size(rows.shape[1]), _MAX_ROWS)
-    if len(index) > most:
-        index = np.sort(rng.permutation(index)[:most])
-    if len(index) < 2:
-        raise ValueError(f"{name} has {len(index)} rows of weight above 0; at least 2 are needed")
-    chosen = rows[index]
-    if np.isinf(chosen.data if hasattr(chosen, "indptr") else chosen).any():
-        raise ValueError(f"{name} contains infinity; remove those rows, or give NaN")
-    return make_sample(
-        chosen,
-        weights=None if weights is None else weights[index],
-        groups=None if labels is None else labels[index],
-        design=None if design is None else design[index],
-        index=index,
-    )
+    return int(n_permutations)
 
 
 def _bounded(target: Sample, background: Sample, rng: np.random.Generator) -> tuple[Sample, Sample]:
@@ -405,27 +214,42 @@ def _bounded(target: Sample, background: Sample, rng: np.random.Generator) -> tu
 
 def _rows_to_shuffle(
     target: Sample, background: Sample, arrangements: Arrangements, rng: np.random.Generator
-) -> FloatArray:
-    """Return rows as they are, or where that would tell the sets apart, without their design."""
-    complete = target.complete and background.complete
-    if complete and target.design.shape[1] == background.design.shape[1] == 1:
+) -> list[FloatArray]:
+    """Return rows as they are, or where that would tell the sets apart, without their design.
+
+    Then twice: as they are left, of which the observed sets are made, and with the variance that
+    their design took. A shuffled set loses as much once more, so that all have lost it once.
+    """
+    n = len(target)
+    lost = _lost(target, background, rng)
+    if target.design.shape[1] == background.design.shape[1] == 1:
         Z = np.concatenate([target.raw, background.raw])
+        if lost is not None:
+            present = np.maximum((~lost).sum(axis=0), 1)
+            Z = np.where(lost, np.where(lost, 0.0, Z).sum(axis=0) / present, Z)
         if not _means_differ(Z, arrangements, rng):
-            return Z
-    lost: list[NDArray[np.bool_] | None] = [None, None]
-    if not complete:
-        # Each row also loses what a random row of the other set lacks: then both lack as much.
-        lacking = [
-            np.zeros(s.raw.shape, dtype=bool) if s.missing is None else s.missing
-            for s in (target, background)
-        ]
-        lost = [
-            own | other[rng.integers(len(other), size=len(own))]
-            for own, other in (lacking, lacking[::-1])
-        ]
-    return np.concatenate(
-        [_residuals(s, gone) for s, gone in zip((target, background), lost, strict=True)]
-    )
+            return [Z]
+    parts = (target, slice(None, n)), (background, slice(n, None))
+    both = [_residuals(s, None if lost is None else lost[i]) for s, i in parts]
+    return [np.concatenate(rows) for rows in zip(*both, strict=True)]
+
+
+def _lost(target: Sample, background: Sample, rng: np.random.Generator) -> NDArray[np.bool_] | None:
+    """Return which values of both sets not to use, or None if none is missing.
+
+    Each row also loses what a random row of the other set lacks: then both sets lack as much.
+    """
+    if target.complete and background.complete:
+        return None
+    own = [
+        np.zeros(s.raw.shape, dtype=bool) if s.missing is None else s.missing
+        for s in (target, background)
+    ]
+    of_others = [
+        lacking[rng.integers(len(lacking), size=len(part))]
+        for part, lacking in zip(own, own[::-1], strict=True)
+    ]
+    return np.asarray(np.concatenate(own) | np.concatenate(of_others))
 
 
 def _means_differ(Z: FloatArray, arrangements: Arrangements, rng: np.random.Generator) -> bool:
@@ -442,11 +266,11 @@ def _means_differ(Z: FloatArray, arrangements: Arrangements, rng: np.random.Gene
     return bool((squares[1:] >= _SAME * squares[0]).sum() < _MEANS_APART * (_GAPS + 1))
 
 
-def _residuals(sample: Sample, lost: NDArray[np.bool_] | None) -> FloatArray:
-    """Return rows without the effects of their design, by Huber's robust estimator.
+def _residuals(sample: Sample, lost: NDArray[np.bool_] | None) -> tuple[FloatArray, FloatArray]:
+    """Return rows without the effects of their design, and the same with their whole variance.
 
-    By least squares one value far out would move all other rows, and shuffled sets would differ
-    from the observed ones by that.
+    The effects are those of Huber's robust estimator. By least squares one value far out would move
+    all other rows, and shuffled sets would differ from the observed ones by that.
     """
     root = np.sqrt(sample.weights)[:, None]
     Q = orthonormal_design(sample.design, sample.weights)
@@ -464,11 +288,18 @@ def _residuals(sample: Sample, lost: NDArray[np.bool_] | None) -> FloatArray:
         beyond = _BEYOND_QUARTILES * (high - low)
         drawn_in = np.clip(rows, low - beyond, high + beyond)
         rows = rows - effects(drawn_in if lost is None else np.where(lost, 0.0, drawn_in))
-    # A row of leverage h lost the share h of its variance.
-    q = sample.design.shape[1] / sample.n_groups if sample.n_groups < len(sample) else 0.0
-    left = 1.0 - np.maximum(np.einsum("ij,ij->i", Q, Q), q)
-    rows = rows / np.sqrt(np.maximum(left, 1.0 / len(rows)))[:, None]
-    return rows if lost is None else np.where(lost, 0.0, rows)
+    # A row of leverage h lost the share h of its variance: what the rows of a group have in common
+    # by the leverage of their sum, the rest by its own.
+    sums = sp.csr_array((root[:, 0], (sample.groups, np.arange(len(rows)))))
+    sums = sums / np.sqrt(sums.multiply(sums).sum(axis=1))[:, None]
+    common = sums.T @ (sums @ (rows * root)) / root
+    leverages = (sums @ Q)[sample.groups], Q - sums.T @ (sums @ Q)
+    kept = [1.0 - np.einsum("ij,ij->i", part, part)[:, None] for part in leverages]
+    kept = [np.sqrt(np.maximum(part, 1.0 / len(rows))) for part in kept]
+    whole = common / kept[0] + (rows - common) / kept[1]
+    if lost is None:
+        return rows, whole
+    return np.where(lost, 0.0, rows), np.where(lost, 0.0, whole)
 
 
 def _quartiles_of_present(

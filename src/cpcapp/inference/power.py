@@ -27,7 +27,7 @@ class Calibration:
     powers : ndarray of shape (n_rows,)
         Ascending.
     weights : ndarray of shape (n_rows,) or None
-        How many rows each one counts as: with groups one over the size of its group.
+        How many rows, or groups, each one counts as; None for one each.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class Calibration:
 
     @property
     def smallest(self) -> float:
-        """The smallest p-value there can be, ``1 / (n + 1)`` for ``n`` rows or groups."""
+        """The smallest p-value there can be, ``1 / (n + 1)`` for ``n`` rows or groups in effect."""
         total = len(self.powers) if self.weights is None else float(self.weights.sum())
         return 1.0 / (total + 1.0)
 
@@ -69,13 +69,17 @@ def calibrate(
     Raises
     ------
     ValueError
-        With fewer than 20 background rows, or groups.
+        With fewer than 20 background rows, or groups, as far as their weights let them count.
     """
     n = background.n_groups
-    if n < _LEAST_UNITS:
+    # Kish's effective number, of groups where there are any
+    units = np.bincount(background.groups, background.weights)
+    effective = units.sum() ** 2 / (units @ units)
+    if round(effective, 6) < _LEAST_UNITS:
         what = "rows" if n == len(background) else "groups"
+        counted = f"{n}" if round(effective) == n else f"{n} that count as {effective:.0f}"
         raise ValueError(
-            f"p-values need at least {_LEAST_UNITS} background {what}, not {n}; they are the "
+            f"p-values need at least {_LEAST_UNITS} background {what}, not {counted}; they are the "
             "ranks of new rows among background that the filters have not seen"
         )
     rng = np.random.default_rng(random_state)
@@ -87,9 +91,7 @@ def calibrate(
         filters = refit(contrast, target, seen, (target, background)).filters
         outputs = _about(background, held, seen) @ filters
         powers[held] = np.einsum("ij,ij->i", outputs, outputs)
-    weights = background.weights
-    if n < len(background):
-        weights = weights / np.bincount(background.groups, weights)[background.groups]
+    weights = background.weights * (effective / len(background))
     kept = np.arange(len(powers))
     if len(kept) > _MAX_POWERS:
         kept = rng.permutation(kept)[:_MAX_POWERS]

@@ -45,11 +45,6 @@ class Additive:
         """Number of features, or None before the first chunk."""
         return None if self._mean is None else int(self._mean.shape[0])
 
-    @property
-    def is_weighted(self) -> bool:
-        """Whether any sample has another weight than 1."""
-        return self.total_weight != self._squared_weight
-
     def __add__(self, other: Any) -> Self:
         return self.copy().__iadd__(other) if isinstance(other, type(self)) else NotImplemented
 

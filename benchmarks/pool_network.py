@@ -1,0 +1,410 @@
+"""Train the trace network on a pool of many collections, and score it on others.
+
+    python benchmarks/pool_network.py train POOL... --unseen POOL -o RUN --seconds 1440 [--piece N]
+    python benchmarks/pool_network.py export RUN
+    python benchmarks/pool_network.py score POOL... --unseen POOL --network NAME=FILE... -o FILE
+
+POOL are folders that `training_photos.py` filled, and one of `_mfcn_folders.py` with the photos
+that the shipped network was trained on. Training needs torch, NumPy, Pillow and safetensors only:
+the recipe and sizes are those of ``cpcapp train-network``. It goes on with a training that RUN
+holds, and saves after each entry of the curve. Scores are of made splices of five kinds: of
+photos held out of the older collections and of the newer ones, and of three collections that no
+training saw: photos straight from cameras, from the web with polygons, and without losses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from cpcapp.splicing.making.stream import SpliceBatch, SpliceStream, StreamOptions
+from cpcapp.splicing.networks.loop import STATE, Photos, TrainingPlan, best_f1, train_network
+from cpcapp.splicing.networks.losses import seam_band
+from cpcapp.splicing.networks.trace_network import NetworkOptions, NetworkOutput
+from cpcapp.splicing.networks.training import TrainingRun, validate
+
+# All photos of the older collections are in one order, of which each eighth is held out.
+OLD_EVERY = 8
+UNSEEN = {
+    "unseen cameras": ("merbanan/rtl_433_tests",),
+    "unseen web": ("Obmutescence/COCO-MINI", "zzowenzz/COCO_Tiny"),
+    "unseen lossless": ("majedelhelou/denoising_datasets",),
+}
+SETS = ("old held out", "new held out", *UNSEEN)
+GROUP = 16
+# Splices of a group share the kinds of their steps: for scores more kinds are better.
+SCORED_GROUP = 4
+# Steps.
+SIGN_EVERY = 50
+SAVE_EVERY = 1000
+
+
+@dataclass(frozen=True)
+class PoolPhoto:
+    """A photo of a pool: its pixels, numbers of things in it, -1 for none, and what it is for."""
+
+    pixels: np.ndarray
+    segments: np.ndarray | None
+    name: str
+    role: str
+
+
+@dataclass(frozen=True)
+class StoredPhotos(Photos):
+    """Photos that other processes read from a file: so many can't be sent to them.
+
+    Attributes
+    ----------
+    held : Photos or None
+        Those that are held out.
+    store : Path or None
+    """
+
+    held: Photos | None = None
+    store: Path | None = None
+
+    def split(self, every: int = 8) -> tuple[Photos, Photos]:
+        """Return the photos to train on, and those that are held out."""
+        assert self.held is not None
+        return self, self.held
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return load_photos, (self.store,)
+
+
+def store_photos(photos: Sequence[PoolPhoto], held: Photos, store: Path) -> StoredPhotos:
+    """Write photos into a folder, one after the other in two files, and return them."""
+    store.mkdir(parents=True, exist_ok=True)
+    parts: dict[str, list[np.ndarray]] = {"pixels": [], "segments": []}
+    for photo in photos:
+        parts["pixels"].append(photo.pixels.ravel())
+        if photo.segments is not None:
+            parts["segments"].append(photo.segments.ravel())
+    for name, arrays in parts.items():
+        np.save(store / f"{name}.npy", np.concatenate([np.zeros(0, arrays[0].dtype), *arrays]))
+    shapes = [(*photo.pixels.shape, photo.segments is not None) for photo in photos]
+    (store / "shapes.json").write_text(json.dumps(shapes))
+    return replace(load_photos(store), held=held)
+
+
+def load_photos(store: Path) -> StoredPhotos:
+    """Return the photos of a folder; nothing is read before it is used."""
+    files = {name: np.load(store / f"{name}.npy", mmap_mode="c") for name in ("pixels", "segments")}
+    at = dict.fromkeys(files, 0)
+
+    def take(name: str, shape: Sequence[int]) -> Tensor:
+        begin, at[name] = at[name], at[name] + int(np.prod(shape))
+        return torch.from_numpy(files[name][begin : at[name]]).view(*shape)
+
+    images: list[Tensor] = []
+    segments: list[Tensor | None] = []
+    for *shape, has_segments in json.loads((store / "shapes.json").read_text()):
+        images.append(take("pixels", shape))
+        segments.append(take("segments", shape[1:]) if has_segments else None)
+    return StoredPhotos(images, segments, store=store)
+
+
+def _as_photos(photos: Sequence[PoolPhoto]) -> Photos:
+    return Photos(
+        [torch.from_numpy(photo.pixels) for photo in photos],
+        [None if p.segments is None else torch.from_numpy(p.segments) for p in photos],
+        tuple(photo.name for photo in photos),
+    )
+
+
+def read_pool(folders: Sequence[Path]) -> list[PoolPhoto]:
+    """Read all photos of some folders, each with its role: "train" or one of `SETS`."""
+    jobs = []
+    for folder in folders:
+        for number, entry in enumerate(json.loads((folder / "photos.json").read_text())):
+            if "use" not in entry:
+                role = "train" if number % OLD_EVERY else "old held out"
+            elif entry["use"] == "unseen":
+                role = next(s for s, names in UNSEEN.items() if entry["repository"] in names)
+            else:
+                role = "new held out" if entry["use"] == "held out" else "train"
+            jobs.append((folder, entry, role))
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return list(threads.map(lambda job: _read(*job), jobs))
+
+
+def _read(folder: Path, entry: dict[str, Any], role: str) -> PoolPhoto:
+    with Image.open(folder / entry["file"]) as image:
+        pixels = np.ascontiguousarray(np.array(image.convert("RGB")).transpose(2, 0, 1))
+    segments = None
+    if entry["segments"] is not None:
+        with Image.open(folder / entry["segments"]) as image:
+            segments = np.array(image).astype(np.int16)
+        if "use" in entry:
+            segments -= 1  # 0 is what lies around the objects; in the older ones all is outlined.
+    return PoolPhoto(pixels, segments, entry.get("name", entry["file"]), role)
+
+
+def draw_splices(
+    photos: Sequence[PoolPhoto],
+    role: str,
+    n: int,
+    *,
+    seed: int,
+    size: int,
+    device: str,
+    group: int = GROUP,
+) -> list[SpliceBatch]:
+    """Return splices of the photos of one of `SETS`; the same seed gives the same ones."""
+    chosen = _as_photos([photo for photo in photos if photo.role == role]).to(device)
+    options = StreamOptions(size=size, group=group)
+    stream = SpliceStream(chosen.images, chosen.segments, options, seed=seed)
+    return [stream.draw(group) for _ in range(-(-n // group))]
+
+
+# -- training --------------------------------------------------------------------------------
+
+
+@dataclass
+class PoolRun(TrainingRun):
+    """A training that is scored on further splices.
+
+    Attributes
+    ----------
+    further : dict
+        Splices by what they are of.
+    folder : Path
+        To save to.
+    """
+
+    further: dict[str, list[SpliceBatch]] | None = None
+    folder: Path = Path()
+
+    def learn(self, batch: SpliceBatch, plan: TrainingPlan) -> dict[str, Tensor]:
+        """Take one step; save now and then, and leave a sign that the training goes on."""
+        losses = super().learn(batch, plan)
+        if self.step % SIGN_EVERY == 0:
+            (self.folder / "alive").write_text(str(self.step))
+        if self.step % SAVE_EVERY == 0:
+            self.save(self.folder)
+        return losses
+
+    def score(self, batches: Sequence[SpliceBatch]) -> dict[str, float]:
+        """Return scores of the mean weights on all splices, and of the last weights on new ones."""
+        scores = validate(self.average, batches)
+        for name, splices in (self.further or {}).items():
+            scores |= {f"{name}: {k}": v for k, v in validate(self.average, splices).items()}
+            if name == "new held out":
+                last = validate(self.network, splices)
+                scores |= {f"{name}, last weights: {k}": v for k, v in last.items()}
+        return scores
+
+
+def train(arguments: argparse.Namespace) -> None:
+    """Train a piece, and leave everything in a folder."""
+    start = time.monotonic()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    plan = TrainingPlan(
+        seconds=arguments.seconds,
+        steps=arguments.steps,
+        workers=arguments.workers,
+        validate_every=arguments.validate_every,
+    )
+    size = StreamOptions.size
+    if arguments.tiny:
+        plan = replace(plan, batch=16, large_size=None, n_validation=16)
+        size = 64
+    photos = read_pool([*arguments.pool, *([arguments.unseen] if arguments.unseen else [])])
+    learned = [photo for photo in photos if photo.role == "train"]
+    held = _as_photos([photo for photo in photos if photo.role == "old held out"])
+    counts = {role: sum(p.role == role for p in photos) for role in ("train", *SETS)}
+    print(f"{counts} on {device}, read in {time.monotonic() - start:.0f} s", flush=True)
+    store = Path(tempfile.mkdtemp(prefix="pool-", dir=arguments.store))
+    stored = store_photos(learned, held, store)
+    folder: Path = arguments.output
+    if (folder / STATE).is_file():
+        run = PoolRun.resume(folder, plan, device)
+    else:
+        run = PoolRun.begin(NetworkOptions(), plan, device)
+    folder.mkdir(parents=True, exist_ok=True)
+    run.folder = folder
+    run.further = {
+        role: draw_splices(photos, role, plan.n_validation, seed=12345, size=size, device=device)
+        for role in SETS[1:]
+        if counts[role]
+    }
+    print(f"ready after {time.monotonic() - start:.0f} s", flush=True)
+
+    def report(entry: dict[str, float]) -> None:
+        run.save(folder)
+        print(json.dumps(entry), flush=True)
+
+    train_network(
+        run,
+        stored,
+        plan,
+        piece_seconds=arguments.piece or arguments.seconds,
+        stream=StreamOptions(size=size, group=GROUP),
+        report=report,
+    )
+    run.save(folder)
+    facts = {
+        "photos": counts,
+        "card": torch.cuda.get_device_name() if device == "cuda" else "none",
+        "torch": torch.__version__,
+        "workers": plan.workers,
+        "seconds_planned": plan.seconds,
+        "steps_planned": plan.steps,
+        "steps": run.step,
+        "seconds": round(run.seconds, 1),
+        # What is calibrated on photos that the network has learned would promise too much.
+        "held_out_photos": [Path(p.name).stem for p in photos if p.role in SETS[:2]],
+    }
+    (folder / "facts.json").write_text(json.dumps(facts, indent=1))
+    print("finished", flush=True)
+
+
+def export(arguments: argparse.Namespace) -> None:
+    """Write the network of a training as it is used."""
+    from cpcapp.splicing.model_file import save_network
+    from cpcapp.splicing.networks.export import export_network
+
+    run = TrainingRun.resume(arguments.run_folder, TrainingPlan(), "cpu")
+    facts = json.loads((arguments.run_folder / "facts.json").read_text())
+    facts |= {"scores": run.curve[-1], "pieces": run.piece}
+    file = arguments.run_folder / "network.safetensors"
+    save_network(export_network(run.average, facts), file)
+    print(f"{file}: {file.stat().st_size / 1e6:.1f} MB")
+
+
+# -- scoring ---------------------------------------------------------------------------------
+
+
+class _MeterNetwork:
+    """Measures batches by the graphs of a network as it is used, without torch."""
+
+    def __init__(self, file: str) -> None:
+        from cpcapp.splicing import load_model
+        from cpcapp.splicing.model_file import load_network
+
+        self.meter = load_model().network if file == "default" else load_network(file)
+
+    def __call__(self, image: Tensor, table: Tensor) -> NetworkOutput:
+        found = []
+        for pixels, steps in zip(image.byte().numpy(), table.numpy(), strict=True):
+            known = steps.reshape(8, 8) if steps.any() else None
+            traces = self.meter.measure(np.ascontiguousarray(pixels.transpose(1, 2, 0)), known)
+            vectors = traces.vectors.transpose(2, 0, 1)
+            found.append((traces.seam[None], traces.region[None], traces.pasted[None], vectors))
+        return NetworkOutput(
+            *(torch.from_numpy(np.stack(p)) for p in zip(*found, strict=True))  # type: ignore
+        )
+
+
+def measure(network: Any, batches: Sequence[SpliceBatch]) -> dict[str, Tensor]:
+    """Return what `validate` takes the mean of, for each splice."""
+    parts: dict[str, list[Tensor]] = {name: [] for name in ("seam", "region", "pasted", "peak")}
+    for batch in batches:
+        with torch.no_grad():
+            output = network(batch.image, batch.table)
+        mask = torch.nn.functional.avg_pool2d(batch.mask, 8) > 0.5
+        parts["seam"].append(best_f1(output.seam, seam_band(batch.mask) > 0))
+        parts["region"].append(
+            torch.maximum(best_f1(output.region, mask), best_f1(-output.region, mask))
+        )
+        marked = output.pasted > 0
+        both = (marked.sum(dim=(1, 2, 3)) + mask.sum(dim=(1, 2, 3))).clamp(min=1)
+        parts["pasted"].append(2.0 * (marked & mask).sum(dim=(1, 2, 3)) / both)
+        parts["peak"].append(torch.nn.functional.avg_pool2d(output.seam, 8).amax(dim=(1, 2, 3)))
+    return {name: torch.cat(values) for name, values in parts.items()}
+
+
+def summarize(found: dict[str, Tensor], spliced: Tensor) -> dict[str, float]:
+    """Return mean scores of spliced photos, and the AUC of the highest seams."""
+    peak = found["peak"]
+    higher = peak[spliced][:, None] > peak[~spliced][None]
+    means = {f"{k}_f1": found[k][spliced].mean() for k in ("region", "pasted", "seam")}
+    return {
+        k: round(float(v), 4) for k, v in {**means, "verdict_auc": higher.float().mean()}.items()
+    }
+
+
+def compare(first: dict[str, Tensor], second: dict[str, Tensor], spliced: Tensor) -> Any:
+    """Return how much better the second is, and the standard error of that over splices."""
+    result = {}
+    for name in ("region", "pasted", "seam"):
+        more = (second[name] - first[name])[spliced]
+        error = more.std() / len(more) ** 0.5
+        result[f"{name}_f1"] = [round(float(more.mean()), 4), round(float(error), 4)]
+    return result
+
+
+def score(arguments: argparse.Namespace) -> None:
+    """Score networks on the same splices; go on with scores that were begun."""
+    torch.set_num_threads(1)
+    networks = {
+        name: _MeterNetwork(file)
+        for name, file in (given.split("=", 1) for given in arguments.network)
+    }
+    photos = read_pool([*arguments.pool, arguments.unseen])
+    results: dict[str, Any] = {}
+    if arguments.output.is_file():
+        results = json.loads(arguments.output.read_text())
+    plan = [(role, 256, arguments.splices) for role in (*UNSEEN, *SETS[:2])]
+    plan += [(role, 384, arguments.splices // 2) for role in UNSEEN]
+    for role, size, n in plan:
+        scores = results.setdefault(role, {"photos": sum(photo.role == role for photo in photos)})
+        if f"{size} x {size}" in scores:
+            continue
+        batches = draw_splices(
+            photos, role, n, seed=777 + size, size=size, device="cpu", group=SCORED_GROUP
+        )
+        spliced = torch.cat([batch.mask.mean(dim=(1, 2, 3)) > 0 for batch in batches])
+        found = {name: measure(network, batches) for name, network in networks.items()}
+        entry: dict[str, Any] = {"splices": len(spliced), "spliced": int(spliced.sum())}
+        entry |= {name: summarize(values, spliced) for name, values in found.items()}
+        if len(found) == 2:
+            entry["difference, standard error"] = compare(*found.values(), spliced)
+        scores[f"{size} x {size}"] = entry
+        print(role, size, json.dumps(entry), flush=True)
+        arguments.output.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def main() -> None:
+    """Run a command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    trains = commands.add_parser("train")
+    trains.add_argument("--seconds", type=float, default=1440.0)
+    trains.add_argument("--steps", type=int, default=21368)
+    trains.add_argument("--piece", type=float)
+    trains.add_argument("--workers", type=int, default=12)
+    trains.add_argument("--validate-every", type=float, default=60.0)
+    trains.add_argument("--store", type=Path, help="a folder for 3 GB, best in memory")
+    trains.add_argument("--tiny", action="store_true", help="for a first try")
+    trains.set_defaults(run=train)
+    exports = commands.add_parser("export")
+    exports.add_argument("run_folder", type=Path)
+    exports.set_defaults(run=export)
+    scores = commands.add_parser("score")
+    scores.add_argument("--network", action="append", required=True, metavar="NAME=FILE")
+    scores.add_argument("--splices", type=int, default=256)
+    scores.set_defaults(run=score)
+    for command in (trains, scores):
+        command.add_argument("pool", nargs="+", type=Path)
+        command.add_argument("--unseen", type=Path)
+        command.add_argument("-o", "--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    arguments.run(arguments)
+
+
+if __name__ == "__main__":
+    main()
