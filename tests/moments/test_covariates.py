@@ -63,14 +63,6 @@ def test_coefficients_are_those_of_least_squares(rng):
     np.testing.assert_allclose(X - X.mean(0) - effect.predict(Z), residuals(X, Z), atol=1e-10)
 
 
-def test_chunks_add_up_before_covariates_go(rng):
-    both = rng.normal(size=(300, 6))
-    chunks = sum(Moments.of(part) for part in np.split(both, 3))
-    expected = Moments.of(residuals(both[:, 1:], both[:, :1]))
-    found = partial_out(chunks, 0).scatter() * 299 / 300
-    np.testing.assert_allclose(found, expected.scatter(), atol=1e-9)
-
-
 def test_a_feature_that_covariates_explain_is_constant(rng):
     Z = rng.normal(size=(90, 2))
     both = np.hstack([rng.normal(size=(90, 2)), Z @ [[3.0], [-1.0]], Z])
@@ -110,8 +102,9 @@ def test_the_variance_of_residuals_is_unbiased(rng):
 
 def test_too_few_rows_for_the_covariates(rng):
     both = rng.normal(size=(6, 8))
-    with pytest.raises(ValueError, match="6 samples are too few for 5 columns of covariates"):
-        partial_out(Moments.of(both), np.arange(5))
+    for n_given in (5, 7):  # more than there can be of use: as many as were given
+        with pytest.raises(ValueError, match=f"6 samples are too few for {n_given} columns of"):
+            partial_out(Moments.of(both), np.arange(n_given))
 
 
 def test_only_moments_with_samples():
@@ -135,10 +128,6 @@ class TestCoder:
     def test_a_pandas_series_of_categories(self):
         coder = CovariateCoder.learn(pd.Series([1, 2, 1], dtype="category"))
         assert coder.encode(pd.Series([2, 1], dtype="category")).tolist() == [[0, 1], [1, 0]]
-
-    def test_numbers_stay_numbers(self):
-        coder = CovariateCoder.learn([[1.5, 2.0], [3.0, 4.0]])
-        assert coder.encode([[7.0, 8.0]]).tolist() == [[7.0, 8.0]]
 
     def test_bad_input(self):
         coder = CovariateCoder.learn(["a", "b"])

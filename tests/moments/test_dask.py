@@ -110,15 +110,16 @@ def test_connect(cluster):
         assert client.submit(twice, 4).result() == 8
 
 
-def test_no_scheduler_or_no_workers():
+def test_no_scheduler_or_no_workers(monkeypatch):
+    monkeypatch.setattr("cpcapp.moments.dask._PATIENCE", 0.5)
     for address in ("tcp://127.0.0.1:1", "nonsense", "ftp://127.0.0.1:8786"):
         with pytest.raises(SchedulerError, match=f"no scheduler answers at {address}; start one"):
-            connect(address, patience=1).__enter__()
+            connect(address).__enter__()
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address=":0", host="127.0.0.1") as empty,
         pytest.raises(SchedulerError, match="has no workers; start some with 'dask worker"),
     ):
-        connect(empty.scheduler_address, patience=0.5).__enter__()
+        connect(empty.scheduler_address).__enter__()
 
 
 def test_a_worker_that_is_killed_changes_nothing(client, expected):

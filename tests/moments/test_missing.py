@@ -80,11 +80,6 @@ def test_the_repair_is_the_nearest(m, seed):
     assert abs(np.vdot(added, found)) < 1e-11
 
 
-def test_a_sound_matrix_is_left_alone(rng):
-    covariance = np.cov(rng.normal(size=(4, 50)))
-    assert nearest_positive_semidefinite(covariance) is covariance
-
-
 def test_bad_input(rng):
     X = rng.normal(size=(20, 3))
     X[0, 1] = np.inf

@@ -152,12 +152,6 @@ class TestThin:
         X = rng.normal(size=(20, 30_000))
         assert peak_bytes(lambda: Moments.of(X)) < 5 * X.nbytes
 
-    def test_variance(self, rng):
-        X = rng.normal(loc=5, size=(9, 40)) * (rng.random((9, 40)) < 0.5)
-        np.testing.assert_allclose(Moments.of(X).variance(), X.var(axis=0), rtol=1e-12)
-        sparse = Moments.of(sp.csr_array(X)).variance()
-        np.testing.assert_allclose(sparse, X.var(axis=0), rtol=1e-10, atol=1e-14)
-
     def test_centred_rows_only_while_thin(self, rng):
         with pytest.raises(ValueError, match="no longer kept"):
             Moments.of(rng.normal(size=(50, 2))).centred_rows()
@@ -272,15 +266,16 @@ def test_repr(rng):
 def test_rescaled_moments_are_those_of_rescaled_data(rng, n, kind):
     X = rng.normal(size=(n, 6)) * (rng.random((n, 6)) < 0.5)
     scale = rng.uniform(0.1, 10, 6)
-    before = Moments.of(kind(X))
-    found, expected = before.rescaled(scale), Moments.of(X / scale)
+    weights = rng.random(n)
+    before = Moments.of(kind(X), sample_weight=weights)
+    found, expected = before.rescaled(scale), Moments.of(X / scale, sample_weight=weights)
     assert found.is_thin == expected.is_thin == (n < 6)
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-12)
     np.testing.assert_allclose(found.scatter(), expected.scatter(), atol=1e-10)
     np.testing.assert_allclose(found.variance(), expected.variance(), atol=1e-10)
-    np.testing.assert_allclose(before.mean, X.mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(before.mean, np.average(X, axis=0, weights=weights), atol=1e-12)
     found.update(X / scale)
-    assert found.n_samples == 2 * n
+    assert found.total_weight == pytest.approx(weights.sum() + n)
 
 
 @pytest.mark.parametrize("scale", [[1.0, 0.0], [1.0, np.nan], [1.0, -2.0], [1.0], 2.0])
@@ -291,12 +286,12 @@ def test_a_scale_that_can_not_be(scale):
 
 @pytest.mark.parametrize("scale", [1e-37, 1e-25, 1e-15, 1e15, 1e25, 1e37])
 def test_float32_of_any_scale(rng, scale):
-    """Squares of float32 are 0 below 1e-23 and infinite above 1e19."""
-    X = (rng.normal(size=(300, 3)) * [1.0, scale, 1.0]).astype(np.float32)
+    """Squares of float32 are 0 below 1e-23 and infinite above 1e19; nothing is computed in it."""
+    X = (rng.normal(loc=9.0, size=(300, 3)) * [1.0, scale, 1.0]).astype(np.float32)
     expected = np.cov(X.T.astype(np.float64), ddof=0)
     deviations = np.sqrt(expected.diagonal())
     off = (Moments.of(X).covariance() - expected) / np.outer(deviations, deviations)
-    assert np.abs(off).max() < 1e-6
+    assert np.abs(off).max() < 1e-12
 
 
 @pytest.mark.parametrize("n", [40, 1500, 9_000])
@@ -308,15 +303,6 @@ def test_no_cancellation_with_any_mean_that_float64_can_hold(rng, n, offset, kin
     assert_same(Moments.of(kind(X)), X, 1e-10)
     parts = (Moments.of(kind(part)) for part in np.array_split(X, 7))
     assert_same(sum(parts, start=Moments()), X, 1e-10)
-
-
-@pytest.mark.parametrize("n", [40, 5000])
-def test_float32_is_as_exact_as_float64(rng, n):
-    X = rng.normal(loc=1e4, size=(n, 60)).astype(np.float32)
-    assert_same(Moments.of(X), X.astype(np.float64), 1e-12)
-    np.testing.assert_allclose(
-        Moments.of(X).scatter(), Moments.of(sp.csr_array(X)).scatter(), rtol=1e-9, atol=1e-9
-    )
 
 
 class TestSparseRows:

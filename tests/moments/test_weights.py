@@ -62,11 +62,8 @@ def test_only_ratios_of_weights_matter(rng, factor):
     assert a.n_samples == b.n_samples < 200
 
 
-def test_a_sample_of_weight_1_is_a_plain_sample(rng):
+def test_a_sample_without_a_weight_has_the_weight_1(rng):
     X = rng.normal(size=(90, 4))
-    plain, weighted = Moments.of(X), Moments.of(X, sample_weight=1.0)
-    np.testing.assert_allclose(plain.scatter(), weighted.scatter(), rtol=1e-13)
-    assert plain.n_samples == weighted.n_samples == 90
     mixed = Moments.of(X[:40]) + Moments.of(X[40:], sample_weight=np.full(50, 2.0))
     np.testing.assert_allclose(
         mixed.covariance(), np.cov(X.T, fweights=[1] * 40 + [2] * 50, ddof=0), rtol=1e-12
@@ -128,10 +125,3 @@ def test_the_callers_weights_are_not_kept(rng):
     moments = Moments.of(X, sample_weight=weights)
     weights[:] = 100.0
     np.testing.assert_allclose(moments.covariance(), np.cov(X.T, ddof=0), atol=1e-14)
-
-
-def test_rescaling_keeps_weights(rng):
-    X, weights, scale = rng.normal(size=(9, 20)), rng.random(9), rng.uniform(0.1, 9, 20)
-    found = Moments.of(X, sample_weight=weights).rescaled(scale)
-    expected = Moments.of(X / scale, sample_weight=weights)
-    np.testing.assert_allclose(found.covariance(), expected.covariance(), atol=1e-13)

@@ -54,15 +54,6 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     It has the permissions that any new file of the process gets. File and folder are synced: after
     a power failure the old or the new content is there. If the process is killed, a file with the
     ending ``.part`` may stay; `remove_leftovers` removes it.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "file"
-    >>> with atomic_write(path) as file:
-    ...     _ = file.write(b"all of it")
-    >>> path.read_bytes()
-    b'all of it'
     """
     path = Path(path)
     part, file = _open_part(path)
@@ -88,33 +79,19 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 class StagedResults:
-    """Files that are made in a folder of their own, ``new``, and then moved to their places.
-
-    Made by `stage_results`. ``place`` is beside the results and goes at the end, with all that is
-    left in it.
-    """
+    """Files that are made in a folder ``new`` of their own, and then moved to their places."""
 
     def __init__(self, folder: Path, place: Path) -> None:
         self.folder, self.place, self.new = folder, place, place / "new"
 
     def commit(self, *, marker: str, remove: Sequence[str] = ()) -> None:
-        """Put all files in their places: the marker is the first to go and the last to come.
+        """Put all files in their places; names in ``remove`` are old files that go.
 
-        Parameters
-        ----------
-        marker : str
-            The file that says that the others are complete and belong together. If the process is
-            killed while files are replaced, there is none. If a file can't be moved, the old ones
-            are put back.
-        remove : sequence of str
-            Old files that go, by their names in the folder. What is not there is passed over.
-
-        Raises
-        ------
-        FolderInUseError
-            If a folder, or something else that is no file, has the name of a result.
+        The marker says that the others are complete and belong together: it is the first to go and
+        the last to come. If a file can't be moved, the old ones are put back. A folder with the
+        name of a result is a `FolderInUseError`.
         """
-        made = [path for path in sorted(self.new.rglob("*")) if path.is_file()]
+        made = (path for path in sorted(self.new.rglob("*")) if path.is_file())
         names = [path.relative_to(self.new).as_posix() for path in made]
         for name in (*names, *remove):
             check_replaceable(self.folder / name)
@@ -144,20 +121,7 @@ class StagedResults:
 def stage_results(folder: str | os.PathLike[str]) -> Iterator[StagedResults]:
     """Make results beside those that a folder has; call `StagedResults.commit` to replace them.
 
-    Without it, or after an error before it, the folder stays as it was. The folder is made if it is
-    not there.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> with stage_results(folder) as staged:
-    ...     for name in ("scores.csv", "summary.json"):
-    ...         with atomic_write(staged.new / name) as file:
-    ...             _ = file.write(b"new")
-    ...     staged.commit(marker="summary.json")
-    >>> sorted(path.name for path in folder.iterdir())
-    ['scores.csv', 'summary.json']
+    Without it, or after an error before it, the folder stays as it was; it is made if need be.
     """
     folder = Path(folder)
     is_new = not folder.exists()
@@ -190,25 +154,7 @@ def check_replaceable(path: Path) -> None:
 
 
 def remove_leftovers(folder: str | os.PathLike[str], name: str | None = None) -> None:
-    """Remove what killed runs left in a folder; what belongs to a running one stays.
-
-    Parameters
-    ----------
-    folder : path
-        Nothing happens if there is none.
-    name : str, optional
-        Only what was to become this file; by default all.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> (folder / "scores.csv.0123456789abcdef.part").touch()
-    >>> (folder / "film.mp4.part").touch()
-    >>> remove_leftovers(folder)
-    >>> [path.name for path in folder.iterdir()]
-    ['film.mp4.part']
-    """
+    """Remove what killed runs left in a folder, all or of one name; what is in use stays."""
     try:
         entries = [Path(entry.path) for entry in os.scandir(folder)]
     except OSError:

@@ -42,11 +42,9 @@ def _import_decoders() -> None:
 
 def _decode(data: bytes, request: dict[str, Any]) -> NDArray[Any]:
     """Return the pixels of the main picture, upright, (height, width, channels)."""
-    width, height = request["size"]
-    if request["format"] == "HEIC":
-        pixels = _decode_heic(data, width, height)
-    else:
-        pixels = _decode_avif(data, width, height)
+    heic = request["format"] == "HEIC"
+    pixels = (_decode_heic if heic else _decode_avif)(data, *request["size"])
+    if not heic:  # libheif turns and crops as the file says
         for kind, value in request["turns"]:
             # Counterclockwise; and the top for the bottom, or the left for the right side.
             pixels = np.rot90(pixels, value) if kind == "turn" else np.flip(pixels, value)
@@ -59,7 +57,6 @@ def _decode_heic(data: bytes, width: int, height: int) -> NDArray[Any]:
     file = pillow_heif.open_heif(io.BytesIO(data), convert_hdr_to_8bit=False)
     image = file[file.primary_index]
     _check_size(image.size, width, height)
-    # libheif turns and crops as the file says.
     pixels = np.asarray(image)
     if pixels.dtype == np.uint16:
         # Shifted to the left by the library: 10 bits of white are 65472.

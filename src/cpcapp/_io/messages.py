@@ -21,18 +21,8 @@ def spell_as_keyword(name: str, value: Any) -> str:
 
 @dataclass(frozen=True)
 class Message:
-    """A problem and what to do about it.
+    """A problem, and advice in which parameters stand in braces; ``values`` has their values.
 
-    Attributes
-    ----------
-    problem : str
-    advice : str
-        Parameters stand in braces.
-    values : mapping of str to object
-        Values that the advice suggests for its parameters.
-
-    Examples
-    --------
     >>> message = Message("3 values are missing", "choose {missing}", {"missing": "drop"})
     >>> message.text()
     "3 values are missing; choose missing='drop'"

@@ -90,24 +90,18 @@ def _header(data: bytes, kind: str, version: int) -> dict[str, Any]:
         header = json.loads(outer["__metadata__"]["cpcapp"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError("it has no header of this package") from error
-    if not isinstance(header, dict) or not isinstance(header.get("format"), str):
+    given = header.get("format") if isinstance(header, dict) else None
+    if not isinstance(given, str) or (given != kind and not given.startswith("cpcapp-")):
         raise ValueError("it has no header of this package")
-    if header["format"] != kind:
-        raise ValueError(
-            f"it is another kind of file of this package: {header['format']!r}, not {kind!r}"
-            if header["format"].startswith("cpcapp-")
-            else "it has no header of this package"
-        )
+    if given != kind:
+        raise ValueError(f"it is another kind of file of this package: {given!r}, not {kind!r}")
     found = header.get("format_version")
     if found != version:
-        newer = isinstance(found, int) and found > version
+        advice = "make it again from its data, or use the cpcapp that wrote it"
+        if isinstance(found, int) and found > version:
+            advice = "install a newer cpcapp"
         raise ValueError(
             f"its format is version {found!r}, this is cpcapp {__version__}, which reads version "
-            f"{version}; "
-            + (
-                "install a newer cpcapp"
-                if newer
-                else "make it again from its data, or use the cpcapp that wrote it"
-            )
+            f"{version}; {advice}"
         )
-    return header
+    return header  # type: ignore[no-any-return]

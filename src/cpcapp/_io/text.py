@@ -11,8 +11,6 @@ from typing import Any
 def printable(path: Any) -> str:
     r"""Return a path on one line, in characters that standard output can show.
 
-    Examples
-    --------
     >>> print(printable("cat.png"), printable("two\nlines"))
     cat.png 'two\nlines'
     """
@@ -25,8 +23,6 @@ def printable(path: Any) -> str:
 def number(value: Any) -> float | None:
     """Return a number with six digits; None for None, NaN and infinity, which JSON does not have.
 
-    Examples
-    --------
     >>> number(2 / 3), number(float("nan")), number(None)
     (0.666667, None, None)
     """
@@ -41,8 +37,6 @@ def spreadsheet_text(value: Any) -> Any:
     A cell that begins with one of ``= + - @`` would be computed as a formula, also behind a tab or
     the end of a line. An apostrophe before it, which spreadsheets do not show, prevents that.
 
-    Examples
-    --------
     >>> spreadsheet_text("=1+1.jpg"), spreadsheet_text("cat.jpg"), spreadsheet_text(-0.5)
     ("'=1+1.jpg", 'cat.jpg', -0.5)
     """
@@ -54,8 +48,6 @@ def spreadsheet_text(value: Any) -> Any:
 def natural_order(name: Any) -> list[str | int]:
     """Return a key that sorts names in natural order: 2 before 10.
 
-    Examples
-    --------
     >>> sorted(["10.jpg", "9.JPG", "a.png"], key=natural_order)
     ['9.JPG', '10.jpg', 'a.png']
     """

@@ -31,11 +31,6 @@ def map_threads(
     is an exception, items that were not begun are cancelled. ``progress`` is called with the share
     done, and ``on_stop`` if work ends early, before items under way are waited for. Work that uses
     neither OpenCV nor BLAS need not divide the cores.
-
-    Examples
-    --------
-    >>> list(map_threads(abs, [-1, 2, -3], jobs=2))
-    [1, 2, 3]
     """
     if jobs < 1:
         raise ValueError(f"jobs={jobs} must be at least 1")
@@ -98,13 +93,6 @@ def shared_cores(jobs: int) -> Iterator[None]:
 
     Several threads may do so at a time: the smallest share counts, and the last one to end gives
     all cores back.
-
-    Examples
-    --------
-    >>> import cv2
-    >>> with shared_cores(10_000):
-    ...     cv2.getNumThreads()
-    1
     """
     if jobs == 1:
         yield

@@ -82,12 +82,9 @@ def environment() -> dict[str, str]:
 
 
 class Worker:
-    """A process that answers messages; it ends with this object.
+    """A process that answers messages; ``main`` of its module calls `answer_requests`.
 
-    Parameters
-    ----------
-    module : str
-        Its function ``main`` calls `answer_requests`.
+    It ends with this object.
     """
 
     def __init__(self, module: str) -> None:
@@ -99,14 +96,15 @@ class Worker:
             stderr=subprocess.DEVNULL,
             env=environment(),
         )
-        weakref.finalize(self, _end, self._process)
+        self._requests: IO[bytes] = self._process.stdin  # type: ignore[assignment]  # a pipe
+        self._answers: IO[bytes] = self._process.stdout  # type: ignore[assignment]  # a pipe
+        weakref.finalize(self, _end, self._process, self._requests, self._answers)
         self.is_ready = self._wait(START_SECONDS) is not None
 
     def ask(self, request: dict[str, Any], seconds: float, arrays: Arrays = ()) -> Answer | None:
         """Return the answer; None if the process crashed, or was ended after so many seconds."""
         with self._lock, suppress(BrokenPipeError):
-            assert self._process.stdin is not None
-            send(self._process.stdin, request, arrays)
+            send(self._requests, request, arrays)
             return self._wait(seconds)
         return None
 
@@ -115,35 +113,27 @@ class Worker:
         timer.daemon = True
         timer.start()
         try:
-            assert self._process.stdout is not None
-            return receive(self._process.stdout)
+            return receive(self._answers)
         finally:
             timer.cancel()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], *pipes: IO[bytes]) -> None:
     process.kill()
     process.wait()
-    for stream in (process.stdin, process.stdout):
-        # What was not written yet is of no use to a process that has ended.
-        with suppress(OSError):
-            if stream is not None:
-                stream.close()
+    for pipe in pipes:
+        with suppress(OSError):  # what was not written yet is of no use to an ended process
+            pipe.close()
 
 
 def answer_requests(
     answer: Callable[[dict[str, Any], list[NDArray[Any]]], tuple[dict[str, Any], Arrays]],
     prepare: Callable[[], object],
 ) -> None:
-    """Answer the requests of a `Worker` until it ends; errors are answers too.
+    """Answer the requests of a `Worker` until it ends.
 
-    Parameters
-    ----------
-    answer : callable
-        Takes a request with its arrays, and returns an answer with its own. What it raises becomes
-        ``{"error": reason}`` in one line, with the attribute ``kind`` of the error if it has one.
-    prepare : callable
-        Imports what takes long, before the first request: its time does not count.
+    An error becomes ``{"error": reason}`` in one line, with its attribute ``kind`` if it has one.
+    What takes long to import is imported by ``prepare``: its time does not count.
     """
     source, target = open_streams()
     prepare()

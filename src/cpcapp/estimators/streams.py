@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cpcapp.estimators.inputs import require_same_names
-from cpcapp.moments.dask_blocks import map_blocks
+from cpcapp.moments.dask import map_blocks
 from cpcapp.moments.sources import column_names, kind_of, row_chunks
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cpcapp.moments.dask_blocks import sum_blocks
+from cpcapp.moments.dask import sum_blocks
 from cpcapp.moments.moments import Moments
 from cpcapp.moments.reservoir import Reservoir
 from cpcapp.moments.rows import as_rows

@@ -1,8 +1,20 @@
-"""What moments of NumPy and moments on a device share: weights, a mean, and how they merge."""
+"""What moments of NumPy and on a device share: weights, mean, merging, and spread."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp.moments.rows import FloatArray
+
+# Deviations below this fraction of the mean are rounding, not variation.
+_CONSTANT = 1e3 * np.finfo(np.float64).eps
+# Between these a variance, and a covariance of 1e-16 of it, is neither infinite nor 0. They leave
+# room for deviations of 1e-150 to 1e150, the range that messages give.
+_LEAST_VARIANCE, _MOST_VARIANCE = 1e-304, 1e304
 
 
 class Additive:
@@ -12,10 +24,8 @@ class Additive:
     the fourth decimal, which is too coarse to merge two blocks by.
     """
 
-    def __init__(self) -> None:
-        self._clear()
-
     def _clear(self) -> None:
+        """Set what moments of no samples are; called by the constructor of the subclass."""
         self.total_weight = 0.0
         self._squared_weight = 0.0
         self._mean: Any = None
@@ -79,8 +89,34 @@ class Additive:
         self.total_weight = total
         self._squared_weight += squared
 
+    def _fill(self, scatter: Any, weights: tuple[float, float], mean: Any, low: Any = 0.0) -> Self:
+        """Become moments of this scatter, these Σw and Σw², and the mean ``mean + low``."""
+        self.total_weight, self._squared_weight = weights
+        self._set_mean(mean, low)
+        self._scatter = scatter
+        return self
+
     def _set_mean(self, mean: Any, low: Any) -> None:
         """Set the mean to ``mean + low``, and ``_low`` to the digits that do not fit."""
         self._mean = mean + low
         part = self._mean - mean
         self._low = (mean - (self._mean - part)) + (low - part)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How much each feature varies, as `Moments.spread` computes it."""
+
+    variance: FloatArray  # with ddof=0
+    constant: NDArray[np.bool_]  # which features do not vary beyond rounding
+    # Which are too large or too small to be squared, so that it is not known how much they vary.
+    out_of_range: NDArray[np.bool_]
+
+
+def find_spread(variance: FloatArray, mean: FloatArray) -> Spread:
+    """Return what variances say beside the means of their features."""
+    size = np.abs(mean)
+    constant = np.sqrt(np.maximum(variance, 0.0)) <= _CONSTANT * size
+    # Squares of small deviations are 0, as if the feature were constant: then its mean tells.
+    lost = (variance < _LEAST_VARIANCE) & np.where(constant, (size > 0) & (size < 1e-150), True)
+    return Spread(variance, constant, lost | ~(variance <= _MOST_VARIANCE))

@@ -18,11 +18,6 @@ _SHIFT_ROWS = 64
 _NEAR = 4.0
 
 
-def quiet() -> np.errstate:
-    """Leave it to the check for NaN and infinity to speak of them."""
-    return np.errstate(invalid="ignore", over="ignore")
-
-
 def stack(blocks: Sequence[Any]) -> Any:
     """Return blocks of rows as one, as a CSR matrix if any of them is sparse."""
     if len(blocks) == 1:

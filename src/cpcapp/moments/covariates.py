@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 
 from cpcapp.moments.moments import Moments
-from cpcapp.moments.rows import FloatArray, refuse_masked
+from cpcapp.moments.rows import FloatArray, are_numbers, frame_columns, refuse_masked
 
 __all__ = ["CovariateCoder", "CovariateEffect", "partial_out", "regress_out"]
 
@@ -82,24 +82,18 @@ def partial_out(moments: Moments, columns: ArrayLike) -> Moments:
 
 
 def regress_out(moments: Moments, columns: ArrayLike) -> tuple[Moments, CovariateEffect]:
-    """Return the moments of the residuals, as `partial_out` does, and what was taken out.
-
-    >>> rows = np.array([[0.0, 0.0], [2.0, 1.0], [4.0, 2.0], [7.0, 3.0]])
-    >>> residuals, effect = regress_out(Moments.of(rows), [1])
-    >>> effect.coef.round(2), residuals.n_features
-    (array([[2.3]]), 1)
-    """
+    """Return the moments of the residuals, as `partial_out` does, and what was taken out."""
     if not isinstance(moments, Moments) or moments.mean is None:
         raise ValueError(f"moments must be Moments with samples, not {moments!r}")
     is_covariate = _mask(columns, len(moments.mean))
-    mean = moments.mean[~is_covariate]
+    n_given, mean = int(is_covariate.sum()), moments.mean[~is_covariate]
     if moments.is_thin:
         rows = moments.centred_rows()
         z, x = rows[:, is_covariate], rows[:, ~is_covariate]
         roots, basis = _range(z.T @ z)
         scores = z @ (basis / roots)  # orthonormal columns
         inner = scores.T @ x
-        gain = _gain(moments, len(roots))
+        gain = _gain(moments, len(roots), n_given)
         left = Moments.from_centred_rows((x - scores @ inner) * np.sqrt(gain), moments, mean)
     else:
         scatter = moments.scatter()
@@ -110,20 +104,20 @@ def regress_out(moments: Moments, columns: ArrayLike) -> tuple[Moments, Covariat
         # What covariates explain to rounding does not vary at all.
         gone = after.diagonal() <= 1e3 * _EPS * len(roots) * before.diagonal()
         after[gone], after[:, gone] = 0.0, 0.0
-        left = Moments.from_scatter(after * _gain(moments, len(roots)), moments, mean)
+        left = Moments.from_scatter(after * _gain(moments, len(roots), n_given), moments, mean)
     coef = (basis / roots) @ inner
     return left, CovariateEffect(coef, moments.mean[is_covariate])
 
 
-def _gain(moments: Moments, n_covariates: int) -> float:
-    """Return n/(n - q): residuals of q covariates have lost q degrees of freedom."""
+def _gain(moments: Moments, rank: int, n_given: int) -> float:
+    """Return n/(n - q): residuals of covariates of rank q have lost q degrees of freedom."""
     effective = moments.total_weight / moments._squared_weight * moments.total_weight
-    if effective <= n_covariates + 1:
+    if effective <= rank + 1:
         raise ValueError(
-            f"{effective:g} samples are too few for {n_covariates} columns of covariates; there "
-            f"must be more than {n_covariates + 1}"
+            f"{effective:g} samples are too few for {n_given} columns of covariates; give more "
+            "samples, or fewer covariates"
         )
-    return float(effective / (effective - n_covariates))
+    return float(effective / (effective - rank))
 
 
 def _range(scatter: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -221,28 +215,24 @@ class CovariateCoder:
 
 def _columns(table: Any) -> Iterator[Any]:
     """Yield the columns of a list, an array of one or two dimensions, or a data frame."""
-    names = getattr(table, "columns", None)
-    if names is not None:
-        for i, name in enumerate(names):
-            yield table.iloc[:, i] if hasattr(table, "iloc") else table[name]
-        return
-    if getattr(getattr(table, "dtype", None), "name", "") == "category":
+    if hasattr(table, "columns"):
+        for _, column in frame_columns(table):
+            yield column
+    elif _is_categorical(table):
         yield table
-        return
-    values = np.asarray(refuse_masked(table, "covariates"))
-    if values.ndim not in (1, 2) or values.size == 0:
-        raise ValueError(f"covariates has shape {values.shape}; it must be (n,) or (n, n_columns)")
-    yield from [values] if values.ndim == 1 else values.T
+    else:
+        values = np.asarray(refuse_masked(table, "covariates"))
+        if values.ndim not in (1, 2) or values.size == 0:
+            raise ValueError(
+                f"covariates has shape {values.shape}; it must be (n,) or (n, n_columns)"
+            )
+        yield from [values] if values.ndim == 1 else values.T
+
+
+def _is_categorical(column: Any) -> bool:
+    return getattr(getattr(column, "dtype", None), "name", "") == "category"
 
 
 def _is_category(column: Any) -> bool:
-    if getattr(getattr(column, "dtype", None), "name", "") == "category":
-        return True
     values = np.asarray(column)
-    if values.dtype.kind in "biuf":
-        return False
-    try:
-        values.astype(np.float64)
-    except (TypeError, ValueError):
-        return True
-    return values.dtype.kind in "US"
+    return _is_categorical(column) or values.dtype.kind in "US" or not are_numbers(values)

@@ -1,7 +1,8 @@
-"""Work on a Dask cluster: any work on many items, in their order or added up by a tree.
+"""Dask: rows in its collections, block by block, and work on many items of any kind on a cluster.
 
-`cpcapp.Moments.of` and the estimators take Dask arrays and dataframes themselves. This module is
-for what has no rows yet, such as photos: it sends them to the workers of a `distributed` cluster.
+`cpcapp.Moments.of` and the estimators take Dask arrays and dataframes themselves. What has no rows
+yet, such as photos, is sent to the workers of a `distributed` cluster, and its results come back in
+their order or added up by a tree.
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from importlib import metadata
-from operator import add
+from operator import add, call
 from typing import Any, TypeVar
 
+import numpy as np
+
 from cpcapp import __version__
+from cpcapp.moments.rows import TextColumnsError
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 # Seconds to wait for a scheduler that does not answer, and for its first worker.
 _PATIENCE = 10.0
-# Results of one task that are added up in one place. Chosen by hand.
+# Results that one task adds up. Each is up to 8 * n_features² bytes; chosen by hand.
 _FAN_IN = 8
 # What is the same for all items is sent once, so that distributed need not warn of its size.
 _LARGE = {"distributed.admin.large-graph-warning-threshold": "1 GiB"}
@@ -42,47 +46,45 @@ def require_distributed() -> Any:
 
 
 @contextmanager
-def connect(address: str, *, patience: float | None = None) -> Iterator[Any]:
+def connect(address: str) -> Iterator[Any]:
     """Give a client of the scheduler at an address such as ``"tcp://10.0.0.7:8786"``.
 
     Whoever can reach a scheduler can run code on its workers. So clusters belong into a network of
     their own, or behind TLS.
     """
     distributed = require_distributed()
-    patience = _PATIENCE if patience is None else patience
     try:
-        client = distributed.Client(address, timeout=patience, set_as_default=False)
+        client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise SchedulerError(
             f"no scheduler answers at {address}; start one with 'dask scheduler', and give the "
             "address that it prints, such as tcp://10.0.0.7:8786"
         ) from error
     try:
-        _check_workers(client, address, patience)
+        _check_workers(client, address)
         yield client
     finally:
         client.close()
 
 
-def _check_workers(client: Any, address: str, patience: float) -> None:
+def _check_workers(client: Any, address: str) -> None:
     try:
-        client.wait_for_workers(1, timeout=patience)
+        client.wait_for_workers(1, timeout=_PATIENCE)
     except TimeoutError as error:
         raise SchedulerError(
             f"the scheduler at {address} has no workers; start some with 'dask worker {address}'"
         ) from error
-    own = __version__
     try:
         # By a function of the standard library: one of ours would not arrive where there is none.
         found = set(client.run(metadata.version, "cpcapp").values())
     except metadata.PackageNotFoundError as error:
         raise SchedulerError(
-            f"the workers of {address} have no cpcapp; install cpcapp {own} where they run"
+            f"the workers of {address} have no cpcapp; install cpcapp {__version__} where they run"
         ) from error
-    if found - {own}:
+    if found - {__version__}:
         raise SchedulerError(
-            f"workers of {address} have cpcapp {', '.join(sorted(found))}, but here it is {own}; "
-            "install the same version"
+            f"workers of {address} have cpcapp {', '.join(sorted(found))}, but here it is "
+            f"{__version__}; install the same version"
         )
 
 
@@ -111,7 +113,7 @@ def map_in_order(
     shared = _share(client, work)
     total = len(items) if isinstance(items, Sequence) else 0
     waiting: deque[tuple[_Item, Any]] = deque()
-    submitted = ((item, client.submit(_call, shared, item, pure=False)) for item in items)
+    submitted = ((item, client.submit(call, shared, item, pure=False)) for item in items)
     for done, (item, task) in enumerate(_in_order(client, submitted, waiting), 1):
         try:
             result = task.result()
@@ -121,7 +123,7 @@ def map_in_order(
             # Dask blames all tasks of a worker that dies. So it is done once more, alone.
             distributed.wait([other for _, other in waiting])
             try:
-                result = client.submit(_call, shared, item, pure=False).result()
+                result = client.submit(call, shared, item, pure=False).result()
             except distributed.KilledWorker:
                 result = on_lost(item)
         if progress is not None and total:
@@ -166,7 +168,7 @@ def _in_order(
 
 
 def _submit_tree(client: Any, shared: Any, items: Sequence[Any]) -> Any:
-    level = [client.submit(_call, shared, item, pure=False) for item in items]
+    level = [client.submit(call, shared, item, pure=False) for item in items]
     while len(level) > 1:
         groups = [level[i : i + _FAN_IN] for i in range(0, len(level), _FAN_IN)]
         level = [client.submit(reduce, add, group, pure=False) for group in groups]
@@ -185,5 +187,78 @@ def _same(work: Any) -> Any:
     return work
 
 
-def _call(work: Callable[[Any], Any], item: Any) -> Any:
-    return work(item)
+# -- collections of rows -------------------------------------------------------------------
+
+
+def as_dask_array(data: Any) -> Any:
+    """Return a Dask array or dataframe as an array with all features in each block."""
+    if hasattr(data, "dtypes") and hasattr(data, "to_dask_array"):
+        kinds = ((name, getattr(dtype, "kind", "O")) for name, dtype in data.dtypes.items())
+        text = [name for name, kind in kinds if kind not in "biuf"]
+        if text:
+            raise TextColumnsError(text, "input")
+        data = data.to_dask_array()
+    if getattr(data, "ndim", None) != 2:
+        raise ValueError(
+            f"a Dask {type(data).__name__} is no table of rows; give an array of shape (n_samples, "
+            "n_features) or a dataframe"
+        )
+    return data if data.numblocks[1] == 1 else data.rechunk({1: -1})
+
+
+def sum_blocks(data: Any, summarize: Callable[[int, Any, Any], Any], weights: Any = None) -> Any:
+    """Return the sums of what ``summarize`` lists for each block: its number, rows and weights.
+
+    Blocks are summarized where they lie, and added up by a tree, by whichever scheduler Dask is
+    set to; by default threads.
+    """
+    import dask
+    import dask.bag as db
+
+    rows = as_dask_array(data)
+    blocks = rows.to_delayed().ravel().tolist()
+    block_weights = _weight_blocks(rows, weights, len(blocks))
+    # Names that depend on the graph only would not do: a summary may be a closure.
+    part = dask.delayed(_summary, pure=False)
+    pairs = enumerate(zip(blocks, block_weights, strict=True))
+    parts = [part(summarize, number, block, own) for number, (block, own) in pairs]
+    total = db.from_delayed(parts).reduction(_add, _add, split_every=_FAN_IN)
+    # A bag on its own would start processes; a delayed value runs in threads, or on a cluster.
+    return total.to_delayed().compute()
+
+
+def _summary(summarize: Callable[..., Any], number: int, block: Any, weights: Any) -> list[Any]:
+    return [summarize(number, block, weights)]
+
+
+def _add(parts: Iterable[Any]) -> Any:
+    """Add up without a change of any part: a worker that is lost may need one of them again."""
+    return reduce(lambda total, part: [a + b for a, b in zip(total, part, strict=True)], parts)
+
+
+def _weight_blocks(rows: Any, weights: Any, count: int) -> list[Any]:
+    if weights is None or np.ndim(weights) == 0:
+        return [weights] * count
+    import dask.array as da
+
+    if np.isnan(rows.shape[0]):
+        rows.compute_chunk_sizes()
+    if np.shape(weights) != (rows.shape[0],):
+        raise ValueError(
+            f"sample_weight has shape {np.shape(weights)}; it must be ({rows.shape[0]},), one a row"
+        )
+    return list(da.asarray(weights).rechunk((rows.chunks[0],)).to_delayed().ravel())
+
+
+def map_blocks(data: Any, work: Callable[[Any], Any], n_columns: int | None) -> Any:
+    """Return the results of ``work`` for all blocks as a Dask array that is not computed yet.
+
+    It has as many rows and ``n_columns`` columns; None stands for one number a row.
+    """
+    rows = as_dask_array(data)
+    single = n_columns is not None and rows.dtype == np.float32
+    meta = np.empty((0,) if n_columns is None else (0, 0), np.float32 if single else np.float64)
+    if n_columns is None:
+        return rows.map_blocks(work, drop_axis=1, dtype=meta.dtype, meta=meta)
+    chunks = (rows.chunks[0], (n_columns,))
+    return rows.map_blocks(work, chunks=chunks, dtype=meta.dtype, meta=meta)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,37 +18,21 @@ from cpcapp.moments.rows import FloatArray
 from cpcapp.moments.sparse import check_indices, check_pointers
 
 _KIND, _VERSION = "cpcapp-moments", 3  # 1 and 2 were .npz archives, without and with weights
+# What a file of moments holds: the form, Σw and Σw², and arrays: "mean", "mean_low", perhaps
+# "rounding", and either "scatter" or "rows" (an array or a CSR matrix), perhaps with "row_weights".
+Content = tuple[str, tuple[float, float], dict[str, Any]]
 # Up to here every count is a float64 exactly.
 _MOST_SAMPLES = 1 << 53
 
 
-@dataclass(frozen=True)
-class Content:
-    """What a file of moments holds: a scatter, or rows with their weights."""
-
-    form: str
-    weights: tuple[float, float]  # Σw and Σw²
-    mean: FloatArray
-    mean_low: FloatArray
-    rounding: FloatArray | float
-    scatter: FloatArray | None = None
-    rows: Any = None
-    row_weights: FloatArray | None = None
-
-
-def pack_rows(rows: Any, weights: FloatArray | None) -> Tensors:
-    """Return rows, dense or sparse, as arrays of a file."""
-    packed = {} if weights is None else {"row_weights": weights}
-    if sp.issparse(rows):
-        return packed | {name: getattr(rows, name) for name in ("data", "indices", "indptr")}
-    return packed | {"rows": rows}
-
-
-def write(
-    path: str | os.PathLike[str], form: str, weights: tuple[float, float], arrays: Tensors
-) -> None:
-    """Write moments as arrays; Σw and Σw² go into the header."""
-    write_tensors(path, arrays, {"form": form, "weights": list(weights)}, _KIND, _VERSION)
+def write(path: str | os.PathLike[str], content: Content) -> None:
+    """Write moments; sparse rows as the three arrays that they are made of."""
+    form, weights, arrays = content
+    if sp.issparse(rows := arrays.get("rows")):
+        arrays = arrays | {name: getattr(rows, name) for name in ("data", "indices", "indptr")}
+        del arrays["rows"]
+    header = {"form": form, "weights": list(weights), "crc32": _checksum(arrays)}
+    write_tensors(path, arrays, header, _KIND, _VERSION)
 
 
 @contextmanager
@@ -62,6 +46,8 @@ def reading(path: str | os.PathLike[str]) -> Iterator[Content]:
             if is_archive
             else read_tensors(path, _KIND, _VERSION, max_bytes=Path(path).stat().st_size)
         )
+        if not is_archive and header["crc32"] != _checksum(arrays):
+            raise ValueError("its values are not those that were written")
         yield _check(header, arrays)
     except FileNotFoundError:
         raise
@@ -69,6 +55,14 @@ def reading(path: str | os.PathLike[str]) -> Iterator[Content]:
         raise ValueError(f"{path} is not a whole file of moments: no {error}") from error
     except (ValueError, TypeError, OSError) as error:
         raise ValueError(f"{path} is not a whole file of moments: {error}") from error
+
+
+def _checksum(arrays: Tensors) -> int:
+    """Return the CRC of all values, by which a byte that was flipped on disk is noticed."""
+    crc = 0
+    for name in sorted(arrays):
+        crc = zlib.crc32(np.ascontiguousarray(arrays[name]).data, crc)
+    return crc
 
 
 def _read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Tensors]:
@@ -94,21 +88,22 @@ def _check(header: dict[str, Any], arrays: Tensors) -> Content:
         raise ValueError(f"its weights add up to {total:g}, and squared to {squared:g}")
     mean = _floats(arrays, "mean", (-1,))
     m = len(mean)
-    low = _floats(arrays, "mean_low", (m,)) if "mean_low" in arrays else np.zeros(m)
-    rounding = _floats(arrays, "rounding", (m,)) if "rounding" in arrays else 0.0
-    common = (str(header["form"]), (total, squared), mean, low, rounding)
+    content: dict[str, Any] = {"mean": mean, "mean_low": np.zeros(m)}
+    for name in {"mean_low", "rounding"} & arrays.keys():
+        content[name] = _floats(arrays, name, (m,))
     if "scatter" in arrays:
-        scatter = np.asfortranarray(_floats(arrays, "scatter", (m, m)))
+        content["scatter"] = scatter = np.asfortranarray(_floats(arrays, "scatter", (m, m)))
         if (scatter.diagonal() < 0.0).any():
             raise ValueError("its scatter has a variance below 0")
-        return Content(*common, scatter=scatter)
-    rows = _floats(arrays, "rows", (-1, m)) if "rows" in arrays else _sparse_rows(arrays, m)
-    row_weights = None
-    if "row_weights" in arrays:
-        row_weights = _floats(arrays, "row_weights", (rows.shape[0],))
-        if not (row_weights > 0.0).all():
-            raise ValueError("its row_weights are not all above 0")
-    return Content(*common, rows=rows, row_weights=row_weights)
+    else:
+        dense = "rows" in arrays
+        rows = _floats(arrays, "rows", (-1, m)) if dense else _sparse_rows(arrays, m)
+        content["rows"] = rows
+        if "row_weights" in arrays:
+            content["row_weights"] = weights = _floats(arrays, "row_weights", (rows.shape[0],))
+            if not (weights > 0.0).all():
+                raise ValueError("its row_weights are not all above 0")
+    return str(header["form"]), (total, squared), content
 
 
 def _floats(arrays: Tensors, name: str, shape: tuple[int, ...]) -> FloatArray:

@@ -10,7 +10,7 @@ from scipy.linalg import eigh
 
 from cpcapp.moments.moments import Moments
 from cpcapp.moments.rows import FloatArray, NonFiniteError, as_rows
-from cpcapp.moments.weights import drop_zero_weights
+from cpcapp.moments.weights import check_weights, drop_zero_weights
 
 __all__ = ["MISSING", "nearest_positive_semidefinite", "pairwise_moments"]
 
@@ -59,7 +59,7 @@ def pairwise_moments(X: Any, sample_weight: Any = None) -> Moments:
     rows = as_rows(X)
     if sp.issparse(rows):
         raise ValueError("missing values need a dense array: in a sparse matrix they would be 0")
-    rows, weights = drop_zero_weights(rows, sample_weight)
+    rows, weights = drop_zero_weights(rows, check_weights(sample_weight, len(rows)))
     weights = np.ones(len(rows)) if weights is None else weights
     blocks = [slice(start, start + _BLOCK) for start in range(0, len(rows), _BLOCK)]
     mean, complete = _means(rows, weights, blocks)
@@ -88,10 +88,6 @@ def nearest_positive_semidefinite(matrix: FloatArray) -> FloatArray:
 
     Nearest in the Frobenius norm, in units in which the diagonal is 1, so that the units of
     features do not matter. A matrix that has none is returned as it is.
-
-    >>> nearest_positive_semidefinite(np.array([[1.0, 2.0], [2.0, 1.0]]))
-    array([[1.5, 1.5],
-           [1.5, 1.5]])
     """
     diagonal = matrix.diagonal()
     scale = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))

@@ -12,25 +12,18 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from cpcapp.moments import file as moments_file
-from cpcapp.moments.additive import Additive
+from cpcapp.moments.additive import Additive, Spread, find_spread
 from cpcapp.moments.blocks import (
     add_products,
     centre,
     mean_of,
     mirror,
-    quiet,
     rank_one,
     squares_of,
     stack,
 )
 from cpcapp.moments.removal import ROUNDING, drop_rows, require_digits, weights_left
-from cpcapp.moments.rows import (
-    FeatureRangeError,
-    FloatArray,
-    NonFiniteError,
-    raise_if_not_finite,
-)
-from cpcapp.moments.spread import Spread, find_spread
+from cpcapp.moments.rows import FeatureRangeError, FloatArray, NonFiniteError
 from cpcapp.moments.weights import LEAST_WEIGHT
 
 __all__ = ["FeatureRangeError", "FloatArray", "Moments", "NonFiniteError", "Spread"]
@@ -97,14 +90,14 @@ class Moments(Additive):
         if form not in _FORMS:
             raise ValueError(f"form={form!r} must be one of {', '.join(map(repr, _FORMS))}")
         self.form = form
-        super().__init__()
+        self._clear()
 
     def _clear(self) -> None:
         super()._clear()
         # In place of the scatter: the rows as they were given, and the diagonal of the scatter.
         self._rows: list[Any] = []
         self._row_weights: list[FloatArray | None] = []  # of each block; None if all are 1
-        self._squares: FloatArray | None = None
+        self._squares: FloatArray | float = 0.0
         # self._scatter is a lower triangle in Fortran order: what BLAS fills.
         # How far the diagonal of the scatter may be off since samples were removed.
         self._rounding: FloatArray | float = 0.0
@@ -125,10 +118,6 @@ class Moments(Additive):
         sample_weight : array-like of shape (n,), float, or an iterable of those, optional
             As in `update`.
         form : {"auto", "scatter"}, default="auto"
-
-        Returns
-        -------
-        Moments
 
         Examples
         --------
@@ -159,47 +148,23 @@ class Moments(Additive):
             raise ValueError("covariance must be finite and symmetric")
         if n_samples < 1:
             raise ValueError(f"n_samples={n_samples} must be at least 1")
-        self = cls(form="scatter")
-        own = np.broadcast_to(np.asarray(mean, dtype=np.float64), cov.shape[0]).copy()
-        self._set_mean(own, np.zeros_like(own))
-        self.total_weight = self._squared_weight = float(int(n_samples))
-        self._scatter = np.asfortranarray(cov * n_samples)
-        return self
+        n = float(int(n_samples))
+        centre = np.broadcast_to(np.asarray(mean, dtype=np.float64), cov.shape[0]).copy()
+        return cls(form="scatter")._fill(np.asfortranarray(cov * n_samples), (n, n), centre)
 
     @classmethod
     def from_scatter(cls, scatter: FloatArray, like: Moments, mean: FloatArray) -> Self:
-        """Return moments with a given scatter and mean, and the weights of others.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> like = Moments.of(np.ones((4, 3)))
-        >>> Moments.from_scatter(np.array([[8.0]]), like, np.zeros(1)).covariance()
-        array([[2.]])
-        """
-        self = cls(form="scatter")
-        self._set_mean(np.asarray(mean, dtype=np.float64), np.zeros(len(mean)))
-        self.total_weight, self._squared_weight = like.total_weight, like._squared_weight
-        self._scatter = np.array(scatter, dtype=np.float64, order="F")
-        return self
+        """Return moments with a given scatter and mean, and the weights of others."""
+        weights = like.total_weight, like._squared_weight
+        return cls(form="scatter")._fill(np.array(scatter, np.float64, order="F"), weights, mean)
 
     @classmethod
     def from_centred_rows(cls, rows: FloatArray, like: Moments, mean: FloatArray) -> Self:
-        """Return thin moments of other rows than ``like.centred_rows()``, with the same weights.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> like = Moments.of(np.eye(2, 3))
-        >>> Moments.from_centred_rows(2.0 * like.centred_rows(), like, like.mean).variance()
-        array([1., 1., 0.])
-        """
+        """Return thin moments of other rows than ``like.centred_rows()``, with the same weights."""
         _, weights = like.kept_rows()
         self = cls(form=like.form)
-        with quiet():
-            self._keep(
-                (rows if weights is None else rows / np.sqrt(weights)[:, None]) + mean, weights
-            )
+        given = rows if weights is None else rows / np.sqrt(weights)[:, None]
+        self._keep(given + mean, weights)
         return self
 
     @property
@@ -219,7 +184,7 @@ class Moments(Additive):
     # -- reading data ----------------------------------------------------------------------
 
     def update(self, chunk: Any, sample_weight: Any = None) -> Self:
-        """Add samples.
+        """Add samples, and return the moments themselves.
 
         Parameters
         ----------
@@ -229,11 +194,6 @@ class Moments(Additive):
         sample_weight : array-like of shape (n,), float, or an iterable of those, optional
             Weights of at least 0; for an iterable of chunks an iterable too. A whole number
             counts for mean and covariance as that many copies of the sample, and 0 as none.
-
-        Returns
-        -------
-        Moments
-            itself.
 
         Examples
         --------
@@ -252,19 +212,14 @@ class Moments(Additive):
         if n == 0:
             return
         self._require_width(m)
-        with quiet():
-            if self._keeps(rows, weights):
-                self._keep(rows.copy() if sp.issparse(rows) else np.array(rows, float), weights)
-                return
-            self._fold()
-            if self._scatter is None:
-                self._scatter = np.zeros((m, m), order="F")
-            step = max(_DENSE_BLOCK, _DENSE_VALUES // m)
-            if sp.issparse(rows):
-                step = _SPARSE_BLOCK
-            for start in range(0, n, step):
-                part = slice(start, start + step)
-                self._add_block(rows[part], None if weights is None else weights[part])
+        if self._keeps(rows, weights):
+            self._keep(rows.copy() if sp.issparse(rows) else np.array(rows, float), weights)
+            return
+        self._fold(m)
+        step = _SPARSE_BLOCK if sp.issparse(rows) else max(_DENSE_BLOCK, _DENSE_VALUES // m)
+        for start in range(0, n, step):
+            part = slice(start, start + step)
+            self._add_block(rows[part], None if weights is None else weights[part])
 
     def _keeps(self, rows: Any, weights: FloatArray | None) -> bool:
         """Return whether these rows and all before them are a smaller form than the scatter."""
@@ -287,32 +242,36 @@ class Moments(Additive):
 
     def _add_block(self, rows: Any, weights: FloatArray | None) -> None:
         """Add rows to mean and scatter, or to mean and variances while rows are kept."""
-        centred, shift = centre(rows, weights)
-        rest = mean_of(centred, weights)
-        raise_if_not_finite(shift + rest)
-        if self._scatter is not None:
-            self._scatter = add_products(self._scatter, centred, weights)
-        else:
-            before = 0.0 if self._squares is None else self._squares
-            self._squares = before + squares_of(centred, weights)
         weight = squared = float(rows.shape[0])
         if weights is not None:
             weight, squared = float(weights.sum()), float(weights @ weights)
-        # Σ(x-x̄)(x-x̄)ᵀ = Σ(x-s)(x-s)ᵀ - n(x̄-s)(x̄-s)ᵀ
-        self._add_outer(-weight, rest)
-        self._merge(weight, squared, shift, rest)
+        # It is left to the error to speak of NaN and infinity.
+        with np.errstate(invalid="ignore", over="ignore"):
+            centred, shift = centre(rows, weights)
+            rest = mean_of(centred, weights)
+            finite = np.isfinite(shift + rest)
+            if not finite.all():
+                raise NonFiniteError(np.flatnonzero(~finite))
+            if self._scatter is None:
+                self._squares = self._squares + squares_of(centred, weights)
+            else:
+                self._scatter = add_products(self._scatter, centred, weights)
+            # Σ(x-x̄)(x-x̄)ᵀ = Σ(x-s)(x-s)ᵀ - n(x̄-s)(x̄-s)ᵀ
+            self._add_outer(-weight, rest)
+            self._merge(weight, squared, shift, rest)
 
     def _add_outer(self, weight: float, vector: FloatArray) -> None:
-        if self._scatter is not None:
-            rank_one(self._scatter, vector, weight)
-        elif self._squares is not None:
+        if self._scatter is None:
             self._squares = self._squares + weight * vector**2
+        else:
+            rank_one(self._scatter, vector, weight)
 
-    def _fold(self) -> None:
-        """Turn the rows kept so far into a scatter matrix."""
-        if self._rows:
-            self._scatter = self._lower()
-            self._rows, self._row_weights, self._squares = [], [], None
+    def _fold(self, n_features: int) -> None:
+        """Have a scatter matrix, of the rows kept so far."""
+        if self._scatter is None:
+            empty = (n_features, n_features)
+            self._scatter = self._lower() if self._rows else np.zeros(empty, order="F")
+            self._rows, self._row_weights, self._squares = [], [], 0.0
 
     # -- adding up -------------------------------------------------------------------------
 
@@ -333,28 +292,20 @@ class Moments(Additive):
         if other.is_thin:
             self._absorb(*other.kept_rows())
             return self
-        self._fold()
-        if self._scatter is None:
-            self._scatter = other._scatter.copy(order="F")
-        else:
-            self._scatter += other._scatter
+        self._fold(len(other._mean))
+        self._scatter += other._scatter
         self._merge(other.total_weight, other._squared_weight, other._mean, other._low)
         return self
 
     # -- taking away -----------------------------------------------------------------------
 
     def remove(self, chunk: Any, sample_weight: Any = None) -> Self:
-        """Take samples away that were added before, for example those that left a window.
+        """Take samples away that were added before, and return the moments themselves.
 
         Parameters
         ----------
         chunk, sample_weight
             As they were given to `update`; how they were divided into chunks does not matter.
-
-        Returns
-        -------
-        Moments
-            itself.
 
         Raises
         ------
@@ -386,22 +337,20 @@ class Moments(Additive):
                 f"can't take moments of {other.n_features} features from those of {self.n_features}"
             )
         weight, squared = weights_left(self, other)
-        left = None
         if weight == 0.0:
             self._clear()
             return self
-        if self.is_thin and other.is_thin:
-            left = drop_rows(*self.kept_rows(), *other.kept_rows())
+        thin = self.is_thin and other.is_thin
+        left = drop_rows(*self.kept_rows(), *other.kept_rows()) if thin else None
         if left is None:
-            self._subtract(other, weight, squared)
-        else:
-            rounding = self._rounding
-            self._clear()
-            self._keep(*left)
-            self._rounding = rounding
+            return self._subtract(other, weight, squared)
+        rounding = self._rounding
+        self._clear()
+        self._keep(*left)
+        self._rounding = rounding
         return self
 
-    def _subtract(self, other: Moments, weight: float, squared: float) -> None:
+    def _subtract(self, other: Moments, weight: float, squared: float) -> Self:
         """Take scatter and mean away, so that this weight and its squares are left."""
         before = self._lower()
         # S_a = S_ab - S_b - (n_ab n_b / n_a) δδᵀ with δ the mean of b less that of both.
@@ -419,12 +368,11 @@ class Moments(Additive):
         after[diagonal] = np.maximum(after[diagonal], 0.0)
         mean, low = self._mean, self._low - step * (other.total_weight / weight)
         self._clear()
-        self._set_mean(mean, low)
-        self.total_weight, self._squared_weight = weight, squared
-        self._scatter, self._rounding = after, rounding
+        self._rounding = rounding
+        return self._fill(after, (weight, squared), mean, low)
 
     def decay(self, factor: float) -> Self:
-        """Multiply the weight of all samples so far, so that later ones count for more.
+        """Multiply the weight of all samples so far, and return the moments themselves.
 
         Called before each chunk this is exponential forgetting: a chunk that came ``t`` chunks
         ago has the weight ``factor**t``. Mean and covariance stay; ``total_weight`` shrinks.
@@ -433,11 +381,6 @@ class Moments(Additive):
         ----------
         factor : float
             Above 0, at most 1.
-
-        Returns
-        -------
-        Moments
-            itself.
 
         Examples
         --------
@@ -463,8 +406,7 @@ class Moments(Additive):
             self._row_weights = [factor * (np.ones(rows.shape[0]) if weights is None else weights)]
         if self._scatter is not None:
             self._scatter *= factor
-        if self._squares is not None:
-            self._squares = self._squares * factor
+        self._squares = self._squares * factor
         self._rounding = self._rounding * factor
         return self
 
@@ -500,16 +442,11 @@ class Moments(Additive):
         return np.asarray(np.maximum(squares, 0.0) / self.total_weight)
 
     def moved(self, mean: ArrayLike) -> Self:
-        """Return the moments of the same samples, moved to another mean.
+        """Return new moments of the same samples, moved to another mean.
 
         Parameters
         ----------
         mean : array-like of shape (n_features,)
-
-        Returns
-        -------
-        Moments
-            New ones; these stay as they were.
 
         Examples
         --------
@@ -518,12 +455,7 @@ class Moments(Additive):
         >>> m.mean, m.variance()
         (array([0.]), array([1.]))
         """
-        self._require_samples()
-        to = np.asarray(mean, dtype=np.float64)
-        if to.shape != self._mean.shape:
-            raise ValueError(f"mean has shape {to.shape}; it must be {self._mean.shape}")
-        if not np.isfinite(to).all():
-            raise ValueError("mean must be finite")
+        to = self._one_each("mean", mean)
         if self.is_thin:
             return type(self).from_centred_rows(self.centred_rows(), self, to)
         new = self.copy()
@@ -531,17 +463,12 @@ class Moments(Additive):
         return new
 
     def rescaled(self, scale: ArrayLike) -> Self:
-        """Return the moments of the same samples in other units, ``x / scale``.
+        """Return new moments of the same samples in other units, ``x / scale``.
 
         Parameters
         ----------
         scale : array-like of shape (n_features,)
             Above 0.
-
-        Returns
-        -------
-        Moments
-            New ones; these stay as they were.
 
         Examples
         --------
@@ -550,17 +477,13 @@ class Moments(Additive):
         >>> m.rescaled(np.sqrt(m.variance())).variance().round(12)
         array([1., 1.])
         """
-        self._require_samples()
-        units = np.asarray(scale, dtype=np.float64)
-        if units.shape != self._mean.shape:
-            raise ValueError(f"scale has shape {units.shape}; it must be {self._mean.shape}")
-        if not (np.isfinite(units).all() and (units > 0).all()):
-            raise ValueError("scale must be finite and above 0")
+        units = self._one_each("scale", scale)
+        if not (units > 0).all():
+            raise ValueError("scale must be above 0")
         new = self.copy()
         new._set_mean(self._mean / units, self._low / units)
         new._rounding = self._rounding / units**2
-        if self._squares is not None:
-            new._squares = self._squares / units**2
+        new._squares = self._squares / units**2
         if self._scatter is not None:
             new._scatter = np.asfortranarray(self._scatter / units / units[:, None])
         if self._rows:
@@ -568,6 +491,16 @@ class Moments(Additive):
             scaled = sp.csr_array(rows.multiply(1.0 / units)) if sp.issparse(rows) else rows / units
             new._rows, new._row_weights = [scaled], [weights]
         return new
+
+    def _one_each(self, name: str, values: ArrayLike) -> FloatArray:
+        """Return a finite number for each feature."""
+        self._require_samples()
+        array = np.asarray(values, dtype=np.float64)
+        if array.shape != self._mean.shape:
+            raise ValueError(f"{name} has shape {array.shape}; it must be {self._mean.shape}")
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} must be finite")
+        return array
 
     def constant_features(self) -> NDArray[np.bool_]:
         """Return which features do not vary beyond rounding, ``(n_features,)``."""
@@ -606,9 +539,9 @@ class Moments(Additive):
         if len(self._rows) > 1:
             weights = None
             if any(own is not None for own in self._row_weights):
-                ones = (np.ones(rows.shape[0]) for rows in self._rows)
-                pairs = zip(self._row_weights, ones, strict=True)
-                weights = np.concatenate([one if own is None else own for own, one in pairs])
+                pairs = zip(self._rows, self._row_weights, strict=True)
+                filled = [np.ones(rows.shape[0]) if own is None else own for rows, own in pairs]
+                weights = np.concatenate(filled)
             self._rows, self._row_weights = [stack(self._rows)], [weights]
         return self._rows[0], self._row_weights[0]
 
@@ -646,15 +579,12 @@ class Moments(Additive):
         3
         """
         self._require_samples()
-        arrays = {"mean": self._mean, "mean_low": self._low}
-        if isinstance(self._rounding, np.ndarray):
-            arrays["rounding"] = self._rounding
-        if self._scatter is not None:
-            arrays["scatter"] = self._scatter
-        else:
-            arrays |= moments_file.pack_rows(*self.kept_rows())
-        weights = (self.total_weight, self._squared_weight)
-        moments_file.write(path, self.form, weights, arrays)
+        rows, weights = self.kept_rows() if self.is_thin else (None, None)
+        arrays = {"mean": self._mean, "mean_low": self._low, "scatter": self._scatter}
+        arrays |= {"rows": rows, "row_weights": weights}
+        arrays["rounding"] = self._rounding if np.ndim(self._rounding) else None
+        given = {name: array for name, array in arrays.items() if array is not None}
+        moments_file.write(path, (self.form, (self.total_weight, self._squared_weight), given))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -665,14 +595,11 @@ class Moments(Additive):
         ValueError
             If the file is damaged or of another kind.
         """
-        with moments_file.reading(path) as content:
-            self = cls(form=content.form)
-            if content.scatter is None:
-                with quiet():
-                    self._keep(content.rows, content.row_weights)
+        with moments_file.reading(path) as (form, weights, arrays):
+            self = cls(form=form)
+            if "scatter" in arrays:
+                self._fill(arrays["scatter"], weights, arrays["mean"], arrays["mean_low"])
             else:
-                self._scatter = content.scatter
-                self._set_mean(content.mean, content.mean_low)
-                self.total_weight, self._squared_weight = content.weights
-            self._rounding = content.rounding
+                self._keep(arrays["rows"], arrays.get("row_weights"))
+            self._rounding = arrays.get("rounding", 0.0)
         return self

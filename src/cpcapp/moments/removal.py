@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from cpcapp.moments.rows import FloatArray
+from cpcapp.moments.rows import FloatArray, listed
 
 # A sum of squares is exact to a few rounding units; measured up to 64.
 ROUNDING = 64.0 * float(np.finfo(np.float64).eps)
@@ -17,7 +17,6 @@ ROUNDING = 64.0 * float(np.finfo(np.float64).eps)
 _DIGITS = 1e6
 # Weights are sums too: a smaller share of them is nothing.
 _NO_WEIGHT = 1e-12
-_NAMED = 5
 
 
 def weights_left(everything: Any, removed: Any) -> tuple[float, float]:
@@ -48,8 +47,7 @@ def require_digits(squares: FloatArray, rounding: FloatArray) -> None:
             "would be left; add up the samples that remain in new Moments"
         )
     if len(bad):
-        more = f" and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
-        raise ValueError(f"feature {', '.join(map(str, bad[:_NAMED]))}{more} {reason}")
+        raise ValueError(f"feature {listed(bad)} {reason}")
 
 
 def drop_rows(

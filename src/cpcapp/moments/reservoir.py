@@ -55,9 +55,7 @@ class Reservoir:
         self._rng = np.random.default_rng(seed)
         self._limit = np.inf  # rows with keys beyond it are not among those that stay
         self._blocks: list[Any] = []
-        self._keys = np.empty(0)
-        self._index = np.empty(0, dtype=np.intp)
-        self._weights = np.empty(0)
+        self._tags = np.empty((3, 0))  # of each row its key, its number and its weight
         self._is_weighted = False
 
     @property
@@ -82,21 +80,17 @@ class Reservoir:
             if hasattr(taken, "detach"):
                 taken = taken.detach().cpu().double().numpy()
             self._blocks.append(taken)
-            self._keys = np.append(self._keys, keys[chosen])
-            self._index = np.append(self._index, self._n_given + chosen)
             taken_weights = np.ones(len(chosen)) if weights is None else weights[chosen]
-            self._weights = np.append(self._weights, taken_weights)
+            self._add_tags(np.stack([keys[chosen], chosen, taken_weights]))
         self._n_given += n
-        if len(self._keys) > (1.0 + _SLACK) * self.max_rows:
+        if self._tags.shape[1] > (1.0 + _SLACK) * self.max_rows:
             self._trim()
 
     def __iadd__(self, later: Reservoir) -> Reservoir:
         """Add the rows of another reservoir, which come after these."""
         self.max_rows = self.max_rows or later.max_rows
         self._blocks += later._blocks
-        self._keys = np.append(self._keys, later._keys)
-        self._index = np.append(self._index, self._n_given + later._index)
-        self._weights = np.append(self._weights, later._weights)
+        self._add_tags(later._tags)
         self._is_weighted |= later._is_weighted
         self.n_seen += later.n_seen
         self._n_given += later._n_given
@@ -119,23 +113,26 @@ class Reservoir:
     def weights(self) -> FloatArray | None:
         """Return the weights of the rows, or None if none were given."""
         self._trim()
-        return self._weights if self._is_weighted else None
+        return self._tags[2] if self._is_weighted else None
 
     def index(self) -> NDArray[np.intp]:
         """Return the numbers of the rows among all that were given, from 0."""
         self._trim()
-        return self._index
+        return np.asarray(self._tags[1], dtype=np.intp)
+
+    def _add_tags(self, later: FloatArray) -> None:
+        numbered = later.copy()
+        numbered[1] += self._n_given
+        self._tags = np.concatenate([self._tags, numbered], axis=1)
 
     def _trim(self) -> None:
         """Drop what is beyond the bound, and join the blocks."""
         if self._blocks:
             self._blocks = [stack(self._blocks)]
-        if len(self._keys) > self.max_rows:
-            stays = np.sort(_smallest(self._keys, self.max_rows))
-            self._limit = float(self._keys[stays].max())
-            self._blocks = [self._blocks[0][stays]]
-            self._keys, self._index = self._keys[stays], self._index[stays]
-            self._weights = self._weights[stays]
+        if self._tags.shape[1] > self.max_rows:
+            stays = np.sort(_smallest(self._tags[0], self.max_rows))
+            self._blocks, self._tags = [self._blocks[0][stays]], self._tags[:, stays]
+            self._limit = float(self._tags[0].max())
 
 
 def _smallest(keys: FloatArray, count: int) -> NDArray[np.intp]:

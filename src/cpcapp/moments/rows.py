@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copyreg
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,9 @@ class _SentError(ValueError):
     """An error that keeps its text and facts when a worker sends it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.args, self.__dict__)
-
-
-def _restore(kind: type[_SentError], args: tuple[Any, ...], facts: dict[str, Any]) -> _SentError:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(facts)
-    return error
+        # Made without __init__, which would write the text anew.
+        made = (type(self), *self.args)
+        return copyreg.__newobj__, made, self.__dict__  # type: ignore[attr-defined]
 
 
 class NonFiniteError(_SentError):
@@ -47,7 +44,7 @@ class NonFiniteError(_SentError):
                 "sklearn.impute.SimpleImputer); CPCAPlusPlus(missing='pairwise') takes NaN"
             )
         super().__init__(
-            f"{source} contains NaN or infinity in column {_listed(columns, names)}; {advice}"
+            f"{source} contains NaN or infinity in column {listed(columns, names)}; {advice}"
         )
 
 
@@ -55,17 +52,13 @@ class FeatureRangeError(_SentError):
     """Values are too large or too small to be squared; ``columns`` lists the features."""
 
     def __init__(
-        self,
-        columns: NDArray[np.intp],
-        names: ArrayLike | None = None,
-        *,
-        source: str = "input",
+        self, columns: NDArray[np.intp], names: ArrayLike | None = None, *, source: str = "input"
     ) -> None:
         self.columns = columns
         self.source = source
         super().__init__(
             f"{source} has values that are too large or too small to be squared in column "
-            f"{_listed(columns, names)}; standard deviations must be between 1e-150 and 1e150: "
+            f"{listed(columns, names)}; standard deviations must be between 1e-150 and 1e150: "
             "give those columns in other units, or drop them"
         )
 
@@ -77,7 +70,7 @@ class MaskedValuesError(_SentError):
         mask = np.ma.getmaskarray(data)
         where = ""
         if mask.ndim == 2:
-            where = f", in column {_listed(np.flatnonzero(mask.any(axis=0)))}"
+            where = f", in column {listed(np.flatnonzero(mask.any(axis=0)))}"
         super().__init__(
             f"{source} is a masked array with {int(mask.sum())} masked values{where}; fill them "
             "in (data.filled(...)) or drop their rows (numpy.ma.compress_rows)"
@@ -89,13 +82,11 @@ class TextColumnsError(_SentError):
 
     def __init__(self, columns: Sequence[Any], source: str) -> None:
         self.columns = list(columns)
-        shown = ", ".join(repr(c) if isinstance(c, str) else str(c) for c in columns[:_NAMED])
-        if len(columns) > _NAMED:
-            shown += f" and {len(columns) - _NAMED} more"
         count = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
         super().__init__(
-            f"{source} has {count} of text or other values that are no numbers: {shown}; drop "
-            "them, or turn them into numbers (for example with sklearn.preprocessing.OneHotEncoder)"
+            f"{source} has {count} of text or other values that are no numbers: {listed(columns)}; "
+            "drop them, or turn them into numbers (for example with "
+            "sklearn.preprocessing.OneHotEncoder)"
         )
 
 
@@ -119,9 +110,14 @@ def refuse_damaged(data: Any, source: str) -> None:
 
 def refuse_text(data: Any, source: str) -> None:
     """Raise `TextColumnsError` if columns of an array or a data frame are no numbers."""
-    if sp.issparse(data):
-        return
-    text = [name for name, column in _columns(data) if not _is_numeric(column)]
+    columns: Iterable[tuple[Any, Any]] = ()
+    if hasattr(data, "columns"):
+        columns = frame_columns(data)
+    elif getattr(getattr(data, "dtype", None), "kind", "O") in "OUSmM":
+        array = np.asarray(data, dtype=object)
+        columns = enumerate(array.T) if array.ndim == 2 else ()
+    arrays = ((name, np.asarray(column)) for name, column in columns)
+    text = [name for name, a in arrays if a.dtype.kind in "mM" or not are_numbers(a)]
     if text:
         raise TextColumnsError(text, source)
 
@@ -143,45 +139,29 @@ def as_rows(chunk: Any) -> Any:
         if rows.dtype.kind in "OUS":
             refuse_text(chunk, "chunk")
         raise ValueError(f"chunk has dtype {rows.dtype}; it must be real numbers")
-    if sp.issparse(rows):
-        return rows if rows.dtype == np.float64 else rows.astype(np.float64)
-    return rows
+    return rows.astype(np.float64, copy=False) if sp.issparse(rows) else rows
 
 
-def raise_if_not_finite(column_values: NDArray[Any]) -> None:
-    """Raise `NonFiniteError` unless the value of each column is finite."""
-    finite = np.isfinite(column_values)
-    if np.count_nonzero(finite) < finite.size:
-        raise NonFiniteError(np.flatnonzero(~finite))
-
-
-def _listed(columns: NDArray[np.intp], names: Any = None) -> str:
-    """Return the first columns, by name if they have one, and how many more there are."""
-    shown = [str(c) if names is None else repr(str(names[c])) for c in columns[:_NAMED]]
+def listed(columns: Sequence[Any] | NDArray[np.intp], names: ArrayLike | None = None) -> str:
+    """Return the first columns, quoted if they are names, and how many more there are."""
+    first = columns[:_NAMED] if names is None else [str(c) for c in np.asarray(names)[columns]]
+    shown = [repr(c) if isinstance(c, str) else str(c) for c in first[:_NAMED]]
     more = f" and {len(columns) - _NAMED} more" if len(columns) > _NAMED else ""
     return ", ".join(shown) + more
 
 
-def _columns(data: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the columns of a data frame, or of what an array can be made of, with their names."""
-    names = getattr(data, "columns", None)
-    if names is None:
-        kind = getattr(getattr(data, "dtype", None), "kind", "O")
-        array = np.asarray(data, dtype=object) if kind in "OUSmM" else np.empty(0)
-        if array.ndim == 2:
-            yield from enumerate(array.T)
-        return
-    for i, name in enumerate(names):
+def frame_columns(frame: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield names and columns of a data frame of any library."""
+    for i, name in enumerate(frame.columns):
         # By place: names need not be unique in pandas. Others know columns by name only.
-        yield name, data.iloc[:, i] if hasattr(data, "iloc") else data[name]
+        yield name, frame.iloc[:, i] if hasattr(frame, "iloc") else frame[name]
 
 
-def _is_numeric(column: Any) -> bool:
-    values = np.asarray(column)
-    if values.dtype.kind not in "OUS":
-        return values.dtype.kind not in "mM"
-    try:
-        values.astype(np.float64)
-    except (ValueError, TypeError):
-        return False
+def are_numbers(values: NDArray[Any]) -> bool:
+    """Return whether values are numbers, or text and objects that can be read as numbers."""
+    if values.dtype.kind in "OUS":
+        try:
+            values.astype(np.float64)
+        except (ValueError, TypeError):
+            return False
     return True

@@ -33,11 +33,7 @@ KINDS = {
 
 
 def kind_of(data: Any) -> str | None:
-    """Return which of `KINDS` data is; None for what NumPy and scikit-learn read themselves.
-
-    >>> kind_of(np.eye(2)), kind_of(iter([np.eye(2)]))
-    (None, 'iterator')
-    """
+    """Return which of `KINDS` data is; None for what NumPy and scikit-learn read themselves."""
     kind = type(data)
     if kind is np.ndarray:
         return None
@@ -57,9 +53,8 @@ def is_whole(data: Any) -> bool:
 
 def as_host_array(data: Any) -> Any:
     """Return a torch tensor of the CPU as a NumPy array of the same memory; others as they are."""
-    if type(data).__module__.partition(".")[0] == "torch" and getattr(data, "is_cpu", False):
-        return data.detach().numpy()
-    return data
+    is_tensor = type(data).__module__.partition(".")[0] == "torch"
+    return data.detach().numpy() if is_tensor and data.is_cpu else data
 
 
 def column_names(data: Any) -> list[Any] | None:
@@ -73,13 +68,7 @@ def column_names(data: Any) -> list[Any] | None:
 
 
 def row_chunks(data: Any) -> Iterator[Any]:
-    """Yield the rows of any source in chunks that NumPy or SciPy holds.
-
-    What is in memory already comes as it is, in one piece.
-
-    >>> [len(chunk) for chunk in row_chunks(iter([np.eye(2), np.eye(3, 2)]))]
-    [2, 3]
-    """
+    """Yield rows in chunks that NumPy or SciPy holds; what is in memory as it is, in one piece."""
     kind = kind_of(data)
     if kind in ("h5py", "zarr"):
         yield from _stored_chunks(data, kind)
@@ -101,19 +90,15 @@ def row_chunks(data: Any) -> Iterator[Any]:
 
 
 def weighted_row_chunks(data: Any, sample_weight: Any = None) -> Iterator[tuple[Any, Any]]:
-    """Yield the rows of any source in chunks, each with its weights or None.
-
-    >>> pairs = weighted_row_chunks(iter([np.eye(2), np.eye(1, 2)]), [[1, 2], [3]])
-    >>> [weights for chunk, weights in pairs]
-    [[1, 2], [3]]
-    """
-    if sample_weight is None or isinstance(sample_weight, Real):
+    """Yield the rows of any source in chunks, each with its weights or None."""
+    in_chunks = kind_of(data) not in (None, "iterator")
+    if not in_chunks and is_whole(data):
+        yield as_host_array(data), sample_weight
+    elif sample_weight is None or isinstance(sample_weight, Real):
         for rows in row_chunks(data):
             yield rows, sample_weight
-    elif kind_of(data) not in (None, "iterator"):  # read in chunks, but weighted as a whole
+    elif in_chunks:  # but weighted as a whole
         yield from _cut_weights(row_chunks(data), np.asarray(sample_weight))
-    elif is_whole(data):
-        yield as_host_array(data), sample_weight
     else:
         for chunk, weights in zip_longest(data, sample_weight, fillvalue=_NOTHING):
             if chunk is _NOTHING or weights is _NOTHING:

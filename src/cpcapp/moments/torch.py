@@ -14,11 +14,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from cpcapp.moments.additive import Additive
+from cpcapp.moments.additive import Additive, Spread, find_spread
 from cpcapp.moments.moments import Moments
 from cpcapp.moments.rows import FloatArray, NonFiniteError
-from cpcapp.moments.spread import Spread, find_spread
-from cpcapp.moments.weights import check_weights
+from cpcapp.moments.weights import check_weights, drop_zero_weights
 
 try:
     import torch
@@ -40,14 +39,7 @@ _MAX_ROWS_NUMBERS, _MAX_PRODUCT_NUMBERS = 1 << 27, 1 << 27
 
 
 def check_device(device: Any) -> torch.device:
-    """Return a device, or raise ``ValueError`` unless torch can compute there in float64.
-
-    Examples
-    --------
-    >>> check_device("gpu")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ValueError: device='gpu' can't be used here; use 'cpu', or 'cuda' with an NVIDIA card ...
-    """
+    """Return a device, or raise ``ValueError`` unless torch can compute there in float64."""
     try:
         torch.zeros(1, dtype=torch.float64, device=device)
         return torch.device(device)
@@ -62,33 +54,7 @@ def check_device(device: Any) -> torch.device:
 def moments_of_tensor(
     x: Any, weights: Any = None, *, allow_tf32: bool = False, double: bool = False
 ) -> Moments:
-    """Return the moments of a tensor, computed on its device.
-
-    Parameters
-    ----------
-    x : tensor of shape (n, n_features)
-        Float64 is multiplied in float64, all else in float32; sums are float64.
-    weights : tensor or array-like of shape (n,), optional
-    allow_tf32 : bool, default=False
-        Multiply in TF32 where the device has it: faster, but correlations are off by 1e-5.
-    double : bool, default=False
-        Multiply in float64 whatever the type of ``x``. The result is that of NumPy to 1e-12. Cards
-        for data centres do that as fast as float32; others take up to 64 times as long.
-
-    Returns
-    -------
-    Moments
-        With fewer rows than features those of the rows themselves, as `Moments.of` gives them.
-
-    Examples
-    --------
-    >>> import numpy as np, torch
-    >>> from cpcapp import Moments
-    >>> X = np.random.default_rng(0).normal(3.0, 2.0, size=(500, 4))
-    >>> found = moments_of_tensor(torch.from_numpy(X))
-    >>> bool(np.allclose(found.covariance(), Moments.of(X).covariance(), rtol=1e-12))
-    True
-    """
+    """Return the moments of a tensor, computed on its device; of fewer rows than features here."""
     rows = _check_rows(x)
     if len(rows) < rows.shape[1]:
         return Moments.of(rows.cpu().numpy(), sample_weight=host_weights(weights, len(rows)))
@@ -105,8 +71,12 @@ class DeviceMoments(Additive):
     Parameters
     ----------
     device : torch.device or str, default="cuda"
-    allow_tf32, double : bool, default=False
-        As for `moments_of_tensor`.
+    allow_tf32 : bool, default=False
+        Multiply in TF32 where the device has it: faster, but correlations are off by 1e-5.
+    double : bool, default=False
+        Multiply in float64 whatever the type of the rows; by default only float64 is, and all else
+        in float32. The result is that of NumPy to 1e-12. Cards for data centres do that as fast as
+        float32; others take up to 64 times as long.
 
     Examples
     --------
@@ -130,7 +100,7 @@ class DeviceMoments(Additive):
     ) -> None:
         self.device = check_device(device)
         self.allow_tf32, self.double = allow_tf32, double
-        super().__init__()  # the scatter is valid on and above its diagonal
+        self._clear()  # the scatter is valid on and above its diagonal
 
     @classmethod
     def of(cls, moments: Moments, device: Any = "cuda", **options: Any) -> Self:
@@ -146,11 +116,11 @@ class DeviceMoments(Additive):
             return self
         # In Fortran order the lower triangle is the upper one of the transpose.
         arrays = (moments._lower().T, moments._mean, moments._low)
-        self._scatter, self._mean, self._low = (
+        scatter, mean, low = (
             torch.from_numpy(np.ascontiguousarray(a)).to(self.device, copy=True) for a in arrays
         )
-        self.total_weight, self._squared_weight = moments.total_weight, moments._squared_weight
-        return self
+        weights = moments.total_weight, moments._squared_weight
+        return self._fill(scatter, weights, mean, low)
 
     @property
     def mean(self) -> FloatArray | None:
@@ -166,7 +136,7 @@ class DeviceMoments(Additive):
     # -- reading data ----------------------------------------------------------------------
 
     def update(self, chunk: Any, weights: Any = None) -> Self:
-        """Add samples.
+        """Add samples, and return the moments themselves.
 
         Parameters
         ----------
@@ -175,15 +145,10 @@ class DeviceMoments(Additive):
             ``ValueError`` and leaves the moments as they were.
         weights : tensor or array-like of shape (n,), optional
             At least 0.
-
-        Returns
-        -------
-        DeviceMoments
-            itself.
         """
         rows = _check_rows(chunk)
         self._require_width(rows.shape[1])
-        rows, values = _drop_zero_weights(rows, host_weights(weights, len(rows)))
+        rows, values = drop_zero_weights(rows, host_weights(weights, len(rows)))
         if not len(rows):
             return self
         together = _rows_together(rows.shape[1])
@@ -292,10 +257,9 @@ class DeviceMoments(Additive):
         found = Moments(form="scatter")
         if self._mean is None:
             return found
-        found._set_mean(self._mean.cpu().numpy(), self._low.cpu().numpy())
-        found.total_weight, found._squared_weight = self.total_weight, self._squared_weight
-        found._scatter = np.asfortranarray(self._scatter.to("cpu", copy=True).numpy().T)
-        return found
+        mean, low = self._mean.cpu().numpy(), self._low.cpu().numpy()
+        scatter = np.asfortranarray(self._scatter.to("cpu", copy=True).numpy().T)
+        return found._fill(scatter, (self.total_weight, self._squared_weight), mean, low)
 
 
 def host_weights(weights: Any, n_rows: int) -> FloatArray | None:
@@ -303,13 +267,6 @@ def host_weights(weights: Any, n_rows: int) -> FloatArray | None:
     if isinstance(weights, Tensor):
         weights = weights.detach().cpu().numpy()
     return check_weights(weights, n_rows, "weights")
-
-
-def _drop_zero_weights(rows: Tensor, weights: FloatArray | None) -> tuple[Tensor, Any]:
-    if weights is None or weights.all():
-        return rows, weights
-    kept = np.flatnonzero(weights)
-    return rows[torch.from_numpy(kept).to(rows.device)], weights[kept]
 
 
 def _rows_together(width: int) -> int:

@@ -14,11 +14,7 @@ LEAST_WEIGHT = 1e-100
 
 
 def check_weights(weights: Any, n_rows: int, name: str = "sample_weight") -> FloatArray | None:
-    """Return one weight as float64 for each row; None if there are none.
-
-    >>> check_weights([1, 0, 2], 3)
-    array([1., 0., 2.])
-    """
+    """Return one weight as float64 for each row; None if there are none."""
     if weights is None:
         return None
     if isinstance(weights, Real):
@@ -39,12 +35,9 @@ def check_weights(weights: Any, n_rows: int, name: str = "sample_weight") -> Flo
     return values
 
 
-def drop_zero_weights(
-    rows: Any, weights: Any, name: str = "sample_weight"
-) -> tuple[Any, FloatArray | None]:
-    """Return rows and their checked weights without the rows that count for nothing."""
-    values = check_weights(weights, rows.shape[0], name)
-    if values is None or (values > 0.0).all():
-        return rows, values
-    kept = np.flatnonzero(values)
-    return rows[kept], values[kept]
+def drop_zero_weights(rows: Any, weights: FloatArray | None) -> tuple[Any, FloatArray | None]:
+    """Return rows, of a torch tensor too, and weights without the rows that count for nothing."""
+    if weights is None or weights.all():
+        return rows, weights
+    kept = np.flatnonzero(weights)
+    return rows[kept], weights[kept]
