@@ -46,9 +46,10 @@ def reading(path: str | os.PathLike[str]) -> Iterator[Content]:
             if is_archive
             else read_tensors(path, _KIND, _VERSION, max_bytes=Path(path).stat().st_size)
         )
+        content = _check(header, arrays)
         if not is_archive and header["crc32"] != _checksum(arrays):
             raise ValueError("its values are not those that were written")
-        yield _check(header, arrays)
+        yield content
     except FileNotFoundError:
         raise
     except KeyError as error:
