@@ -86,7 +86,31 @@ def test_a_run_that_ends_at_any_step_leaves_old_or_new_or_no_summary(folder, mon
         outcomes.append(after == before)
         replace(copy)
         assert content(copy) == AFTER
-    assert outcomes == [True] * len(NEW) + [False] * len(NEW)
+    # Until the summary is moved aside, nothing has happened.
+    assert outcomes.index(False) == len(NEW) + 1
+    assert not any(outcomes[len(NEW) + 1 :]) and len(outcomes) > 2 * len(NEW)
+
+
+def test_a_file_that_can_not_be_moved_brings_the_old_ones_back(folder, monkeypatch):
+    before, move = content(folder), os.replace
+    for step in range(100):
+        calls = iter(range(1000))
+
+        def fail_once(source, target, calls=calls, step=step):
+            if next(calls) == step:
+                raise OSError("No space left on device")
+            move(source, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", fail_once)
+            try:
+                replace(folder)
+            except OSError:
+                assert content(folder) == before
+            else:
+                break
+    assert step > 2 * len(NEW)
+    assert content(folder) == AFTER
 
 
 @pytest.mark.parametrize("name", ["summary", "outdated", "cases__1"])
