@@ -273,10 +273,9 @@ class TestInABrowser:
         assert self.names(shown) == ["10.png"]
 
     def test_pictures_are_loaded(self, shown):
-        assert shown.evaluate(
-            "document.querySelector('tbody img').complete && "
-            "document.querySelector('tbody img').naturalWidth === 60"
-        )
+        # They are loaded when they come into view, which may be later than the page.
+        shown.locator("tbody img").first.scroll_into_view_if_needed()
+        shown.wait_for_function("document.querySelector('tbody img').naturalWidth === 60")
 
     def test_without_scripts(self, browser, out):
         context = browser.new_context(java_script_enabled=False)
