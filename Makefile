@@ -84,7 +84,7 @@ bench-loading: $(VENV)/.bench
 # Need the folders bsds500 and ucid in CPCAPP_DATA: they make the shipped forest and the shipped
 # localizers again.
 train-edges: $(VENV)/.bench
-	$(BIN)/cpcapp train-edges "$(CPCAPP_DATA)/bsds500" -o src/cpcapp/splicing/traces/edges/forest.safetensors.gz
+	$(BIN)/cpcapp train-edges "$(CPCAPP_DATA)/bsds500" -o src/cpcapp/splicing/measure/edges/forest.safetensors.gz
 # Stopped, it goes on where it was.
 train-filters train-paper: train-%: $(VENV)/.bench
 	$(BIN)/cpcapp train "$(CPCAPP_DATA)/bsds500" "$(CPCAPP_DATA)/ucid" --preset $* -o new-$*.safetensors

@@ -15,10 +15,10 @@ if find_spec("torch") is None:
     collect_ignore_glob = [
         "src/cpcapp/*torch*.py",
         "src/cpcapp/splicing/networks/*.py",
-        "src/cpcapp/splicing/making/histories.py",
-        "src/cpcapp/splicing/making/stream.py",
+        "src/cpcapp/splicing/make/histories.py",
+        "src/cpcapp/splicing/make/stream.py",
         "src/cpcapp/splicing/devices/*.py",
-        "src/cpcapp/splicing/training/device_patches.py",
+        "src/cpcapp/splicing/train/device_patches.py",
         "docs/gpu.md",
     ]
 elif find_spec("onnx") is None:

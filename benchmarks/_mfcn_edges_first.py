@@ -18,7 +18,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from _mfcn_gpu import TINY, read_folder
-from cpcapp.splicing.making.stream import StreamOptions
+from cpcapp.splicing.make.stream import StreamOptions
 from cpcapp.splicing.networks.loop import Photos, TrainingPlan, train_network
 from cpcapp.splicing.networks.mfcn import MFCNOptions
 from cpcapp.splicing.networks.mfcn_training import (

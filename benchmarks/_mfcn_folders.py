@@ -13,8 +13,8 @@ from PIL import Image
 from cpcapp.splicing.datasets.sources import open_sources
 from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.networks.photos import read_training_photos
-from cpcapp.splicing.photos.pixels import as_bytes
-from cpcapp.splicing.photos.samples import Sample
+from cpcapp.splicing.photo.pixels import as_bytes
+from cpcapp.splicing.photo.samples import Sample
 from models import open_set
 
 # What is scored, by the names of `models.py`, and the package's examples for pictures.

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from cpcapp.splicing.making.stream import StreamOptions
+from cpcapp.splicing.make.stream import StreamOptions
 from cpcapp.splicing.networks.loop import STATE, Photos, TrainingPlan, read_file, train_network
 from cpcapp.splicing.networks.mfcn import MFCN, MFCNOptions, measure_coarse
 from cpcapp.splicing.networks.mfcn_training import MFCN_PLAN, MFCNRun

@@ -11,11 +11,11 @@ import numpy as np
 
 from _mfcn_folders import SETS, spliced
 from cpcapp.splicing import load_model
-from cpcapp.splicing.evaluation.evaluate import evaluate
-from cpcapp.splicing.evaluation.protocols import MethodScores, ProtocolScores, score_map
-from cpcapp.splicing.making.stream import StreamOptions
+from cpcapp.splicing.make.stream import StreamOptions
 from cpcapp.splicing.networks.loop import TrainingPlan, _worker_kind
 from cpcapp.splicing.networks.mfcn_maps import enlarge
+from cpcapp.splicing.score.evaluate import evaluate
+from cpcapp.splicing.score.protocols import MethodScores, ProtocolScores, score_map
 
 Results = dict[str, Any]
 OURS = ("paper", "filters", "default")

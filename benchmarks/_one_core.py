@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from _timing import race
 from cpcapp.splicing import FilterBank, SpliceLocalizer, load_model
-from cpcapp.splicing.photos.images import read_image
-from cpcapp.splicing.photos.pixels import as_unit_float
-from cpcapp.splicing.traces.channels import image_planes
-from cpcapp.splicing.traces.edges import detect_edges
-from cpcapp.splicing.traces.patches import starts
+from cpcapp.splicing.measure.channels import image_planes
+from cpcapp.splicing.measure.edges import detect_edges
+from cpcapp.splicing.measure.patches import starts
+from cpcapp.splicing.photo.pixels import as_unit_float
+from cpcapp.splicing.photo.read import read_image
 
 Results = dict[str, Any]
 

@@ -142,7 +142,7 @@ def run_photos(case: dict[str, Any]) -> dict[str, Any]:
 
     from cpcapp.splicing import load_model
     from cpcapp.splicing.examples import example_photos
-    from cpcapp.splicing.results.photo_table import localize_to_table
+    from cpcapp.splicing.output.photo_table import localize_to_table
 
     folder = Path(tempfile.mkdtemp())
     try:

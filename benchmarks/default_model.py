@@ -20,14 +20,14 @@ from cpcapp import __version__
 from cpcapp._io.threads import map_threads
 from cpcapp.splicing import PRESETS, SpliceLocalizer, load_model, save_model
 from cpcapp.splicing.datasets.sources import open_sources
-from cpcapp.splicing.making.calibration_photos import calibration_photos
+from cpcapp.splicing.make.calibration_photos import calibration_photos
+from cpcapp.splicing.measure.network import TraceMeter
 from cpcapp.splicing.model_file import load_network
-from cpcapp.splicing.photos.pixels import BoolArray, FloatMap
-from cpcapp.splicing.photos.samples import Sample
-from cpcapp.splicing.traces.learned import TraceMeter
-from cpcapp.splicing.training.calibrate import calibrate
-from cpcapp.splicing.training.checkpoint import Checkpoint
-from cpcapp.splicing.training.threshold import choose_threshold
+from cpcapp.splicing.photo.pixels import BoolArray, FloatMap
+from cpcapp.splicing.photo.samples import Sample
+from cpcapp.splicing.train.calibrate import calibrate
+from cpcapp.splicing.train.checkpoint import Checkpoint
+from cpcapp.splicing.train.threshold import choose_threshold
 
 FOLDERS = ("bsds500", "ucid", "photos_web")
 SEED = 0

@@ -5,7 +5,7 @@
 Hosts and pasted parts are training photos of BSDS500. A host is cropped off its own grid and saved
 with quality q1. An ellipse of another photo is pasted, which was resized ("resized") or saved with
 q1 and cropped to another grid ("cropped"). The result is saved with q2. The logistic curve of
-`cpcapp.splicing.traces.double_jpeg` is fitted to one half of the photos and checked on the other.
+`cpcapp.splicing.measure.double_jpeg` is fitted to one half of the photos and checked on the other.
 Only blocks completely inside or outside count. Thresholds and the form of the curve were chosen
 with both halves in view, so "check_unseen" repeats the check on validation photos, which were used
 for nothing else.
@@ -35,9 +35,9 @@ from sklearn.metrics import roc_auc_score
 
 from _machine import describe_machine
 from cpcapp.splicing import read_image
-from cpcapp.splicing.photos.coefficients import read_coefficients
-from cpcapp.splicing.photos.jpeg import luminance
-from cpcapp.splicing.traces import double_jpeg, jpeg_grid
+from cpcapp.splicing.measure import double_jpeg, jpeg_grid
+from cpcapp.splicing.photo.coefficients import read_coefficients
+from cpcapp.splicing.photo.jpeg import luminance
 
 FIRST, LAST = (60, 70, 80, 85), (75, 85, 90, 95)
 RESULTS = Path(__file__).parent / "results" / "double_jpeg.json"

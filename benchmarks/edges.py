@@ -24,8 +24,8 @@ from matplotlib.figure import Figure
 
 from _machine import describe_machine
 from cpcapp.splicing.datasets.bsds import BSDSPhoto, bsds_photos
-from cpcapp.splicing.traces.edges import EdgeDetector
-from cpcapp.splicing.traces.edges.scoring import (
+from cpcapp.splicing.measure.edges import EdgeDetector
+from cpcapp.splicing.measure.edges.scoring import (
     Counts,
     EdgeScores,
     count_correspondences,

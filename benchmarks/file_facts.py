@@ -29,14 +29,14 @@ from PIL import Image
 from _drawings import PICTURES, draw_web_pages, find_chromium
 from _machine import describe_machine
 from cpcapp._io.files import atomic_write
-from cpcapp.splicing.photos.content_kind import judge_content
-from cpcapp.splicing.photos.exif import read_exif
-from cpcapp.splicing.photos.file_facts import read_file_facts
-from cpcapp.splicing.photos.images import read_image
-from cpcapp.splicing.photos.jpeg import encode_jpeg, recompress
-from cpcapp.splicing.photos.metadata import find_metadata
-from cpcapp.splicing.photos.thumbnails import read_thumbnail
-from cpcapp.splicing.pictures.views import draw_views
+from cpcapp.splicing.output.views import draw_views
+from cpcapp.splicing.photo.content_kind import judge_content
+from cpcapp.splicing.photo.exif import read_exif
+from cpcapp.splicing.photo.file_facts import read_file_facts
+from cpcapp.splicing.photo.jpeg import encode_jpeg, recompress
+from cpcapp.splicing.photo.metadata import find_metadata
+from cpcapp.splicing.photo.read import read_image
+from cpcapp.splicing.photo.thumbnails import read_thumbnail
 
 RESULTS = Path(__file__).parent / "results" / "file_facts.json"
 FOLDERS = (

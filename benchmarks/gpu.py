@@ -281,7 +281,7 @@ def patches_to_filters(run: Run) -> dict[str, Any]:
     """A million patches of 64 x 64 x 3 from photos in memory to filters."""
     from cpcapp.contrast.solve import solve_contrast
     from cpcapp.moments.torch import DeviceMoments
-    from cpcapp.splicing.training.device_patches import add_patches
+    from cpcapp.splicing.train.device_patches import add_patches
 
     size, n = run.size(64, 8), run.size(1_000_000, 4000)
     photos = photos_in_memory(run.size(96, 4), run.size(1024, 96), run.device)
@@ -349,7 +349,7 @@ def run_network(network: Any, levels: torch.Tensor, steps: torch.Tensor) -> Any:
 def trace_network(run: Run) -> dict[str, Any]:
     """The trace network on the card: agreement with ONNX Runtime, and time."""
     from cpcapp.splicing.devices.network import DeviceTraceMeter
-    from cpcapp.splicing.traces.learned import TraceMeter
+    from cpcapp.splicing.measure.network import TraceMeter
 
     graphs, facts = read_network()
     network = DeviceTraceMeter(TraceMeter(graphs, facts), run.device)
@@ -410,10 +410,10 @@ def photo_stages(run: Run) -> dict[str, Any]:
     import cv2
 
     from cpcapp.splicing import load_model
-    from cpcapp.splicing.photos.pixels import as_unit_float
-    from cpcapp.splicing.traces.edges import detect_edges
-    from cpcapp.splicing.traces.jpeg_blocks import jpeg_block_traces
-    from cpcapp.splicing.traces.mosaic import lattice_contrast
+    from cpcapp.splicing.measure.edges import detect_edges
+    from cpcapp.splicing.measure.jpeg_blocks import jpeg_block_traces
+    from cpcapp.splicing.measure.mosaic import lattice_contrast
+    from cpcapp.splicing.photo.pixels import as_unit_float
 
     localizer = load_model()
     out: dict[str, Any] = {"cores": os.cpu_count(), "photos": {}}
@@ -532,7 +532,7 @@ def localizing(run: Run) -> dict[str, Any]:
     from cpcapp.splicing import load_model
     from cpcapp.splicing.devices.localizer import to_device
     from cpcapp.splicing.examples import example_photos
-    from cpcapp.splicing.photos.pixels import as_unit_float
+    from cpcapp.splicing.photo.pixels import as_unit_float
 
     on_cpu = load_model()
     on_card = to_device(on_cpu, run.device)

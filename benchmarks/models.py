@@ -27,16 +27,16 @@ from _machine import describe_machine
 from cpcapp.splicing import load_model
 from cpcapp.splicing.datasets import open_photos
 from cpcapp.splicing.datasets.bsds import bsds_sources
-from cpcapp.splicing.evaluation.controls import CONTROLS
-from cpcapp.splicing.evaluation.evaluate import Case, evaluate
-from cpcapp.splicing.evaluation.protocols import PROTOCOLS
-from cpcapp.splicing.evaluation.verdict_scores import PhotoVerdict, VerdictScores, judge_photos
-from cpcapp.splicing.making.splices import SpliceMaker, SpliceOptions
-from cpcapp.splicing.photos.images import ReadImage, read_image
-from cpcapp.splicing.photos.jpeg import encode_jpeg
-from cpcapp.splicing.photos.pixels import as_bytes
-from cpcapp.splicing.photos.samples import Sample
-from cpcapp.splicing.photos.sources import photos_from
+from cpcapp.splicing.make.splices import SpliceMaker, SpliceOptions
+from cpcapp.splicing.photo.jpeg import encode_jpeg
+from cpcapp.splicing.photo.pixels import as_bytes
+from cpcapp.splicing.photo.read import ReadImage, read_image
+from cpcapp.splicing.photo.samples import Sample
+from cpcapp.splicing.photo.sources import photos_from
+from cpcapp.splicing.score.controls import CONTROLS
+from cpcapp.splicing.score.evaluate import Case, evaluate
+from cpcapp.splicing.score.protocols import PROTOCOLS
+from cpcapp.splicing.score.verdict_scores import PhotoVerdict, VerdictScores, judge_photos
 
 Results = dict[str, Any]
 MODELS = ("paper", "filters", "default")

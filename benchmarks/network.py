@@ -30,7 +30,7 @@ import onnxruntime
 from _machine import describe_machine, load_average
 from cpcapp.splicing import load_model
 from cpcapp.splicing.examples import example_photos
-from cpcapp.splicing.traces.learned import STAGES, TraceMeter
+from cpcapp.splicing.measure.network import STAGES, TraceMeter
 
 Results = dict[str, Any]
 RESULT = Path(__file__).parent / "results" / "network.json"

@@ -30,7 +30,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from cpcapp.splicing.making.stream import SpliceBatch, SpliceStream, StreamOptions
+from cpcapp.splicing.make.stream import SpliceBatch, SpliceStream, StreamOptions
 from cpcapp.splicing.networks.loop import STATE, Photos, TrainingPlan, best_f1, train_network
 from cpcapp.splicing.networks.losses import seam_band
 from cpcapp.splicing.networks.trace_network import NetworkOptions, NetworkOutput

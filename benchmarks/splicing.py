@@ -42,16 +42,16 @@ from cpcapp.splicing import (
 )
 from cpcapp.splicing.datasets import open_photos
 from cpcapp.splicing.datasets.bsds import bsds_sources
-from cpcapp.splicing.evaluation.controls import CONTROLS
-from cpcapp.splicing.evaluation.evaluate import evaluate
-from cpcapp.splicing.making.splices import SpliceMaker, SpliceOptions, training_splices
-from cpcapp.splicing.photos.pixels import as_unit_float
-from cpcapp.splicing.photos.samples import Sample, SampleSet, choose_evenly
-from cpcapp.splicing.photos.sources import SourcePhoto, photos_from
-from cpcapp.splicing.traces.channels import image_planes
-from cpcapp.splicing.traces.edges import detect_edges
-from cpcapp.splicing.traces.patches import gather
-from cpcapp.splicing.training.select import select_patches
+from cpcapp.splicing.make.splices import SpliceMaker, SpliceOptions, training_splices
+from cpcapp.splicing.measure.channels import image_planes
+from cpcapp.splicing.measure.edges import detect_edges
+from cpcapp.splicing.measure.patches import gather
+from cpcapp.splicing.photo.pixels import as_unit_float
+from cpcapp.splicing.photo.samples import Sample, SampleSet, choose_evenly
+from cpcapp.splicing.photo.sources import SourcePhoto, photos_from
+from cpcapp.splicing.score.controls import CONTROLS
+from cpcapp.splicing.score.evaluate import evaluate
+from cpcapp.splicing.train.select import select_patches
 
 Results = dict[str, Any]
 

@@ -26,15 +26,15 @@ from cpcapp._io.threads import map_threads
 from cpcapp.splicing import SpliceLocalizer, load_model
 from cpcapp.splicing.datasets import open_photos
 from cpcapp.splicing.datasets.bsds import bsds_sources
-from cpcapp.splicing.evaluation.controls import grey_level_map
-from cpcapp.splicing.evaluation.protocols import score_map
-from cpcapp.splicing.evaluation.truth import boundary_band
-from cpcapp.splicing.evaluation.verdict_scores import PhotoVerdict, VerdictScores
-from cpcapp.splicing.making.calibration_photos import calibration_photos
-from cpcapp.splicing.photos.jpeg import recompress
-from cpcapp.splicing.photos.samples import Sample
-from cpcapp.splicing.photos.sources import SourcePhoto, photos_from
-from cpcapp.splicing.training.calibrate import calibrate
+from cpcapp.splicing.make.calibration_photos import calibration_photos
+from cpcapp.splicing.photo.jpeg import recompress
+from cpcapp.splicing.photo.samples import Sample
+from cpcapp.splicing.photo.sources import SourcePhoto, photos_from
+from cpcapp.splicing.score.controls import grey_level_map
+from cpcapp.splicing.score.protocols import score_map
+from cpcapp.splicing.score.truth import boundary_band
+from cpcapp.splicing.score.verdict_scores import PhotoVerdict, VerdictScores
+from cpcapp.splicing.train.calibrate import calibrate
 
 Change = Callable[[Any], Any]
 Results = dict[str, Any]

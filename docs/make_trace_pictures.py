@@ -23,13 +23,13 @@ from PIL import Image, ImageDraw, ImageFont
 from cpcapp._io.files import atomic_write
 from cpcapp.splicing import read_image
 from cpcapp.splicing.examples import example_photos
-from cpcapp.splicing.photos.coefficients import read_coefficients, spread_blocks
-from cpcapp.splicing.photos.jpeg import luminance
-from cpcapp.splicing.pictures.overlays import draw_part
-from cpcapp.splicing.traces.block_contrast import block_contrast
-from cpcapp.splicing.traces.double_jpeg import double_jpeg_trace
-from cpcapp.splicing.traces.error_level import QUALITIES, error_levels
-from cpcapp.splicing.traces.jpeg_grid import near_zeros, smooth_blocks
+from cpcapp.splicing.measure.block_contrast import block_contrast
+from cpcapp.splicing.measure.double_jpeg import double_jpeg_trace
+from cpcapp.splicing.measure.error_level import QUALITIES, error_levels
+from cpcapp.splicing.output.overlays import draw_part
+from cpcapp.splicing.photo.coefficients import read_coefficients, spread_blocks
+from cpcapp.splicing.photo.jpeg import luminance
+from cpcapp.splicing.photo.jpeg_grid import near_zeros, smooth_blocks
 
 PANEL, GAP, TEXT, COLOURS = 210, 6, 14, 128
 

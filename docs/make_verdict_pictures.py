@@ -19,10 +19,10 @@ from PIL import Image, ImageDraw, ImageFont
 
 from cpcapp._io.files import atomic_write
 from cpcapp.splicing import Localization, SpliceLocalizer, load_model
+from cpcapp.splicing.decide.words import format_verdict
 from cpcapp.splicing.examples import example_photos
-from cpcapp.splicing.photos.samples import Sample
-from cpcapp.splicing.pictures.overlays import draw_localization, draw_part
-from cpcapp.splicing.verdicts.wording import format_verdict
+from cpcapp.splicing.output.overlays import draw_localization, draw_part
+from cpcapp.splicing.photo.samples import Sample
 
 PANEL, GAP, TEXT = 270, 6, 15
 TITLES = ("the photo", "what was pasted", "the likely seam", "the likely part")

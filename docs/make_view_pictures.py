@@ -21,7 +21,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from cpcapp._io.files import atomic_write
 from cpcapp.splicing import read_image
-from cpcapp.splicing.pictures.views import draw_views
+from cpcapp.splicing.output.views import draw_views
 
 PANEL, GAP, TEXT = 210, 6, 14
 

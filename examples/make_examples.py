@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from skimage import data
 
 from cpcapp._io.files import atomic_write
-from cpcapp.splicing.making.splices import SpliceOptions, make_splice
-from cpcapp.splicing.photos.jpeg import encode_jpeg
+from cpcapp.splicing.make.splices import SpliceOptions, make_splice
+from cpcapp.splicing.photo.jpeg import encode_jpeg
 
 Pixels = NDArray[np.uint8]
 

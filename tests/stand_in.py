@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 from cpcapp.splicing import Localization, model_file
-from cpcapp.splicing.photos.images import ReadImage, read_image
+from cpcapp.splicing.photo.read import ReadImage, read_image
 
 
 class StandIn:

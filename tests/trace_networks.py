@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from cpcapp.splicing import SpliceLocalizer, load_model
-from cpcapp.splicing.regions.evidence import LikelihoodTable, SeamEvidence
-from cpcapp.splicing.regions.side_contrast import SideContrast
-from cpcapp.splicing.traces.jpeg_blocks import N_JPEG_TRACES
-from cpcapp.splicing.verdicts.calibration import Calibration
-from cpcapp.splicing.verdicts.options import VerdictOptions
+from cpcapp.splicing.decide.calibration import Calibration
+from cpcapp.splicing.decide.evidence import LikelihoodTable, SeamEvidence
+from cpcapp.splicing.decide.side_contrast import SideContrast
+from cpcapp.splicing.decide.verdict_options import VerdictOptions
+from cpcapp.splicing.measure.jpeg_blocks import N_JPEG_TRACES
 
 
 def tiny_network(*, compares=True, seed=0):

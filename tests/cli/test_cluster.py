@@ -18,7 +18,7 @@ from PIL import Image
 from clusters import start_cluster
 from cpcapp.cli import main
 from cpcapp.splicing import load_model, localize_files
-from cpcapp.splicing.training import train
+from cpcapp.splicing.train import train
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +190,7 @@ def test_localize_that_is_stopped_keeps_what_is_done(scheduler, tmp_path):
         write_photo(photos / f"{number}.png", number, (150, 200))
     command = [sys.executable, "-m", "cpcapp", "localize", str(photos), "-o", str(out), "--fast"]
     command += ["--scheduler", scheduler]
-    setup = "import cpcapp.splicing.results.photo_table as t; t._ROWS_PER_PART = 4;"
+    setup = "import cpcapp.splicing.output.photo_table as t; t._ROWS_PER_PART = 4;"
     code = f"{setup} from cpcapp.cli import main; import sys; sys.exit(main({command[3:]}))"
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) as process:
         while not (out / "photos-000000.parquet").exists():

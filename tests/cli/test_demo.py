@@ -18,8 +18,8 @@ from matplotlib.image import imread
 import stand_in
 from cpcapp.cli import main
 from cpcapp.splicing import model_file
-from cpcapp.splicing.evaluation.truth import boundary_band
 from cpcapp.splicing.examples import example_photos, read_example
+from cpcapp.splicing.score.truth import boundary_band
 from pages import Page, pdf_text
 
 NAMES = [photo.name.partition(".")[0] for photo in example_photos()]
@@ -218,7 +218,7 @@ def test_a_full_disk(run, tmp_path, monkeypatch):
     def full(path, picture):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("cpcapp.splicing.results.entries.write_png", full)
+    monkeypatch.setattr("cpcapp.splicing.output.entries.write_png", full)
     result = run(Oracle(), "-o", tmp_path)
     assert result.returncode == 2
     assert result.stderr == f"cpcapp demo: can't write to {tmp_path}: No space left on device\n"

@@ -21,16 +21,16 @@ from PIL import Image
 import cpcapp.splicing
 from cpcapp import __version__
 from cpcapp.cli import main
-from cpcapp.splicing.evaluation import album
-from cpcapp.splicing.evaluation.controls import CONTROLS
-from cpcapp.splicing.evaluation.protocols import score_map
-from cpcapp.splicing.evaluation.truth import boundary_band
 from cpcapp.splicing.model_file import load_model, save_model
-from cpcapp.splicing.photos.images import read_image
-from cpcapp.splicing.photos.samples import Sample
-from cpcapp.splicing.pictures.panels import PINK
+from cpcapp.splicing.output.panels import PINK
+from cpcapp.splicing.photo.read import read_image
+from cpcapp.splicing.photo.samples import Sample
 from cpcapp.splicing.presets import BankOptions, PatchRules, Preset
-from cpcapp.splicing.training.train import train_localizer
+from cpcapp.splicing.score import album
+from cpcapp.splicing.score.controls import CONTROLS
+from cpcapp.splicing.score.protocols import score_map
+from cpcapp.splicing.score.truth import boundary_band
+from cpcapp.splicing.train.train import train_localizer
 
 SHAPE = (48, 64)
 

@@ -21,15 +21,15 @@ import stand_in
 from cpcapp import __version__
 from cpcapp.cli import main
 from cpcapp.splicing import load_model, model_file
-from cpcapp.splicing.making.cameras import Camera
+from cpcapp.splicing.make.cameras import Camera
 from cpcapp.splicing.model_file import save_model
-from cpcapp.splicing.photos.images import read_image
-from cpcapp.splicing.pictures.overlays import (
+from cpcapp.splicing.output.overlays import (
     choose_overlay_white,
     draw_boundary,
     draw_overlay,
 )
-from cpcapp.splicing.pictures.png import write_png
+from cpcapp.splicing.output.png import write_png
+from cpcapp.splicing.photo.read import read_image
 from pages import Page, pdf_text
 
 # Of the small photos here.
@@ -569,7 +569,7 @@ class TestReports:
             files.report.write_text("half")
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("cpcapp.splicing.results.entries.write_reports", full)
+        monkeypatch.setattr("cpcapp.splicing.output.entries.write_reports", full)
         result = run(photos / "1.png", "-o", out, "--report", "--force")
         assert result.returncode == 1
         assert "No space left on device" in result.stderr
@@ -709,7 +709,7 @@ class TestProblems:
         def full(path, picture):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("cpcapp.splicing.results.entries.write_png", full)
+        monkeypatch.setattr("cpcapp.splicing.output.entries.write_png", full)
         result = run(photos / "1.png", "-o", out)
         assert result.returncode == 1
         assert result.stderr == (
@@ -729,7 +729,7 @@ class TestProblems:
             write(path, picture)
 
         with monkeypatch.context() as patch:
-            patch.setattr("cpcapp.splicing.results.entries.write_png", full)
+            patch.setattr("cpcapp.splicing.output.entries.write_png", full)
             assert run(photos / "1.png", "-o", out, "--force").returncode == 1
         assert {path.name: path.read_bytes() for path in out.glob("1.*")} == before
         assert "already done" in run(photos / "1.png", "-o", out, "--resume").stdout

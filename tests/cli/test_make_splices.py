@@ -19,8 +19,8 @@ from scipy.io import savemat
 
 from cpcapp import __version__
 from cpcapp.cli import main
-from cpcapp.splicing.making.splices import SpliceMaker
-from cpcapp.splicing.photos.sources import photos_from
+from cpcapp.splicing.make.splices import SpliceMaker
+from cpcapp.splicing.photo.sources import photos_from
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "cpcapp")
 

@@ -18,7 +18,7 @@ from scipy.io import savemat
 from cpcapp.cli import main
 from cpcapp.splicing import load_model
 from cpcapp.splicing.model_file import save_network
-from cpcapp.splicing.training import train
+from cpcapp.splicing.train import train
 from trace_networks import tiny_meter
 
 SHAPE = (48, 64)
@@ -32,7 +32,7 @@ from pathlib import Path
 import numpy as np
 from cpcapp import Moments
 from cpcapp.cli import main
-from cpcapp.splicing.training import calibrate, train
+from cpcapp.splicing.train import calibrate, train
 
 train._PHOTOS_PER_UPDATE = calibrate._PHOTOS_PER_SAVE = 4
 train.Checkpoint.__init__.__defaults__ = (0.0,)

@@ -10,7 +10,7 @@ import pytest
 from scipy.io import savemat
 
 from cpcapp.cli import main
-from cpcapp.splicing.traces.edges import EdgeDetector
+from cpcapp.splicing.measure.edges import EdgeDetector
 
 
 @pytest.fixture

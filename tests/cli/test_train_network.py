@@ -27,7 +27,7 @@ def photos(tmp_path):
 
 @pytest.fixture
 def small(monkeypatch):
-    from cpcapp.splicing.making.stream import StreamOptions
+    from cpcapp.splicing.make.stream import StreamOptions
     from cpcapp.splicing.networks import run
     from cpcapp.splicing.networks.loop import TrainingPlan
     from cpcapp.splicing.networks.trace_network import NetworkOptions

@@ -296,8 +296,8 @@ def networks() -> list[bytes]:
 
 
 def forests() -> list[bytes]:
-    from cpcapp.splicing.traces.edges import Forest
-    from cpcapp.splicing.traces.edges.features import EdgeOptions
+    from cpcapp.splicing.measure.edges import Forest
+    from cpcapp.splicing.measure.edges.features import EdgeOptions
 
     options = EdgeOptions(numberOfTrees=2, numberOfTreesToEvaluate=2)
     childs = np.array([[2, 0, 0, 0, 0], [2, 4, 0, 0, 0]], dtype=np.int32)

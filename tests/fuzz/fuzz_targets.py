@@ -36,7 +36,7 @@ class Target:
 
 
 def _image_errors() -> tuple[type[BaseException], ...]:
-    from cpcapp.splicing.photos.images import ImageError
+    from cpcapp.splicing.photo.read import ImageError
 
     return (ImageError,)
 
@@ -54,8 +54,8 @@ def _read_image(path: Path) -> None:
 
 
 def _read_facts(path: Path) -> None:
-    from cpcapp.splicing.photos.file_facts import read_file_facts
-    from cpcapp.splicing.photos.images import read_image
+    from cpcapp.splicing.photo.file_facts import read_file_facts
+    from cpcapp.splicing.photo.read import read_image
 
     data = path.read_bytes()
     # The pixels are those of another photo: only what is said beside them counts here.
@@ -78,7 +78,7 @@ def _facts_errors() -> tuple[type[BaseException], ...]:
 
 
 def _read_coefficients(path: Path) -> None:
-    from cpcapp.splicing.photos.coefficients import read_coefficients
+    from cpcapp.splicing.photo.coefficients import read_coefficients
 
     read_coefficients(path)
 
@@ -118,7 +118,7 @@ def _use_model(path: Path) -> None:
 
 
 def _use_forest(path: Path) -> None:
-    from cpcapp.splicing.traces.edges.detector import EdgeDetector
+    from cpcapp.splicing.measure.edges.detector import EdgeDetector
 
     EdgeDetector(path).detect(_photo())
 

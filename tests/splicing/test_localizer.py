@@ -25,16 +25,16 @@ from cpcapp.splicing import (
     read_image,
 )
 from cpcapp.splicing import localizer as localizer_module
-from cpcapp.splicing.making.cameras import Camera
-from cpcapp.splicing.regions import region as region_module
-from cpcapp.splicing.regions.region import find_region
-from cpcapp.splicing.traces import patches
-from cpcapp.splicing.traces.channels import image_planes
-from cpcapp.splicing.traces.edges import detect_edges
-from cpcapp.splicing.traces.jpeg_blocks import jpeg_block_traces
-from cpcapp.splicing.traces.mosaic import lattice_contrast
-from cpcapp.splicing.verdicts import features as features_module
-from cpcapp.splicing.verdicts.calibration import Calibration
+from cpcapp.splicing.decide import features as features_module
+from cpcapp.splicing.decide import region as region_module
+from cpcapp.splicing.decide.calibration import Calibration
+from cpcapp.splicing.decide.region import find_region
+from cpcapp.splicing.make.cameras import Camera
+from cpcapp.splicing.measure import patches
+from cpcapp.splicing.measure.channels import image_planes
+from cpcapp.splicing.measure.edges import detect_edges
+from cpcapp.splicing.measure.jpeg_blocks import jpeg_block_traces
+from cpcapp.splicing.measure.mosaic import lattice_contrast
 from helpers import examples
 from trace_networks import network_localizer, textured, tiny_meter
 

@@ -20,8 +20,8 @@ import pytest
 
 from cpcapp.splicing import load_model
 from cpcapp.splicing.datasets import casia, columbia
-from cpcapp.splicing.evaluation.protocols import score_map
-from cpcapp.splicing.photos.samples import Sample
+from cpcapp.splicing.photo.samples import Sample
+from cpcapp.splicing.score.protocols import score_map
 
 
 class Quality(NamedTuple):

@@ -1,7 +1,7 @@
 """The process that decodes HEIC and AVIF files, so that a damaged one can do no harm to another.
 
 The decoders of video frames are large programs in C and C++, in which faults are found every year.
-So `cpcapp.splicing.photos.heif` sends them the file here, with limits on memory and time.
+So `cpcapp.splicing.photo.heif` sends them the file here, with limits on memory and time.
 """
 
 from __future__ import annotations

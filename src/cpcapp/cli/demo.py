@@ -19,7 +19,7 @@ from cpcapp.cli._errors import (
 from cpcapp.cli._progress import ProgressLine
 
 if TYPE_CHECKING:
-    from cpcapp.splicing.results.demo import ExampleResult
+    from cpcapp.splicing.output.demo import ExampleResult
 
 # Pixels: half the width of the band that counts as the seam when a model is scored.
 _NEAR_SEAM = 4.0
@@ -73,11 +73,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _localize(folder: Path) -> None:
     from cpcapp.reports.pdf import has_reportlab
-    from cpcapp.splicing.pictures.overlays import FADING
-    from cpcapp.splicing.results.demo import localize_examples
-    from cpcapp.splicing.results.files import INDEX_NAME
-    from cpcapp.splicing.results.folder import ResultsError
-    from cpcapp.splicing.verdicts.wording import format_verdict
+    from cpcapp.splicing.decide.words import format_verdict
+    from cpcapp.splicing.output.demo import localize_examples
+    from cpcapp.splicing.output.files import INDEX_NAME
+    from cpcapp.splicing.output.folder import ResultsError
+    from cpcapp.splicing.output.overlays import FADING
 
     start = time.monotonic()
     try:

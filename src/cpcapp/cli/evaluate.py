@@ -16,7 +16,7 @@ from cpcapp.cli.localize import MODEL_HELP, open_model
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cpcapp.splicing.photos.samples import SampleSet
+    from cpcapp.splicing.photo.samples import SampleSet
 
 _KINDS: Final = ("auto", "columbia", "casia", "nimble", "pairs")
 
@@ -60,8 +60,8 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     require("splicing", "cv2", "PIL", "safetensors", "jinja2")
-    from cpcapp.splicing.evaluation.album import INDEX, check_album_folder
-    from cpcapp.splicing.evaluation.run import evaluate_localizer
+    from cpcapp.splicing.score.album import INDEX, check_album_folder
+    from cpcapp.splicing.score.run import evaluate_localizer
 
     check_at_least(arguments, limit=1, jobs=1)
     folder: Path | None = arguments.output

@@ -126,7 +126,7 @@ def _run_on_cluster(arguments: argparse.Namespace) -> int:
     for name in ("report", "json"):
         if getattr(arguments, name):
             raise UserError(f"--{name} does not go with --scheduler, which writes a table")
-    from cpcapp.splicing.results.photo_table import localize_to_table
+    from cpcapp.splicing.output.photo_table import localize_to_table
 
     start = time.monotonic()
     cluster, line = open_cluster(arguments.scheduler), ProgressLine("localizing")

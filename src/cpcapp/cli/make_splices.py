@@ -13,7 +13,7 @@ from cpcapp.cli._errors import UserError, check_at_least, print_left_out, requir
 from cpcapp.cli._progress import Stages
 
 if TYPE_CHECKING:
-    from cpcapp.splicing.making.cuts import SpliceOptions
+    from cpcapp.splicing.make.cuts import SpliceOptions
 
 
 def add_parser(commands: Any) -> None:
@@ -62,7 +62,7 @@ def _quality(text: str) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     require("splicing", "cv2", "PIL")
-    from cpcapp.splicing.making.folder import make_splices
+    from cpcapp.splicing.make.folder import make_splices
 
     check_at_least(arguments, count=1, seed=0, jobs=1)
     options, start = _options(arguments), time.monotonic()
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options(arguments: argparse.Namespace) -> SpliceOptions:
-    from cpcapp.splicing.making.cuts import MIN_SOURCE_SIDE, SpliceOptions
+    from cpcapp.splicing.make.cuts import MIN_SOURCE_SIDE, SpliceOptions
 
     if arguments.size is not None and arguments.size < MIN_SOURCE_SIDE:
         raise UserError(f"--size {arguments.size} must be at least {MIN_SOURCE_SIDE}")

@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.device is not None:
         require("torch", "torch")
     from cpcapp.splicing.model_file import load_network
-    from cpcapp.splicing.training.sources import train_from_folders
+    from cpcapp.splicing.train.sources import train_from_folders
 
     check_at_least(arguments, splices=1, seed=0, jobs=1)
     if arguments.network is not None and arguments.preset != "default":

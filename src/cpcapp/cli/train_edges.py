@@ -39,8 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
     require("splicing", "cv2")
     require("edges", "numba")
     from cpcapp.splicing.datasets.bsds import bsds_photos
-    from cpcapp.splicing.traces.edges.features import EdgeOptions
-    from cpcapp.splicing.traces.edges.trainer import TrainingOptions, train_forest
+    from cpcapp.splicing.measure.edges.features import EdgeOptions
+    from cpcapp.splicing.measure.edges.trainer import TrainingOptions, train_forest
 
     check_at_least(arguments, trees=1, samples=100, seed=0, jobs=1)
     if not arguments.output.parent.is_dir():

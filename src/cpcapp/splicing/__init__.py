@@ -9,24 +9,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cpcapp.splicing.boundary import BankOptions, FilterBank
     from cpcapp.splicing.datasets.opening import open_photos
-    from cpcapp.splicing.evaluation.report import LocalizerReport
-    from cpcapp.splicing.evaluation.run import evaluate_localizer
     from cpcapp.splicing.examples import example_photos
     from cpcapp.splicing.localizer import Localization, SpliceLocalizer
-    from cpcapp.splicing.making.folder import make_splices
+    from cpcapp.splicing.make.folder import make_splices
+    from cpcapp.splicing.measure.boundary import BankOptions, FilterBank
+    from cpcapp.splicing.measure.edges.detector import detect_edges
     from cpcapp.splicing.model_file import ModelError, load_model, save_model
-    from cpcapp.splicing.photos.images import ImageError, read_image
-    from cpcapp.splicing.photos.samples import Sample, SampleSet
-    from cpcapp.splicing.pictures.overlays import draw_localization, draw_overlay
+    from cpcapp.splicing.output.batch import localize_files
+    from cpcapp.splicing.output.folder import ResultsError
+    from cpcapp.splicing.output.overlays import draw_localization, draw_overlay
+    from cpcapp.splicing.output.photo_result import PhotoResult
+    from cpcapp.splicing.photo.read import ImageError, read_image
+    from cpcapp.splicing.photo.samples import Sample, SampleSet
     from cpcapp.splicing.presets import PRESETS, PatchRules, Preset
-    from cpcapp.splicing.results.batch import localize_files
-    from cpcapp.splicing.results.folder import ResultsError
-    from cpcapp.splicing.results.photo_result import PhotoResult
-    from cpcapp.splicing.traces.edges.detector import detect_edges
-    from cpcapp.splicing.training.sources import train_from_folders
-    from cpcapp.splicing.training.train import train_localizer
+    from cpcapp.splicing.score.report import LocalizerReport
+    from cpcapp.splicing.score.run import evaluate_localizer
+    from cpcapp.splicing.train.sources import train_from_folders
+    from cpcapp.splicing.train.train import train_localizer
 
 __all__ = [
     "PRESETS",
@@ -61,33 +61,33 @@ __all__ = [
 # Imported on first use: what trains a network needs no OpenCV, and localizing no SciPy, which takes
 # longer to import than a photo to localize.
 _ON_FIRST_USE = {
-    "BankOptions": "cpcapp.splicing.boundary",
-    "FilterBank": "cpcapp.splicing.boundary",
-    "ImageError": "cpcapp.splicing.photos.images",
+    "BankOptions": "cpcapp.splicing.measure.boundary",
+    "FilterBank": "cpcapp.splicing.measure.boundary",
+    "ImageError": "cpcapp.splicing.photo.read",
     "Localization": "cpcapp.splicing.localizer",
-    "LocalizerReport": "cpcapp.splicing.evaluation.report",
+    "LocalizerReport": "cpcapp.splicing.score.report",
     "ModelError": "cpcapp.splicing.model_file",
     "PRESETS": "cpcapp.splicing.presets",
     "PatchRules": "cpcapp.splicing.presets",
-    "PhotoResult": "cpcapp.splicing.results.photo_result",
+    "PhotoResult": "cpcapp.splicing.output.photo_result",
     "Preset": "cpcapp.splicing.presets",
-    "ResultsError": "cpcapp.splicing.results.folder",
-    "Sample": "cpcapp.splicing.photos.samples",
-    "SampleSet": "cpcapp.splicing.photos.samples",
+    "ResultsError": "cpcapp.splicing.output.folder",
+    "Sample": "cpcapp.splicing.photo.samples",
+    "SampleSet": "cpcapp.splicing.photo.samples",
     "SpliceLocalizer": "cpcapp.splicing.localizer",
-    "detect_edges": "cpcapp.splicing.traces.edges.detector",
-    "draw_localization": "cpcapp.splicing.pictures.overlays",
-    "draw_overlay": "cpcapp.splicing.pictures.overlays",
-    "evaluate_localizer": "cpcapp.splicing.evaluation.run",
+    "detect_edges": "cpcapp.splicing.measure.edges.detector",
+    "draw_localization": "cpcapp.splicing.output.overlays",
+    "draw_overlay": "cpcapp.splicing.output.overlays",
+    "evaluate_localizer": "cpcapp.splicing.score.run",
     "example_photos": "cpcapp.splicing.examples",
     "load_model": "cpcapp.splicing.model_file",
-    "localize_files": "cpcapp.splicing.results.batch",
-    "make_splices": "cpcapp.splicing.making.folder",
+    "localize_files": "cpcapp.splicing.output.batch",
+    "make_splices": "cpcapp.splicing.make.folder",
     "open_photos": "cpcapp.splicing.datasets.opening",
-    "read_image": "cpcapp.splicing.photos.images",
+    "read_image": "cpcapp.splicing.photo.read",
     "save_model": "cpcapp.splicing.model_file",
-    "train_from_folders": "cpcapp.splicing.training.sources",
-    "train_localizer": "cpcapp.splicing.training.train",
+    "train_from_folders": "cpcapp.splicing.train.sources",
+    "train_localizer": "cpcapp.splicing.train.train",
 }
 
 

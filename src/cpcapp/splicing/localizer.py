@@ -18,34 +18,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp._io.threads import give_back_memory, shared_cores, spare_threads
-from cpcapp.splicing.boundary import BoundaryMap, FilterBank, combine_banks
-from cpcapp.splicing.photos.images import ReadImage, read_image
-from cpcapp.splicing.photos.jpeg import luminance
-from cpcapp.splicing.photos.pixels import BoolArray, FloatArray, FloatMap, as_unit_float
-from cpcapp.splicing.pictures.notebook import (
+from cpcapp.splicing.decide.calibration import Calibration
+from cpcapp.splicing.decide.features import PhotoFeatures
+from cpcapp.splicing.decide.hot_spots import benjamini_hochberg, upsample_patches
+from cpcapp.splicing.decide.region import MIN_REGION_SIDE, find_region
+from cpcapp.splicing.decide.verdict_options import VerdictOptions
+from cpcapp.splicing.decide.words import Verdict, VerdictCode, find_verdict
+from cpcapp.splicing.measure.boundary import BoundaryMap, FilterBank, combine_banks
+from cpcapp.splicing.measure.edges import detect_edges
+from cpcapp.splicing.measure.jpeg_blocks import jpeg_block_traces
+from cpcapp.splicing.measure.mosaic import (
+    MosaicTrace,
+    lattice_contrast,
+    mosaic_levels,
+    mosaic_trace,
+)
+from cpcapp.splicing.measure.network import LearnedTraces, TraceMeter
+from cpcapp.splicing.output.notebook import (
     check_pixels,
     finding_html,
     finding_png,
     plot_finding,
     save_pictures,
 )
+from cpcapp.splicing.photo.jpeg import luminance
+from cpcapp.splicing.photo.jpeg_grid import estimate_quality, grid_offset
+from cpcapp.splicing.photo.pixels import BoolArray, FloatArray, FloatMap, as_unit_float
+from cpcapp.splicing.photo.read import ReadImage, read_image
 from cpcapp.splicing.presets import Preset
-from cpcapp.splicing.regions.region import MIN_REGION_SIDE, find_region
-from cpcapp.splicing.traces.edges import detect_edges
-from cpcapp.splicing.traces.jpeg_blocks import jpeg_block_traces
-from cpcapp.splicing.traces.jpeg_grid import estimate_quality, grid_offset
-from cpcapp.splicing.traces.learned import LearnedTraces, TraceMeter
-from cpcapp.splicing.traces.mosaic import (
-    MosaicTrace,
-    lattice_contrast,
-    mosaic_levels,
-    mosaic_trace,
-)
-from cpcapp.splicing.verdicts.calibration import Calibration
-from cpcapp.splicing.verdicts.features import PhotoFeatures
-from cpcapp.splicing.verdicts.hot_spots import benjamini_hochberg, upsample_patches
-from cpcapp.splicing.verdicts.options import VerdictOptions
-from cpcapp.splicing.verdicts.wording import Verdict, VerdictCode, find_verdict
 
 # Of the time that a photo takes, for progress.
 _NETWORK_SHARE = 0.75
@@ -140,7 +140,7 @@ class Localization:
 
     @property
     def verdict(self) -> str:
-        """What there is to say of the photo, in words; see `cpcapp.splicing.verdicts.wording`."""
+        """What there is to say of the photo, in words; see `cpcapp.splicing.decide.words`."""
         return self._judgement.text
 
     @property

@@ -21,13 +21,13 @@ from cpcapp._io.tensor_file import (
     write_tensors,
 )
 from cpcapp._io.text import printable
-from cpcapp.splicing.boundary import FilterBank
+from cpcapp.splicing.decide.calibration import Calibration
 from cpcapp.splicing.localizer import SavesItself, SpliceLocalizer
+from cpcapp.splicing.measure.boundary import FilterBank
+from cpcapp.splicing.measure.graph_check import check_graph, try_network
+from cpcapp.splicing.measure.jpeg_blocks import N_JPEG_TRACES
+from cpcapp.splicing.measure.network import STAGES, TraceMeter
 from cpcapp.splicing.presets import Preset
-from cpcapp.splicing.traces.graph_check import check_graph, try_network
-from cpcapp.splicing.traces.jpeg_blocks import N_JPEG_TRACES
-from cpcapp.splicing.traces.learned import STAGES, TraceMeter
-from cpcapp.splicing.verdicts.calibration import Calibration
 
 #: Name of the shipped model that is taken if none is named.
 DEFAULT_MODEL = "default"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from cpcapp.splicing.boundary import BankOptions
-from cpcapp.splicing.regions.options import RegionOptions
-from cpcapp.splicing.traces.mosaic import MosaicOptions
-from cpcapp.splicing.verdicts.options import VerdictOptions
+from cpcapp.splicing.decide.region_options import RegionOptions
+from cpcapp.splicing.decide.verdict_options import VerdictOptions
+from cpcapp.splicing.measure.boundary import BankOptions
+from cpcapp.splicing.measure.mosaic import MosaicOptions
 
 
 @dataclass(frozen=True)

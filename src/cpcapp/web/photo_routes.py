@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
-from cpcapp.splicing.pictures.overlays import LINE_COLOUR, PINK, build_ramp
+from cpcapp.splicing.output.overlays import LINE_COLOUR, PINK, build_ramp
 from cpcapp.web.errors import ApiError
 from cpcapp.web.jobs import JobQueue
 from cpcapp.web.models import ERRORS, UPLOAD_ERRORS, Example, PhotoJob

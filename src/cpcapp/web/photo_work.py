@@ -12,29 +12,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp._io.text import number
+from cpcapp.splicing.decide.words import (
+    explain_limits,
+    explain_verdict,
+    format_verdict,
+    verdict_sentence,
+)
 from cpcapp.splicing.localizer import Localization, SpliceLocalizer
-from cpcapp.splicing.photos.containers import inspect_container
-from cpcapp.splicing.photos.contents import UnreadableError
-from cpcapp.splicing.photos.file_facts import FileFacts, read_file_facts
-from cpcapp.splicing.photos.images import ImageError, ReadImage, read_image
-from cpcapp.splicing.pictures.overlays import (
+from cpcapp.splicing.output.entries import describe_result
+from cpcapp.splicing.output.files import ResultFiles
+from cpcapp.splicing.output.model_identity import open_model
+from cpcapp.splicing.output.overlays import (
     choose_boundary_white,
     choose_overlay_white,
     draw_boundary,
     draw_localization,
     evidence_opacity,
 )
-from cpcapp.splicing.pictures.views import TraceView, draw_views
-from cpcapp.splicing.results.entries import describe_result
-from cpcapp.splicing.results.files import ResultFiles
-from cpcapp.splicing.results.model_identity import open_model
-from cpcapp.splicing.results.report import PhotoReport
-from cpcapp.splicing.verdicts.wording import (
-    explain_limits,
-    explain_verdict,
-    format_verdict,
-    verdict_sentence,
-)
+from cpcapp.splicing.output.report import PhotoReport
+from cpcapp.splicing.output.views import TraceView, draw_views
+from cpcapp.splicing.photo.containers import inspect_container
+from cpcapp.splicing.photo.contents import UnreadableError
+from cpcapp.splicing.photo.file_facts import FileFacts, read_file_facts
+from cpcapp.splicing.photo.read import ImageError, ReadImage, read_image
 from cpcapp.web.work import JobError, Report, file_url
 
 #: The name of the form's field, and of the file in the folder of the job.

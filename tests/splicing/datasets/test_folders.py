@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from cpcapp.splicing.datasets import folder_pair, open_photos, photo_files, read_samples
-from cpcapp.splicing.photos.samples import Problem, Sample
+from cpcapp.splicing.photo.samples import Problem, Sample
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from cpcapp.splicing import FilterBank, load_model
-from cpcapp.splicing.boundary import BankOptions
 from cpcapp.splicing.examples import example_photos
-from cpcapp.splicing.results.model_identity import open_model
+from cpcapp.splicing.measure.boundary import BankOptions
+from cpcapp.splicing.output.model_identity import open_model
 from devices import on_each_device, torch
 from trace_networks import network_localizer, textured, tiny_meter, tiny_network
 
@@ -76,7 +76,7 @@ class TestNetwork:
         whole = meter.measure(photo, TABLE, (2, 3))
         monkeypatch.setattr(DeviceTraceMeter, "_most_pixels", lambda self: 100)
         limits = {"pixels": 60, "near": 90, "far": 90, "seam": 60}
-        monkeypatch.setattr("cpcapp.splicing.traces.learned._TILES", limits)
+        monkeypatch.setattr("cpcapp.splicing.measure.network._TILES", limits)
         shares = []
         tiles = meter.measure(photo, TABLE, (2, 3), progress=shares.append)
         assert_same_traces(tiles, whole, atol=3e-3)

@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
-from cpcapp.splicing.making.stream import SpliceBatch, StreamOptions  # noqa: E402
+from cpcapp.splicing.make.stream import SpliceBatch, StreamOptions  # noqa: E402
 from cpcapp.splicing.networks import mfcn as module  # noqa: E402
 from cpcapp.splicing.networks.loop import (  # noqa: E402
     Photos,

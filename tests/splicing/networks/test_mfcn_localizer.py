@@ -21,7 +21,7 @@ from cpcapp.splicing import ModelError, load_model, save_model  # noqa: E402
 from cpcapp.splicing.networks.mfcn import MFCN, MFCNOptions  # noqa: E402
 from cpcapp.splicing.networks.mfcn_localizer import MFCNLocalizer  # noqa: E402
 from cpcapp.splicing.networks.mfcn_maps import fill_holes, refine_surface  # noqa: E402
-from cpcapp.splicing.results.model_identity import open_model  # noqa: E402
+from cpcapp.splicing.output.model_identity import open_model  # noqa: E402
 
 SIZES = {"widths": (2, 3, 4, 5, 6), "top": 8, "window": 3}
 
@@ -219,7 +219,7 @@ def test_without_torch_one_line_says_what_to_install(tmp_path, photo):
 
 
 def test_both_are_trained_by_the_command_and_can_be_used(tmp_path, photo, capsys, monkeypatch):
-    from cpcapp.splicing.making.stream import StreamOptions
+    from cpcapp.splicing.make.stream import StreamOptions
     from cpcapp.splicing.networks import run
     from cpcapp.splicing.networks.loop import TrainingPlan
 

@@ -10,7 +10,7 @@ from cpcapp.splicing.examples import example_photos
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
-from cpcapp.splicing.making.stream import SpliceBatch, StreamOptions  # noqa: E402
+from cpcapp.splicing.make.stream import SpliceBatch, StreamOptions  # noqa: E402
 from cpcapp.splicing.networks.loop import (  # noqa: E402
     Photos,
     TrainingPlan,
@@ -96,7 +96,7 @@ def test_some_processes_make_larger_splices_of_as_many_pixels():
 
 
 def test_the_band_is_that_of_the_protocol():
-    from cpcapp.splicing.evaluation.truth import boundary_band
+    from cpcapp.splicing.score.truth import boundary_band
 
     mask = half_mask()[:1]
     found = seam_band(mask)[0, 0].bool().numpy()

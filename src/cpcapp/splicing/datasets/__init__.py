@@ -1,7 +1,7 @@
 """Photos with known splices: Columbia, CASIA, Nimble, and folders of your own.
 
 Each function opens a data set in the layout in which it is published and returns a
-`cpcapp.splicing.photos.samples.SampleSet`: photos and masks that are read when asked for. In a mask
+`cpcapp.splicing.photo.samples.SampleSet`: photos and masks that are read when asked for. In a mask
 True is the pasted part, whatever the colours of the file. A file that is missing, broken or not to
 be trusted is left out and listed in ``problems`` with the reason; the rest can be used.
 

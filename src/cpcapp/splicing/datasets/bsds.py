@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.io import loadmat
 from scipy.io.matlab import MatReadError
 
-from cpcapp.splicing.photos.sources import SourcePhoto, read_pixels
+from cpcapp.splicing.photo.sources import SourcePhoto, read_pixels
 
 
 @dataclass(frozen=True)

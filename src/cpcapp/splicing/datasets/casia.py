@@ -19,8 +19,8 @@ from cpcapp.splicing.datasets.collector import (
     why_mask_unfit,
 )
 from cpcapp.splicing.datasets.difference_masks import MIN_CONFIDENCE, difference_mask
-from cpcapp.splicing.photos.pixels import BoolArray
-from cpcapp.splicing.photos.samples import SampleSet
+from cpcapp.splicing.photo.pixels import BoolArray
+from cpcapp.splicing.photo.samples import SampleSet
 
 
 def casia(

@@ -17,7 +17,7 @@ from cpcapp._io.threads import map_threads
 from cpcapp.splicing.datasets.casia_names import Forgery
 from cpcapp.splicing.datasets.collector import read_photo
 from cpcapp.splicing.datasets.difference_masks import DifferenceMask, difference_mask
-from cpcapp.splicing.photos.pixels import BoolArray
+from cpcapp.splicing.photo.pixels import BoolArray
 
 _RECORD = "masks.json"
 # Good enough not to look at the second source at all. Chosen by hand.

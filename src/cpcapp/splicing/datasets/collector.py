@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from cpcapp.splicing.photos.coefficients import read_coefficients
-from cpcapp.splicing.photos.images import ImageError, ReadImage, image_files, read_image
-from cpcapp.splicing.photos.pixels import BoolArray, Pixels
-from cpcapp.splicing.photos.samples import Problem, Sample, SampleSet
-from cpcapp.splicing.photos.sources import find_unread
+from cpcapp.splicing.photo.coefficients import read_coefficients
+from cpcapp.splicing.photo.pixels import BoolArray, Pixels
+from cpcapp.splicing.photo.read import ImageError, ReadImage, image_files, read_image
+from cpcapp.splicing.photo.samples import Problem, Sample, SampleSet
+from cpcapp.splicing.photo.sources import find_unread
 
 # Of Exif: the tag, and its values for a photo that has to be turned by 90 degrees.
 _ORIENTATION = 274
@@ -48,7 +48,7 @@ def read_samples(
     --------
     >>> from functools import partial
     >>> import numpy as np
-    >>> from cpcapp.splicing.photos.samples import Sample
+    >>> from cpcapp.splicing.photo.samples import Sample
     >>> good = Sample("good", True, partial(np.zeros, (4, 6, 3), np.uint8))
     >>> lost = Sample("lost", True, partial(open, "lost.png"))
     >>> problems = []

@@ -18,8 +18,8 @@ from cpcapp.splicing.datasets.collector import (
     read_photo,
     why_mask_unfit,
 )
-from cpcapp.splicing.photos.pixels import BoolArray
-from cpcapp.splicing.photos.samples import SampleSet
+from cpcapp.splicing.photo.pixels import BoolArray
+from cpcapp.splicing.photo.samples import SampleSet
 
 # Share of an edge mask's pixels that may be neither red nor green. JPEG makes .3 % at most of them
 # along the seam; the three-coloured masks, whose band is blue, have 5 % and more.

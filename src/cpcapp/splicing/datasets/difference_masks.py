@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.splicing.photos.pixels import BoolArray, FloatMap, Pixels, as_bytes
+from cpcapp.splicing.photo.pixels import BoolArray, FloatMap, Pixels, as_bytes
 
 #: From this confidence on a difference mask is taken for the truth. Chosen by hand: the middle.
 MIN_CONFIDENCE = 0.5

@@ -15,7 +15,7 @@ from cpcapp.splicing.datasets.collector import (
     read_white_mask,
     why_mask_unfit,
 )
-from cpcapp.splicing.photos.samples import SampleSet
+from cpcapp.splicing.photo.samples import SampleSet
 
 
 def folder_pair(

@@ -18,8 +18,8 @@ from cpcapp.splicing.datasets.collector import (
     read_photo,
     why_mask_unfit,
 )
-from cpcapp.splicing.photos.pixels import BoolArray, Pixels
-from cpcapp.splicing.photos.samples import SampleSet
+from cpcapp.splicing.photo.pixels import BoolArray, Pixels
+from cpcapp.splicing.photo.samples import SampleSet
 
 Row = dict[str, str]
 Colour = tuple[int, int, int]

@@ -12,7 +12,7 @@ from cpcapp.splicing.datasets.collector import check_folder, list_photos
 from cpcapp.splicing.datasets.columbia import columbia
 from cpcapp.splicing.datasets.folders import folder_pair, photo_files
 from cpcapp.splicing.datasets.nimble import nimble
-from cpcapp.splicing.photos.samples import SampleSet
+from cpcapp.splicing.photo.samples import SampleSet
 
 
 def open_photos(

@@ -7,10 +7,10 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
-from cpcapp.splicing.photos.pixels import BoolArray
-from cpcapp.splicing.photos.remote import list_folder, read_remote, read_remote_pixels
-from cpcapp.splicing.photos.samples import Problem, Sample, SampleSet
-from cpcapp.splicing.photos.sources import SourcePhoto
+from cpcapp.splicing.photo.pixels import BoolArray
+from cpcapp.splicing.photo.remote import list_folder, read_remote, read_remote_pixels
+from cpcapp.splicing.photo.samples import Problem, Sample, SampleSet
+from cpcapp.splicing.photo.sources import SourcePhoto
 
 
 def open_remote_pairs(url: str) -> SampleSet | None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cpcapp.splicing.datasets.bsds import bsds_sources
-from cpcapp.splicing.photos.images import image_files
-from cpcapp.splicing.photos.sources import SourcePhoto, photos_from
+from cpcapp.splicing.photo.read import image_files
+from cpcapp.splicing.photo.sources import SourcePhoto, photos_from
 
 
 def is_bsds(folder: str | os.PathLike[str]) -> bool:

@@ -12,10 +12,10 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cpcapp.splicing.boundary import FLAT_VARIANCE, FilterBank
-from cpcapp.splicing.photos.pixels import FloatMap
-from cpcapp.splicing.traces.channels import image_planes
-from cpcapp.splicing.traces.patches import PatchGrid, window_profile
+from cpcapp.splicing.measure.boundary import FLAT_VARIANCE, FilterBank
+from cpcapp.splicing.measure.channels import image_planes
+from cpcapp.splicing.measure.patches import PatchGrid, window_profile
+from cpcapp.splicing.photo.pixels import FloatMap
 
 # Outputs of filters that are computed at a time: 2 GB in float32.
 _MAX_OUTPUTS = 1 << 29

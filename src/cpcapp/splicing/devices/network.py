@@ -12,15 +12,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from cpcapp.splicing.networks.trace_network import NetworkOptions, TraceNetwork
-from cpcapp.splicing.photos.jpeg import BLOCK
-from cpcapp.splicing.traces.learned import (
+from cpcapp.splicing.measure.network import (
     STAGES,
     LearnedTraces,
     TraceMeter,
     as_levels,
     steps_of,
 )
+from cpcapp.splicing.networks.trace_network import NetworkOptions, TraceNetwork
+from cpcapp.splicing.photo.jpeg import BLOCK
 
 # What a photo takes at most: eight maps of 32 channels in float32, the padded input, and the rest.
 _BYTES_PER_PIXEL = 1500

@@ -1,1 +1,1 @@
-"""Networks: torch is needed here and in `cpcapp.splicing.making.stream` only."""
+"""Networks: torch is needed here and in `cpcapp.splicing.make.stream` only."""

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from cpcapp.splicing.measure.network import TraceMeter
 from cpcapp.splicing.networks.trace_network import NetworkOptions, TraceNetwork
-from cpcapp.splicing.traces.learned import TraceMeter
 
 _OPSET = 17
 

@@ -17,7 +17,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from cpcapp.splicing.making.stream import SpliceBatch, SpliceStream, StreamOptions
+from cpcapp.splicing.make.stream import SpliceBatch, SpliceStream, StreamOptions
 
 #: The last of the files of a run that is written.
 STATE = "run.json"

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.splicing.photos.pixels import BoolArray, FloatMap
+from cpcapp.splicing.photo.pixels import BoolArray, FloatMap
 
 #: Of both maps, as published.
 THRESHOLD = 0.5

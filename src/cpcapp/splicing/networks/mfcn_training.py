@@ -13,7 +13,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from cpcapp._io.files import atomic_write, stage_results
-from cpcapp.splicing.making.stream import SpliceBatch
+from cpcapp.splicing.make.stream import SpliceBatch
 from cpcapp.splicing.networks.loop import (
     STATE,
     TrainingPlan,

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from cpcapp._io.threads import map_threads
-from cpcapp.splicing.making.splices import split_readable
+from cpcapp.splicing.make.splices import split_readable
 from cpcapp.splicing.networks.loop import Photos
-from cpcapp.splicing.photos.pixels import as_bytes
-from cpcapp.splicing.photos.samples import Problem
-from cpcapp.splicing.photos.sources import SourcePhoto
+from cpcapp.splicing.photo.pixels import as_bytes
+from cpcapp.splicing.photo.samples import Problem
+from cpcapp.splicing.photo.sources import SourcePhoto
 
 
 def read_training_photos(

@@ -13,7 +13,7 @@ import torch
 
 from cpcapp._io.files import remove_leftovers
 from cpcapp.splicing.datasets.sources import open_sources
-from cpcapp.splicing.making.stream import StreamOptions
+from cpcapp.splicing.make.stream import StreamOptions
 from cpcapp.splicing.model_file import save_network
 from cpcapp.splicing.networks.curve import draw_curve
 from cpcapp.splicing.networks.export import export_network
@@ -24,8 +24,8 @@ from cpcapp.splicing.networks.mfcn_training import MFCN_PLAN, MFCNRun
 from cpcapp.splicing.networks.photos import read_training_photos
 from cpcapp.splicing.networks.trace_network import NetworkOptions
 from cpcapp.splicing.networks.training import TrainingRun
-from cpcapp.splicing.photos.samples import Problem
-from cpcapp.splicing.photos.sources import find_unread
+from cpcapp.splicing.photo.samples import Problem
+from cpcapp.splicing.photo.sources import find_unread
 
 #: What can be trained.
 ARCHITECTURES = ("trace", "mfcn")

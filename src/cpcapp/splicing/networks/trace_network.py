@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from cpcapp.splicing.making.histories import cosine_matrix
+from cpcapp.splicing.make.histories import cosine_matrix
 
 # JFIF: of red, green and blue.
 _LUMINANCE = (0.299, 0.587, 0.114)
@@ -245,7 +245,7 @@ class _SeamStage(nn.Module):
 class TraceNetwork(nn.Module):
     """Measures seam, region, pasted side and traces.
 
-    Four stages, which can be run one after the other on tiles of a photo (`cpcapp.splicing.traces`
+    Four stages, which can be run one after the other on tiles of a photo (`cpcapp.splicing.measure`
     has the runner); only the comparison of blocks needs something of the whole photo, and that is
     small.
 

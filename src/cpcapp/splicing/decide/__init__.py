@@ -1,0 +1,1 @@
+"""What was measured in a photo, to a region and a verdict."""

@@ -1,0 +1,280 @@
+"""The verdict in words, and as a code for programs."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, Protocol
+
+from cpcapp.splicing.decide.region import MIN_REGION_SIDE
+
+#: Largest p-value at which signs are reported: the usual level of a test.
+ALARM_LEVEL = 0.05
+#: Largest p-value at which weak signs are reported. Set by hand: one genuine photo in seven is
+#: allowed here, so a weak sign is a reason to look and no more.
+WEAK_LEVEL = 0.15
+_LEVELS = (ALARM_LEVEL, WEAK_LEVEL)
+
+VerdictCode = Literal["signs", "weak", "none", "unknown"]
+
+
+class Verdict(NamedTuple):
+    """What there is to say of a photo.
+
+    Attributes
+    ----------
+    code : {"signs", "weak", "none", "unknown"}
+        For programs; it does not change from version to version.
+    text : str
+        For people. Of ``"unknown"`` it gives the reason.
+    """
+
+    code: VerdictCode
+    text: str
+
+    @property
+    def shows_region(self) -> bool:
+        """Whether there are signs, strong or weak: only then is a region shown."""
+        return self.code in ("signs", "weak")
+
+
+class Judged(Protocol):
+    """What the sentences are about: a `cpcapp.splicing.Localization`."""
+
+    @property
+    def verdict(self) -> str: ...  # noqa: D102
+    @property
+    def verdict_code(self) -> VerdictCode: ...  # noqa: D102
+    @property
+    def p_value(self) -> float | None: ...  # noqa: D102
+    @property
+    def jpeg_quality(self) -> int | None: ...  # noqa: D102
+
+
+_SIGNS = Verdict("signs", "signs of splicing")
+_WEAK = Verdict("weak", "weak signs of splicing")
+_NONE = Verdict("none", "no signs found")
+_NO_CALIBRATION = "the model has not learned to judge"
+
+
+def find_verdict(
+    p_value: float | None,
+    shape: tuple[int, ...],
+    *,
+    calibrated: bool = True,
+    too_compressed: bool = False,
+) -> Verdict:
+    """Return what there is to say of a photo.
+
+    Parameters
+    ----------
+    p_value : float or None
+        None if the photo resembles too few of those the model was calibrated on.
+    shape : (height, width)
+    calibrated : bool, default=True
+        Whether the model has learned to judge.
+    too_compressed : bool, default=False
+        Whether compression is stronger than the model was calibrated for. It may hide a splice,
+        so signs are reported, and their absence is not.
+
+    Returns
+    -------
+    Verdict
+
+    Examples
+    --------
+    >>> find_verdict(0.004, (480, 640))
+    Verdict(code='signs', text='signs of splicing')
+    >>> find_verdict(0.1, (480, 640)).text
+    'weak signs of splicing'
+    >>> find_verdict(0.4, (480, 640)).text
+    'no signs found'
+    >>> find_verdict(None, (480, 640))
+    Verdict(code='unknown', text="can't tell (unlike anything it was calibrated on)")
+    >>> find_verdict(0.4, (40, 640)).text
+    "can't tell (too small)"
+    """
+    if min(shape[:2]) < MIN_REGION_SIDE:
+        return _refuse("too small")
+    if not calibrated:
+        return _refuse(_NO_CALIBRATION)
+    if p_value is not None and p_value <= ALARM_LEVEL:
+        return _SIGNS
+    if p_value is not None and p_value <= WEAK_LEVEL:
+        return _WEAK
+    if too_compressed:
+        return _refuse("too compressed")
+    if p_value is None:
+        return _refuse("unlike anything it was calibrated on")
+    return _NONE
+
+
+def format_p(p_value: float) -> str:
+    """Return a p-value in two digits, or as many as show on which side of a level it is.
+
+    Examples
+    --------
+    >>> format_p(0.00412), format_p(0.0501)
+    ('0.0041', '0.0501')
+    """
+    for digits in range(2, 18):
+        shown = f"{p_value:.{digits}g}"
+        if all((float(shown) <= level) == (p_value <= level) for level in _LEVELS):
+            break
+    return shown
+
+
+def format_verdict(text: str, p_value: float | None) -> str:
+    """Return a verdict with its p-value, if it has one.
+
+    Examples
+    --------
+    >>> format_verdict("signs of splicing", 0.00412)
+    'signs of splicing, p = 0.0041'
+    >>> format_verdict("no signs found", 0.1519)
+    'no signs found, p = 0.152'
+    >>> format_verdict("can't tell (too small)", None)
+    "can't tell (too small)"
+    """
+    return text if p_value is None else f"{text}, p = {format_p(p_value)}"
+
+
+def verdict_sentence(found: Judged) -> str:
+    """Return the verdict and its false-alarm probability in one plain sentence.
+
+    Parameters
+    ----------
+    found : Localization
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> found = SimpleNamespace(verdict="signs of splicing", verdict_code="signs", p_value=0.0041)
+    >>> verdict_sentence(found)
+    'There are signs of splicing: about 4 in 1000 genuine photos score this high (p = 0.0041).'
+    >>> found = SimpleNamespace(verdict="", verdict_code="none", p_value=0.45)
+    >>> verdict_sentence(found)
+    'No signs of splicing were found: about 45 in 100 genuine photos score this high (p = 0.45).'
+    """
+    if found.verdict_code == "unknown" or found.p_value is None:
+        _, _, reason = found.verdict.partition("(")
+        said = _REASONS.get(reason.rstrip(")"), reason.rstrip(")"))
+        return f"It can't be told whether this photo was spliced: {said}."
+    begin = {
+        "signs": "There are signs of splicing",
+        "weak": "There are weak signs of splicing",
+        "none": "No signs of splicing were found",
+    }[found.verdict_code]
+    rate = f"{_format_rate(found.p_value)} genuine photos score this high"
+    return f"{begin}: {rate} (p = {format_p(found.p_value)})."
+
+
+def explain_verdict(found: Judged) -> str:
+    """Return what the verdict means and what it does not, in a few plain sentences.
+
+    Parameters
+    ----------
+    found : Localization
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> explain_verdict(SimpleNamespace(verdict_code="none", p_value=0.4)).partition(".")[0]
+    'Nothing was learned about this photo: it may still be spliced'
+    """
+    sentences = _MEANINGS[found.verdict_code]
+    if found.verdict_code == "unknown":
+        sentences = (*sentences, _UNLEARNED if _NO_CALIBRATION in found.verdict else _OTHER_COPY)
+    return " ".join(sentences)
+
+
+def explain_limits(found: Judged | None = None) -> list[str]:
+    """Return what can't be seen in a photo, a sentence each.
+
+    Parameters
+    ----------
+    found : Localization, optional
+        Adds what limits the result of this photo.
+
+    Examples
+    --------
+    >>> len(explain_limits())
+    6
+    >>> from types import SimpleNamespace
+    >>> explain_limits(SimpleNamespace(jpeg_quality=71))[0].partition(":")[0]
+    'This photo was compressed with a JPEG quality of about 71'
+    """
+    limits = list(_LIMITS)
+    if found is not None and found.jpeg_quality is not None:
+        limits.insert(
+            0,
+            f"This photo was compressed with a JPEG quality of about {found.jpeg_quality}: "
+            "compression erases traces, and the lower the quality, the more splices are missed.",
+        )
+    return limits
+
+
+# For "It can't be told whether this photo was spliced: ...".
+_REASONS = {
+    "too small": f"it is too small (a side is shorter than {MIN_REGION_SIDE} pixels)",
+    "too compressed": "it was compressed so strongly that a splice may be hidden",
+    "unlike anything it was calibrated on": "too few of the genuine photos that the model was "
+    "calibrated on are similar to it",
+    _NO_CALIBRATION: "the model has not learned to judge photos",
+}
+
+_NO_PROOF = (
+    "p is not the probability that the photo is spliced, and 1 − p is not the probability that it "
+    "is genuine.",
+    "It says how rare such a score is among the genuine photos that the model was calibrated on.",
+)
+_MEANINGS: dict[str, tuple[str, ...]] = {
+    "signs": (
+        "Few genuine photos score this high, which is a reason to investigate: look whether the "
+        "marked part is one object that somebody would paste, get the original file, and ask "
+        "where the photo comes from.",
+        "It is no proof: up to one genuine photo in twenty gets this verdict.",
+        *_NO_PROOF,
+    ),
+    "weak": (
+        "Some genuine photos score this high: a reason to take a second look, and no more.",
+        "Up to about one genuine photo in seven gets this verdict or a stronger one.",
+        *_NO_PROOF,
+    ),
+    "none": (
+        "Nothing was learned about this photo: it may still be spliced.",
+        "This is not a confirmation that it is genuine.",
+        *_NO_PROOF,
+    ),
+    "unknown": (
+        "No verdict is possible for this photo with this model.",
+        "It says nothing for and nothing against a splice.",
+    ),
+}
+_OTHER_COPY = "Look for a larger or less compressed copy."
+_UNLEARNED = "Use a model that was calibrated, such as the default one."
+
+# docs/verdicts.md has the same with the reasons.
+_LIMITS = (
+    "Parts that were copied within one photo, as both sides come from the same shot.",
+    "Splices in photos that were strongly compressed or made smaller afterwards, as messengers "
+    "and social networks do.",
+    "Generated images, in part or as a whole: the model was not trained on them.",
+    "Soft seams: cuts that were blurred or blended by hand.",
+    "Parts from a camera of the same type whose colour pattern happens to be aligned.",
+    "Everything else that can be wrong with a photo: a false caption, a staged scene, a "
+    "misleading crop, changed colours, a removed person.",
+)
+
+
+def _format_rate(p_value: float) -> str:
+    """Return a p-value as so many in a hundred, or in a thousand, ..."""
+    if p_value >= 0.995:
+        return "nearly all"
+    total = 100
+    # So that rounding to whole photos changes little.
+    while p_value * total < 2.5 and total < 1_000_000:
+        total *= 10
+    return f"about {max(1, round(p_value * total))} in {total}"
+
+
+def _refuse(reason: str) -> Verdict:
+    return Verdict("unknown", f"can't tell ({reason})")

@@ -1,0 +1,494 @@
+"""A stream of splices with exact masks, made in batches on a GPU. Needs the extra ``torch``.
+
+Two photos get a history each, and a part of one is pasted into the other; then both go through the
+same last steps. Often the two histories differ in one step only: a network that learns from splices
+whose sides have nothing in common learns little about real ones.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from cpcapp.splicing.make.histories import (
+    DEMOSAICERS,
+    KERNELS,
+    Step,
+    blur,
+    quality_tables,
+    resize,
+)
+
+History = list[Step]
+
+# Things in a photo that are told apart when some of them are blurred.
+_MAX_THINGS = 256
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """What the splices of a stream are like. All shares were set by hand.
+
+    Attributes
+    ----------
+    size : int
+        Side of a splice in pixels, a multiple of 8.
+    group : int
+        Photos that share the kinds of their steps; a batch has several groups.
+    authentic_share : float
+        Of photos without a splice.
+    one_step_share : float
+        Of groups whose two histories differ in one step only.
+    same_photo_share : float
+        Of groups in which the pasted part is the photo itself after one step more.
+    moved_share : float
+        Of groups in which the pasted part comes from another place of the same photo.
+    aligned_hosts, aligned_donors : float
+        How often the blocks of the last JPEG before the splice begin at the upper left corner. A
+        host is mostly opened and saved as it is; a pasted part lies anywhere.
+    segment_share : float
+        How often a thing that people outlined is pasted, where outlines are known.
+    feather_share : float
+        Of soft outlines.
+    retouched_share : float
+        Of groups whose seams were smoothed over by hand.
+    colour_match_share : float
+        How often the pasted part takes the mean colour of the host.
+    focus_share : float
+        Of groups in which a part of each photo is out of focus: what lies before or behind.
+    collage_share : float
+        Of groups whose photos show a collage: parts of other photos, put there before all of the
+        history. They look like splices, and are none.
+    large_share : float
+        Of groups whose sources were made larger first and taken by a camera again: photos of many
+        pixels have little detail in each of them.
+    known_table_share : float
+        How often the table of the last JPEG is given, as it is in a file.
+    """
+
+    size: int = 256
+    group: int = 8
+    authentic_share: float = 0.25
+    one_step_share: float = 0.4
+    same_photo_share: float = 0.08
+    moved_share: float = 0.08
+    aligned_hosts: float = 0.75
+    aligned_donors: float = 0.2
+    segment_share: float = 0.6
+    feather_share: float = 0.35
+    retouched_share: float = 0.1
+    colour_match_share: float = 0.3
+    focus_share: float = 0.35
+    collage_share: float = 0.2
+    large_share: float = 0.35
+    known_table_share: float = 0.8
+
+
+class SpliceBatch(NamedTuple):
+    """A batch of splices.
+
+    Attributes
+    ----------
+    image : tensor of shape (n, 3, size, size)
+        Whole levels from 0 to 255.
+    mask : tensor of shape (n, 1, size, size)
+        1 where something was pasted.
+    table : tensor of shape (n, 64)
+        Steps of the luminance table of the last JPEG, whose blocks begin at the upper left corner;
+        all 0 where it is not known or there was none.
+    """
+
+    image: Tensor
+    mask: Tensor
+    table: Tensor
+
+
+class SpliceStream:
+    """Makes batches of splices from photos.
+
+    Parameters
+    ----------
+    photos : sequence of tensor of shape (3, height, width), uint8
+        On the device that the splices are made on.
+    segments : sequence of tensor of shape (height, width) or None
+        What people outlined in each photo, by number; None where nobody did.
+    options : StreamOptions, optional
+    seed : int, default=0
+        Decides all batches; the same seed and device give the same ones.
+
+    Examples
+    --------
+    >>> photos = [torch.randint(0, 256, (3, 120, 160), dtype=torch.uint8) for _ in range(3)]
+    >>> stream = SpliceStream(photos, [None] * 3, StreamOptions(size=64, group=2), seed=1)
+    >>> batch = stream.draw(4)
+    >>> batch.image.shape, batch.mask.shape, batch.table.shape
+    (torch.Size([4, 3, 64, 64]), torch.Size([4, 1, 64, 64]), torch.Size([4, 64]))
+    """
+
+    def __init__(
+        self,
+        photos: Sequence[Tensor],
+        segments: Sequence[Tensor | None],
+        options: StreamOptions | None = None,
+        *,
+        seed: int = 0,
+    ) -> None:
+        if len(photos) < 2 or len(photos) != len(segments):
+            raise ValueError(
+                f"{len(photos)} photos and {len(segments)} segments must be as many, at least two"
+            )
+        self.options = options or StreamOptions()
+        if self.options.size % 8:
+            raise ValueError(f"size={self.options.size} must be a multiple of 8")
+        self.photos = list(photos)
+        self.segments = list(segments)
+        self.device = photos[0].device
+        self.random = random.Random(seed)
+        self.generator = torch.Generator(self.device).manual_seed(seed)
+
+    def state(self) -> dict[str, Any]:
+        """Return what decides the batches to come."""
+        return {"random": self.random.getstate(), "generator": self.generator.get_state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        version, numbers, gauss = state["random"]
+        self.random.setstate((version, tuple(numbers), gauss))
+        self.generator.set_state(state["generator"].cpu())
+
+    @torch.no_grad()
+    def draw(self, n: int) -> SpliceBatch:
+        """Return a batch of splices, ``n`` a multiple of the group."""
+        groups = [self._group() for _ in range(n // self.options.group)]
+        return SpliceBatch(*(torch.cat(parts) for parts in zip(*groups, strict=True)))
+
+    # -- one group -------------------------------------------------------------------------
+
+    def _group(self) -> SpliceBatch:
+        options, chance = self.options, self.random.random
+        last, shrink = self._draw_last()
+        canvas = -(-round(options.size / shrink) // 8) * 8
+        large = chance() < options.large_share
+        host_history = self._draw_history(large)
+        aligned = chance() < options.aligned_hosts
+        host = self._draw_photos(host_history, canvas, aligned, large)
+        donor = self._draw_donor(host, host_history, canvas, aligned, large)
+        mask = self._draw_masks(donor[1], canvas)
+        keep = torch.rand(options.group, 1, 1, 1, generator=self.generator, device=self.device)
+        mask = mask * (keep >= options.authentic_share)
+        alpha = mask
+        if chance() < options.feather_share:
+            alpha = blur(mask, self.random.uniform(0.5, 2.5 if chance() < 0.75 else 5.0))
+        pasted = donor[0]
+        if chance() < options.colour_match_share:
+            pasted = self._match_colours(pasted, host[0])
+        x = host[0] + alpha * (pasted - host[0])
+        if chance() < options.retouched_share:
+            share = blur(mask, self.random.uniform(1.0, 3.0))
+            near = 4.0 * share * (1.0 - share)  # 1 on the seam
+            x = x + near * (blur(x, self.random.uniform(0.6, 1.5)) - x)
+        x = x.round().clamp(0.0, 255.0)
+        table = torch.zeros(options.group, 64, device=self.device)
+        for step in last:
+            if step.kind == "resize":
+                size = (options.size, options.size)
+                x = resize(x, size, step.values["kernel"], antialias=step.values["antialias"])
+                x = x.round().clamp(0.0, 255.0)
+                mask = F.interpolate(mask, size=(options.size, options.size))
+                continue
+            x = step.apply(x, self.generator)
+        if last and last[-1].kind == "jpeg" and chance() < options.known_table_share:
+            table = last[-1].values["luminance"].reshape(options.group, 64)
+        x, mask = (part[:, :, : options.size, : options.size] for part in (x, mask))
+        return SpliceBatch(x, mask, table)
+
+    def _draw_donor(
+        self,
+        host: tuple[Tensor, Tensor],
+        history: History,
+        canvas: int,
+        aligned: bool,
+        large: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """Draw the photos that parts are taken of, and their segments."""
+        options, u = self.options, self.random.random()
+        if u < options.same_photo_share:
+            kind = self.random.choice(["blur", "resize", "noise", "jpeg", "denoise", "sharpen"])
+            changed = self._draw_step(kind).apply(host[0], self.generator)
+            if changed.shape[2:] != host[0].shape[2:]:
+                changed = resize(changed, (canvas, canvas), "bicubic", antialias=True)
+            return changed, host[1]
+        if u < options.same_photo_share + options.moved_share:
+            shift = [self.random.randint(canvas // 8, canvas * 7 // 8) for _ in range(2)]
+            photos, labels = (torch.roll(part, shift, (2, 3)) for part in host)
+            return photos, labels
+        one_step = self.random.random() < options.one_step_share
+        if not (one_step and self.random.random() < 0.6):
+            aligned = self.random.random() < options.aligned_donors
+        if one_step:
+            donor_history = self._change_one_step(history)
+        else:
+            large = self.random.random() < options.large_share
+            donor_history = self._draw_history(large)
+        return self._draw_photos(donor_history, canvas, aligned, large)
+
+    def _match_colours(self, pasted: Tensor, host: Tensor) -> Tensor:
+        mean, wanted = (x.mean(dim=(2, 3), keepdim=True) for x in (pasted, host))
+        return (pasted - mean) * self.random.uniform(0.8, 1.2) + wanted
+
+    # -- histories -------------------------------------------------------------------------
+
+    def _draw_step(self, kind: str) -> Step:
+        pick, uniform = self.random, self.random.uniform
+        if kind == "noise":
+            grain = uniform(0.4, 1.0) if pick.random() < 0.4 else 0.0
+            return Step(
+                kind, {"read": uniform(0.2, 3.0), "shot": uniform(0.0, 0.06), "grain": grain}
+            )
+        if kind == "mosaic":
+            phase = (pick.randint(0, 1), pick.randint(0, 1))
+            return Step(kind, {"phase": phase, "demosaicer": pick.choice(DEMOSAICERS)})
+        if kind == "denoise":
+            return Step(kind, {"sigma": uniform(0.7, 1.8), "threshold": uniform(1.0, 8.0)})
+        if kind == "sharpen":
+            # Many cameras sharpen strongly, and only what is stronger than noise.
+            amount = uniform(0.2, 1.2) if pick.random() < 0.6 else uniform(1.0, 2.5)
+            threshold = uniform(0.5, 5.0) if pick.random() < 0.5 else 0.0
+            return Step(
+                kind, {"amount": amount, "sigma": uniform(0.6, 2.0), "threshold": threshold}
+            )
+        if kind == "blur":
+            return Step(kind, {"sigma": uniform(0.4, 1.2)})
+        if kind == "tone":
+            balance = [uniform(0.88, 1.12) for _ in range(3)]
+            return Step(kind, {"gamma": uniform(0.75, 1.3), "balance": balance})
+        if kind == "jpeg":
+            return self._draw_jpeg(pick.choice([(50, 80), (75, 95), (88, 100)]))
+        if kind == "turn":
+            angle, zoom = (
+                torch.rand(self.options.group, generator=self.generator, device=self.device)
+                for _ in range(2)
+            )
+            return Step(kind, {"angle": (angle - 0.5) * 0.6, "zoom": 0.85 + 0.4 * zoom})
+        return Step(
+            "resize",
+            {
+                "scale": (scale := uniform(0.6, 1.5)),
+                # A mean of areas makes photos smaller; larger ones would have steps.
+                "kernel": pick.choice(KERNELS if scale < 1.0 else KERNELS[:2]),
+                "antialias": pick.random() < 0.7,
+            },
+        )
+
+    def _draw_jpeg(self, qualities: tuple[int, int]) -> Step:
+        """Draw a compression: qualities differ from photo to photo, tables from the standard."""
+        group = self.options.group
+        quality = torch.randint(
+            qualities[0],
+            qualities[1] + 1,
+            (group,),
+            generator=self.generator,
+            device=self.device,
+        ).float()
+        tables = quality_tables(quality)
+        if self.random.random() < 0.4:
+            # Cameras and editors: other slopes over the frequencies, and other single steps.
+            slope = self.random.uniform(-0.06, 0.06)
+            frequency = torch.arange(8, device=self.device, dtype=torch.float32)
+            tilt = torch.exp(slope * (frequency[:, None] + frequency[None]))
+            noise = torch.rand(8, 8, generator=self.generator, device=self.device)
+            factor = tilt * (0.9 + 0.25 * noise)
+            tables = tuple((t * factor).round().clamp(1.0, 255.0) for t in tables)
+        return Step(
+            "jpeg",
+            {
+                "luminance": tables[0],
+                "chrominance": tables[1],
+                "subsample": self.random.random() < 0.6,
+            },
+        )
+
+    def _draw_history(self, large: bool) -> History:
+        """Draw what happened to a photo before it was spliced.
+
+        A ``large`` one, whose source was made larger first, was always taken by a camera: noise and
+        mosaic hide that.
+        """
+        shares = (
+            ("noise", 0.95 if large else 0.45),
+            ("mosaic", 0.9 if large else 0.45),
+            ("denoise", 0.5 if large else 0.2),
+            ("sharpen", 0.5 if large else 0.3),
+            ("tone", 0.2),
+            ("jpeg", 0.8),
+            ("resize", 0.4),
+            ("turn", 0.12),
+            ("blur", 0.08),
+            ("jpeg", 0.25),
+        )
+        return [self._draw_step(kind) for kind, share in shares if self.random.random() < share]
+
+    def _change_one_step(self, history: History) -> History:
+        """Return a history that differs from another in one step: left out, added or drawn anew."""
+        changed = list(history)
+        if changed and self.random.random() < 0.7:
+            at = self.random.randrange(len(changed))
+            if self.random.random() < 0.5:
+                del changed[at]
+            else:
+                changed[at] = self._draw_step(changed[at].kind)
+            return changed
+        kinds = ["noise", "mosaic", "denoise", "sharpen", "jpeg", "jpeg", "resize", "turn"]
+        kind = self.random.choice(kinds)
+        changed.insert(self.random.randint(0, len(changed)), self._draw_step(kind))
+        return changed
+
+    def _draw_last(self) -> tuple[History, float]:
+        """Draw what happens to the finished splice, and by how much it is made smaller."""
+        u = self.random.random()
+        jpeg = self._draw_jpeg(self.random.choice([(60, 85), (80, 95), (88, 100)]))
+        if u < 0.2:
+            return [], 1.0
+        if u < 0.66:
+            return [jpeg], 1.0
+        if u < 0.72:
+            return [self._draw_step("jpeg"), jpeg], 1.0
+        if u < 0.8:
+            kind = self.random.choice(["sharpen", "blur", "tone", "denoise"])
+            return [self._draw_step(kind), jpeg], 1.0
+        shrink = self.random.uniform(0.5, 1.0)
+        resize = Step(
+            "resize",
+            {"scale": shrink, "kernel": self.random.choice(KERNELS), "antialias": True},
+        )
+        return ([resize, jpeg] if self.random.random() < 0.85 else [resize]), shrink
+
+    # -- photos and masks ------------------------------------------------------------------
+
+    def _draw_photos(
+        self,
+        history: History,
+        canvas: int,
+        aligned: bool,
+        large: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """Return photos after a history, and their segments, cropped to a canvas."""
+        scale = 1.0
+        for step in history:
+            scale *= step.scale
+        side = -(-round(canvas / scale + 24) // 8) * 8
+        # Smaller first: most source photos were once JPEGs themselves.
+        if large:
+            before = self.random.uniform(1.2, 2.5)
+        else:
+            before = 1.0 if self.random.random() < 0.3 else self.random.uniform(0.55, 0.95)
+        crops = [self._crop(round(side / before)) for _ in range(self.options.group)]
+        x, labels = (torch.cat(parts) for parts in zip(*crops, strict=True))
+        # Resizing and what follows leave no trace of the collage itself.
+        if before != 1.0 and self.random.random() < self.options.collage_share:
+            shapes = self._draw_masks(labels, x.shape[2])
+            x = torch.where(shapes > 0, x.roll(1, 0), x)
+        x = F.interpolate(x, size=(side, side), mode="bicubic", antialias=True)
+        labels = F.interpolate(labels, size=(side, side))
+        if self.random.random() < 0.5:
+            x, labels = x.flip(3), labels.flip(3)
+        x = x.round().clamp(0.0, 255.0)
+        if self.random.random() < self.options.focus_share:
+            x = self._defocus(x, labels)
+        for step in history:
+            x = step.apply(x, self.generator)
+            if step.kind == "resize":
+                labels = F.interpolate(labels, size=x.shape[2:])
+        top, left = (
+            self.random.randint(0, max(0, length - canvas))
+            // (8 if aligned else 1)
+            * (8 if aligned else 1)
+            for length in x.shape[2:]
+        )
+        box = (slice(None), slice(None), slice(top, top + canvas), slice(left, left + canvas))
+        return _fill(x[box], canvas), _fill(labels[box], canvas)
+
+    def _defocus(self, x: Tensor, labels: Tensor) -> Tensor:
+        """Blur some of the things that people outlined, or smooth parts where nobody did."""
+        group, (height, width) = len(x), x.shape[2:]
+        nodes = torch.randn(group, 1, 4, 4, generator=self.generator, device=self.device)
+        weight = torch.sigmoid(4.0 * F.interpolate(nodes, size=(height, width), mode="bicubic"))
+        if self.random.random() < 0.6:
+            drawn = torch.rand(group, _MAX_THINGS, generator=self.generator, device=self.device)
+            number = (labels.flatten(1).long() % _MAX_THINGS).clamp(min=0)
+            behind = (drawn < 0.5).float().gather(1, number).view_as(labels)
+            weight = torch.where(labels >= 0, blur(behind, self.random.uniform(0.6, 2.5)), weight)
+        return x + weight * (blur(x, self.random.uniform(0.6, 3.0)) - x)
+
+    def _crop(self, whole: int) -> tuple[Tensor, Tensor]:
+        """Return a square of a photo, and its segments; what is smaller is mirrored."""
+        index = self.random.randrange(len(self.photos))
+        photo, labels = self.photos[index], self.segments[index]
+        height, width = photo.shape[1:]
+        top, left = (
+            self.random.randrange(max(1, length - whole + 1)) // 8 * 8 for length in (height, width)
+        )
+        box = (slice(top, top + whole), slice(left, left + whole))
+        x = photo[:, box[0], box[1]][None].float()
+        if labels is None:
+            numbers = torch.full((1, 1, *x.shape[2:]), -1.0, device=self.device)
+        else:
+            numbers = labels[box][None, None].float()
+        return _fill(x, whole), _fill(numbers, whole)
+
+    def _draw_masks(self, labels: Tensor, canvas: int) -> Tensor:
+        """Draw pasted parts: things that people outlined, or random shapes."""
+        group = self.options.group
+        shapes = (
+            self._draw_blobs(canvas) if self.random.random() < 0.65 else self._draw_ellipses(canvas)
+        )
+        if self.random.random() >= self.options.segment_share:
+            return shapes
+        at = torch.randint(
+            0, canvas * canvas, (group, 1), generator=self.generator, device=self.device
+        )
+        flat = labels.reshape(group, -1)
+        number = flat.gather(1, at)
+        things = ((flat == number) & (number >= 0)).float().view(group, 1, canvas, canvas)
+        share = things.mean(dim=(1, 2, 3), keepdim=True)
+        return torch.where((share > 0.015) & (share < 0.6), things, shapes)
+
+    def _draw_blobs(self, canvas: int) -> Tensor:
+        """Draw smooth noise above a threshold."""
+        group, nodes = self.options.group, self.random.randint(3, 8)
+        coarse = torch.randn(group, 1, nodes, nodes, generator=self.generator, device=self.device)
+        field = F.interpolate(coarse, size=(canvas, canvas), mode="bicubic")
+        share = torch.rand(group, generator=self.generator, device=self.device) * 0.42 + 0.03
+        ordered = field.view(group, -1).sort(dim=1).values
+        rank = ((1.0 - share) * (ordered.shape[1] - 1)).long()[:, None]
+        return (field > ordered.gather(1, rank).view(group, 1, 1, 1)).float()
+
+    def _draw_ellipses(self, canvas: int) -> Tensor:
+        """Draw ellipses and rounded boxes, turned."""
+        group = self.options.group
+        numbers = torch.rand(6, group, 1, 1, generator=self.generator, device=self.device)
+        line = torch.arange(canvas, device=self.device, dtype=torch.float32) / canvas
+        y, x = line[:, None] - numbers[0], line[None] - numbers[1]
+        angle = numbers[2] * 3.1416
+        across = x * torch.cos(angle) + y * torch.sin(angle)
+        along = y * torch.cos(angle) - x * torch.sin(angle)
+        power = 2.0 + 6.0 * numbers[3] ** 2
+        radii = 0.06 + 0.3 * numbers[4], 0.06 + 0.3 * numbers[5]
+        inside = (across / radii[0]).abs() ** power + (along / radii[1]).abs() ** power < 1.0
+        return inside.float()[:, None]
+
+
+def _fill(x: Tensor, side: int) -> Tensor:
+    """Mirror what is smaller than a square of a side until it fills it."""
+    height, width = x.shape[2:]
+    while height < side or width < side:
+        pad = (0, min(width - 1, max(0, side - width)), 0, min(height - 1, max(0, side - height)))
+        x = F.pad(x, pad, mode="reflect")
+        height, width = x.shape[2:]
+    return x

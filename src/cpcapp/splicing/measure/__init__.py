@@ -1,0 +1,1 @@
+"""What is seen in a photo: traces of its history, and its edges."""

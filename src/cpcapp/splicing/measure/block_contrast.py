@@ -1,0 +1,177 @@
+"""The contrast of blocks inside one photo: what differs across it, but not within small parts.
+
+The method of the paper, with one photo as the only data. Each 8 x 8 block has a vector of traces of
+compression and sharpness. Vectors of tiles, which are means over 6 x 6 blocks, are the target.
+Deviations of the blocks from their tile are the background. The first component is what varies most
+between tiles, relative to how much it varies within them. If a part has another history than the
+rest, it is the history.
+"""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp.contrast.solve import solve_contrast
+from cpcapp.splicing.measure.error_level import error_levels
+from cpcapp.splicing.photo.jpeg import BLOCK, block_cosines, luminance
+from cpcapp.splicing.photo.jpeg_grid import near_zeros, smooth_blocks
+from cpcapp.splicing.photo.pixels import FloatArray, FloatMap, Pixels, as_bytes
+
+# Side of a tile, in blocks, and of the window that the map is smoothed over. The best of 4 and 6,
+# and of 3 and 5, on splices of training photos of BSDS500 as benchmarks/double_jpeg.py makes them.
+_TILE = 6
+_WINDOW = 5
+# Fewer tiles have no covariance to speak of.
+_MIN_TILES = 12
+_QUALITIES = (65, 75, 85, 95)
+# Sums of both frequencies: low, middle and high bands.
+_BANDS = ((1, 2), (3, 4), (5, 7), (8, 14))
+_SUM = np.add.outer(np.arange(BLOCK), np.arange(BLOCK))
+# Added to mean squares, in grey levels: rounding.
+_ROUNDING = 1.0 / 12.0
+_THIRD_DIFFERENCE = np.array([[1.0, -3.0, 3.0, -1.0]], dtype=np.float32)
+# Features that vary less, in their own units (mostly logarithms), are rounding.
+_CONSTANT = 1e-4
+
+
+def block_contrast(pixels: Pixels, once: NDArray[np.floating] | None = None) -> FloatMap:
+    """Return the first component of the contrast between tiles and within them, block by block.
+
+    Parameters
+    ----------
+    pixels : ndarray of shape (height, width, 3), uint8 or uint16
+    once : ndarray of shape (height // 8, width // 8), optional
+        A map that is high where a block was compressed less often, such as ``aligned`` of
+        `cpcapp.splicing.measure.double_jpeg.DoubleJpegTrace`. It gives the sign. By default, and if
+        it is the same everywhere, `cpcapp.splicing.photo.jpeg_grid.near_zeros` does, negated.
+
+    Returns
+    -------
+    ndarray of shape (height // 8, width // 8), float32
+        In standard deviations from the median, high on the side that was compressed less often.
+        0 everywhere if the photo is flat or has less than 12 tiles of 48 x 48 pixels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cpcapp.splicing.examples import example_photos
+    >>> from cpcapp.splicing.photo.jpeg import recompress
+    >>> photo = example_photos()[-1].image[3:, 5:]  # off the grid of its own file
+    >>> spliced = recompress(photo, 70)
+    >>> spliced[128:320, 128:320] = photo[128:320, 128:320]
+    >>> found = block_contrast(spliced)
+    >>> found.shape, bool(found[17:39, 17:39].mean() > found[:, 44:].mean() + 1)
+    ((63, 63), True)
+    """
+    photo = as_bytes(np.asarray(pixels))
+    if photo.ndim != 3 or photo.shape[2] != 3:
+        raise ValueError(f"pixels of shape {photo.shape} must be (height, width, 3)")
+    rows, cols = (n // BLOCK for n in photo.shape[:2])
+    if once is not None and np.shape(once) != (rows, cols):
+        raise ValueError(f"once has shape {np.shape(once)}; this photo has {(rows, cols)} blocks")
+    nothing = np.zeros((rows, cols), dtype=np.float32)
+    if (rows // _TILE) * (cols // _TILE) < _MIN_TILES:
+        return nothing
+    plane = luminance(photo)
+    vectors = _regress_out(block_vectors(photo, plane), _content(plane))
+    across, within = _pool(vectors)
+    varies = within.std(axis=0) > _CONSTANT
+    if not varies.any() or not (across[:, varies].std(axis=0) > 0.0).any():
+        return nothing
+    found = solve_contrast(across[:, varies], within[:, varies], k=1)
+    component = smooth_blocks(vectors[..., varies] @ found.filters[:, 0], _WINDOW)
+    component -= np.median(component)
+    spread = component.std()
+    if not spread > 0.0:
+        return nothing
+    if once is None or np.ptp(once) == 0.0:
+        once = -near_zeros(plane)
+    return np.asarray(component * np.float32(_sign(component, once) / spread))
+
+
+def _sign(component: FloatMap, once: NDArray[np.floating]) -> float:
+    """Return 1 or -1, so that the component is high where blocks were compressed once."""
+    centred = component - component.mean()
+    agreement = float((centred * (once - np.mean(once))).sum())
+    # Without any evidence the smaller part is taken for pasted: the longer tail is made positive.
+    return -1.0 if (agreement or float((centred**3).sum())) < 0.0 else 1.0
+
+
+def block_vectors(photo: NDArray[np.uint8], plane: FloatMap) -> FloatArray:
+    """Return the traces of each block.
+
+    Parameters
+    ----------
+    photo : ndarray of shape (height, width, 3), uint8
+    plane : ndarray of shape (height, width), float32
+        Its luminance, in grey levels.
+
+    Returns
+    -------
+    ndarray of shape (height // 8, width // 8, 16)
+        Error levels at 4 qualities, the energy in 4 bands on JPEG's grid and off it, the excess of
+        near-zeros on the grid, the energy of both colour differences, and of the third difference
+        of the luminance; all but the near-zeros in logarithms.
+    """
+    rows, cols = (n // BLOCK for n in plane.shape)
+    colours = cv2.cvtColor(photo, cv2.COLOR_RGB2YCrCb)
+    difference = cv2.filter2D(plane, -1, _THIRD_DIFFERENCE) ** 2
+    difference += cv2.filter2D(plane, -1, _THIRD_DIFFERENCE.T) ** 2
+    size = (cols, rows)
+    sharpness = cv2.resize(
+        difference[: BLOCK * rows, : BLOCK * cols], size, interpolation=cv2.INTER_AREA
+    )
+    features = [
+        *error_levels(photo, _QUALITIES),
+        *_band_energies(plane),
+        *(_shift_back(energy) for energy in _band_energies(plane[BLOCK // 2 :, BLOCK // 2 :])),
+        near_zeros(plane),
+        *(_band_energies(colours[..., number], bands=((1, 14),))[0] for number in (1, 2)),
+        np.log(sharpness + _ROUNDING),
+    ]
+    return np.stack([np.asarray(feature[:rows, :cols], np.float64) for feature in features], -1)
+
+
+def _band_energies(
+    plane: NDArray[np.generic], bands: tuple[tuple[int, int], ...] = _BANDS
+) -> list[FloatMap]:
+    squares = block_cosines(plane) ** 2
+    return [
+        np.log(squares[..., np.isin(_SUM, range(low, high + 1))].mean(axis=-1) + _ROUNDING)
+        for low, high in bands
+    ]
+
+
+def _shift_back(values: FloatMap) -> FloatMap:
+    """Return the mean of the four blocks off the grid that overlap each block on it."""
+    wide = np.pad(values, 1, mode="edge")
+    return np.asarray((wide[:-1, :-1] + wide[1:, :-1] + wide[:-1, 1:] + wide[1:, 1:]) / 4)
+
+
+def _content(plane: FloatMap) -> FloatArray:
+    """Return what traces may depend on without any splice: detail and brightness, by block."""
+    rows, cols = (n // BLOCK for n in plane.shape)
+    blocks = plane[: BLOCK * rows, : BLOCK * cols].reshape(rows, BLOCK, cols, BLOCK)
+    mean, variance = blocks.mean(axis=(1, 3)), blocks.var(axis=(1, 3))
+    detail = np.log(variance + _ROUNDING)
+    return np.stack([np.ones_like(mean), detail, mean / 255.0], -1).astype(np.float64)
+
+
+def _regress_out(vectors: FloatArray, content: FloatArray) -> FloatArray:
+    """Return what is left of the vectors after a linear regression on the content."""
+    y, x = (part.reshape(-1, part.shape[-1]) for part in (vectors, content))
+    weights, *_ = np.linalg.lstsq(x, y, rcond=None)
+    return (y - x @ weights).reshape(vectors.shape)
+
+
+def _pool(vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the means of tiles, and the deviations of blocks from the mean of their tile."""
+    down, across = (n // _TILE for n in vectors.shape[:2])
+    width = vectors.shape[-1]
+    whole = vectors[: _TILE * down, : _TILE * across]
+    tiles = whole.reshape(down, _TILE, across, _TILE, width).swapaxes(1, 2)
+    tiles = tiles.reshape(down * across, _TILE * _TILE, width)
+    means = tiles.mean(axis=1, keepdims=True)
+    return means[:, 0], (tiles - means).reshape(-1, width)

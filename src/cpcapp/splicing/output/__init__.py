@@ -1,0 +1,1 @@
+"""What is shown and written: pictures, a folder of results, a report."""

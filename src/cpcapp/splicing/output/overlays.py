@@ -1,0 +1,460 @@
+"""Pictures that show a person where the seam is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Protocol
+
+import cv2
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cpcapp.splicing.decide.words import ALARM_LEVEL, Judged
+from cpcapp.splicing.photo.pixels import as_unit_float
+
+# Blue of Okabe and Ito: no common kind of colour vision takes it for a colour of the ramp.
+LINE_COLOUR = (86, 180, 233)
+
+# How much of the photo's own colour and light is left under the map: chosen by eye.
+_SATURATION, _BRIGHTNESS = 0.35, 0.7
+# The same for a map without colours, which are easily lost on a light photo.
+_GREY_BRIGHTNESS = 0.5
+
+# From this p-value on, nothing is laid over a photo: set by hand, twice `WEAK_LEVEL`.
+_CLEAN_LEVEL = 0.3
+# One sentence for all places that explain a picture.
+FADING = (
+    f"The colours fade as p rises: full up to p = {ALARM_LEVEL:g}, gone from p = {_CLEAN_LEVEL:g} "
+    'on; where the verdict is "can\'t tell", the map is grey.'
+)
+
+# Light of red, green and blue (ITU-R BT.709).
+_LUMA = np.array([0.2126, 0.7152, 0.0722], dtype=np.float32)
+
+# Values of the map and their colours, chosen by eye. Each is lighter than the one before, so that
+# the order survives any colour vision and a grey print; none is dark, as the weakest part of the
+# map has to be seen on a dark photo too.
+_RAMP = (
+    (0.0, (126, 26, 128)),
+    (0.35, (196, 50, 106)),
+    (0.6, (238, 98, 60)),
+    (0.8, (250, 165, 40)),
+    (1.0, (250, 250, 140)),
+)
+
+# How strongly a painted part is covered: chosen by eye.
+_PAINT = 0.6
+PINK = (255, 20, 147)
+
+# Share of pixels that an overlay shows at its lightest: chosen by eye on the example photos.
+_LIGHTEST_SHARE = 0.003
+
+# Pixels handled at once: little enough for a cache, whatever the size of the photo.
+_STRIP = 1 << 18
+
+
+class Finding(Judged, Protocol):
+    """What can be drawn: a `cpcapp.splicing.Localization`, which draws itself by this room."""
+
+    @property
+    def boundary(self) -> NDArray[np.float32]: ...  # noqa: D102
+    @property
+    def edges(self) -> NDArray[np.float32]: ...  # noqa: D102
+    @property
+    def mask(self) -> NDArray[np.bool_] | None: ...  # noqa: D102
+    @property
+    def hot_spots(self) -> NDArray[np.bool_] | None: ...  # noqa: D102
+    @property
+    def calibrated(self) -> bool: ...  # noqa: D102
+
+
+def draw_overlay(
+    image: ArrayLike,
+    boundary: ArrayLike,
+    threshold: float | None = None,
+    *,
+    white: float = 1.0,
+    opacity: float = 1.0,
+    colours: bool = True,
+) -> NDArray[np.uint8]:
+    """Lay a boundary map over its photo.
+
+    `draw_localization` chooses all options by what was found.
+
+    The photo is dimmed and nearly grey. The map is drawn in colours that get lighter with it,
+    from purple over orange to light yellow, and that people with any common kind of colour
+    vision can order. Where it is 0 the photo shines through, where it is ``white`` it covers
+    the photo.
+
+    Parameters
+    ----------
+    image : array-like of shape (height, width, 3), uint8 or uint16
+        RGB, upright, as `cpcapp.splicing.photo.read.read_image` gives it.
+    boundary : array-like of shape (height, width)
+        From 0 to 1, high where a seam is likely.
+    threshold : float, optional
+        Draws a blue line around the parts of the map of at least this, from 0 to 1.
+    white : float, default=1.0
+        The value of the map that gets the lightest colour, as all above do.
+    opacity : float, default=1.0
+        How much of this is laid over the photo, from 0 (the photo is as it was) to 1. A line is
+        drawn in full.
+    colours : bool, default=True
+        Without them the photo is grey and the map white.
+
+    Returns
+    -------
+    ndarray of shape (height, width, 3), uint8
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> photo = np.full((5, 9, 3), 200, dtype=np.uint8)
+    >>> boundary = np.zeros((5, 9), dtype=np.float32)
+    >>> boundary[2, 4] = 1.0
+    >>> picture = draw_overlay(photo, boundary)
+    >>> picture[0, 0], picture[2, 4]
+    (array([140, 140, 140], dtype=uint8), array([250, 250, 140], dtype=uint8))
+    >>> draw_overlay(photo, boundary, threshold=0.5)[2, 3]
+    array([ 86, 180, 233], dtype=uint8)
+    >>> draw_overlay(photo, boundary, opacity=0.0)[2, 4]
+    array([200, 200, 200], dtype=uint8)
+    """
+    pixels, values, white = _check_photo(image), _check_map(boundary), _check_white(white)
+    if pixels.shape[:2] != values.shape:
+        raise ValueError(
+            f"boundary has shape {values.shape}; it must be that of image, {pixels.shape[:2]}"
+        )
+    if threshold is not None and not 0.0 <= threshold <= 1.0:
+        raise ValueError(f"threshold={threshold!r} must be from 0 to 1, or None for no line")
+    if not 0.0 <= opacity <= 1.0:
+        raise ValueError(f"opacity={opacity!r} must be from 0 to 1")
+    ramp, cover = build_ramp(colours), _build_cover()
+    saturation, brightness = (_SATURATION, _BRIGHTNESS) if colours else (0.0, _GREY_BRIGHTNESS)
+    # A wide photo is shown at a smaller size, where a line of one pixel would vanish.
+    reach = max(1, round(max(values.shape) / 2000))
+    picture = np.empty(pixels.shape, dtype=np.uint8)
+    for rows in _split_rows(*values.shape):
+        photo, level = as_unit_float(pixels[rows]), _scale_to_grey(values[rows], white)
+        light = (photo @ _LUMA)[..., None]
+        shown = light + np.float32(saturation) * (photo - light)
+        shown *= np.float32(brightness * 255)
+        shown += cover[level][..., None] * (ramp[level] - shown)
+        if opacity < 1.0:
+            photo = photo * np.float32(255)
+            shown = photo + np.float32(opacity) * (shown - photo)
+        strip = np.rint(shown, out=shown).astype(np.uint8)
+        if threshold is not None:
+            strip[_find_outline(values, rows, threshold, reach)] = LINE_COLOUR
+        picture[rows] = strip
+    return picture
+
+
+def evidence_opacity(p_value: float) -> float:
+    """Return how much of a boundary map is laid over its photo, by the p-value.
+
+    A map is scaled to its own highest value, so that of a genuine photo has bright spots too. All
+    pictures fade it by this function, so that they say what the verdict says: a photo with signs
+    shows it in full, and a photo like most genuine ones looks as it is. It is
+    ``(1 - s)²`` with ``s = 3t² - 2t³``, and ``t`` runs from 0 at p = 0.05 to 1 at p = 0.3,
+    in proportion to the logarithm of p: at the end of "weak signs", p = 0.15, little is left.
+
+    Parameters
+    ----------
+    p_value : float
+
+    Returns
+    -------
+    float
+        1 up to p = 0.05, falling to 0 at p = 0.3.
+
+    Examples
+    --------
+    >>> [round(evidence_opacity(p), 2) for p in (0.001, 0.05, 0.1, 0.15, 0.3, 1.0)]
+    [1.0, 1.0, 0.44, 0.11, 0.0, 0.0]
+    """
+    if p_value <= ALARM_LEVEL:
+        return 1.0
+    if not p_value < _CLEAN_LEVEL:  # NaN too
+        return 0.0
+    way = math.log(p_value / ALARM_LEVEL) / math.log(_CLEAN_LEVEL / ALARM_LEVEL)
+    return (1.0 - way * way * (3.0 - 2.0 * way)) ** 2
+
+
+def draw_localization(
+    image: ArrayLike, found: Finding, threshold: float, *, line: bool = True
+) -> NDArray[np.uint8]:
+    """Lay what was found over its photo, as strongly as the verdict speaks.
+
+    The boundary map fades as the p-value rises (`evidence_opacity`). A photo that the model can't
+    judge gets the map in white on grey, without colours. The line is drawn only where the words
+    are "signs of splicing" or "weak signs of splicing". A model that has not learned to judge has
+    no words: its map is drawn in full, with the line.
+
+    Parameters
+    ----------
+    image : array-like of shape (height, width, 3), uint8 or uint16
+    found : Localization
+        Of this image.
+    threshold : float
+        Of the model.
+    line : bool, default=True
+        Whether to draw the line around what reaches the threshold at all.
+
+    Returns
+    -------
+    ndarray of shape (height, width, 3), uint8
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cpcapp.splicing import Localization
+    >>> photo = np.full((80, 90, 3), 200, dtype=np.uint8)
+    >>> boundary = np.eye(80, 90, dtype=np.float32)
+    >>> found = Localization(boundary, boundary, p_value=0.5, calibrated=True)
+    >>> found.verdict, bool((draw_localization(photo, found, 0.5) == photo).all())
+    ('no signs found', True)
+    """
+    judged = found.calibrated and found.verdict_code != "unknown"
+    outlined = found.verdict_code in ("signs", "weak") or not found.calibrated
+    return draw_overlay(
+        image,
+        found.boundary,
+        threshold if line and outlined else None,
+        white=choose_overlay_white(found.boundary, threshold),
+        opacity=evidence_opacity(found.p_value) if judged and found.p_value is not None else 1.0,
+        colours=judged or not found.calibrated,
+    )
+
+
+def draw_pictures(
+    image: ArrayLike, found: Finding, threshold: float
+) -> Iterator[tuple[str, NDArray[np.uint8] | None]]:
+    """Draw all that is written for a photo, one picture after the other.
+
+    Parameters
+    ----------
+    image : array-like of shape (height, width, 3), uint8 or uint16
+    found : Localization
+        Of this image.
+    threshold : float
+        Of the model.
+
+    Yields
+    ------
+    kind : {"overlay", "boundary", "region", "hot_spots"}
+    picture : ndarray of shape (height, width) or (height, width, 3), uint8, or None
+        None where the model gives none.
+    """
+    yield "overlay", draw_localization(image, found, threshold)
+    white = choose_boundary_white(found.boundary, threshold)
+    yield "boundary", draw_boundary(found.boundary, white=white)
+    for kind, mask in (("region", found.mask), ("hot_spots", found.hot_spots)):
+        yield kind, None if mask is None else np.where(mask, np.uint8(255), np.uint8(0))
+
+
+def draw_boundary(boundary: ArrayLike, *, white: float = 1.0) -> NDArray[np.uint8]:
+    """Return a boundary map as a grey picture.
+
+    It is the map as it is: no verdict fades it, and that of a genuine photo has bright spots too.
+
+    Parameters
+    ----------
+    boundary : array-like of shape (height, width)
+        From 0 to 1.
+    white : float, default=1.0
+        The value of the map that is white, as all above are.
+
+    Returns
+    -------
+    ndarray of shape (height, width), uint8
+        The map is ``picture / 255 * white``.
+
+    Examples
+    --------
+    >>> draw_boundary([[0.0, 0.5, 1.0]])
+    array([[  0, 128, 255]], dtype=uint8)
+    >>> draw_boundary([[0.0, 0.02, 0.1]], white=0.1)
+    array([[  0,  51, 255]], dtype=uint8)
+    """
+    values, white = _check_map(boundary), _check_white(white)
+    picture = np.empty(values.shape, dtype=np.uint8)
+    for rows in _split_rows(*values.shape):
+        picture[rows] = _scale_to_grey(values[rows], white)
+    return picture
+
+
+def draw_part(image: ArrayLike, part: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Paint a part of a photo pink; the rest is dimmed and nearly grey.
+
+    Parameters
+    ----------
+    image : array-like of shape (height, width, 3), uint8 or uint16
+    part : ndarray of shape (height, width), bool
+
+    Returns
+    -------
+    ndarray of shape (height, width, 3), uint8
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> photo = np.full((1, 2, 3), 200, dtype=np.uint8)
+    >>> draw_part(photo, np.array([[False, True]]))
+    array([[[140, 140, 140],
+            [209,  68, 144]]], dtype=uint8)
+    """
+    picture = draw_overlay(image, np.zeros(np.shape(part)))
+    picture[part] = np.rint((1 - _PAINT) * picture[part] + _PAINT * np.array(PINK))
+    return picture
+
+
+def choose_boundary_white(boundary: NDArray[np.float32], threshold: float) -> float:
+    """Return the value of a map that its grey picture shows white.
+
+    Models differ in how high their maps are, so it is the maximum. But of a map that does not
+    reach the threshold, nothing may look like a seam.
+
+    Parameters
+    ----------
+    boundary : ndarray of shape (height, width), float32 in [0, 1]
+    threshold : float
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> choose_boundary_white(np.array([[0.0, 0.5]], dtype=np.float32), threshold=0.1)
+    0.5
+    >>> choose_boundary_white(np.array([[0.0, 0.01]], dtype=np.float32), threshold=0.1)
+    0.1
+    """
+    return max(float(boundary.max()), threshold) or 1.0
+
+
+def choose_overlay_white(boundary: NDArray[np.float32], threshold: float) -> float:
+    """Return the value of a map that an overlay shows in its lightest colour.
+
+    A few pixels are much higher than the rest of a seam, and an overlay has to show all of it.
+    So the highest three of a thousand pixels look alike.
+
+    Parameters
+    ----------
+    boundary : ndarray of shape (height, width), float32 in [0, 1]
+    threshold : float
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> choose_overlay_white(np.linspace(0, 1, 1001, dtype=np.float32), threshold=0.1)
+    0.997
+    >>> choose_overlay_white(np.zeros((2, 2), dtype=np.float32), threshold=0.1)
+    0.1
+    """
+    highest = float(np.quantile(boundary, 1 - _LIGHTEST_SHARE))
+    return max(round(highest, 6), threshold) or 1.0
+
+
+def _scale_to_grey(values: NDArray[np.float32], white: float) -> NDArray[np.uint8]:
+    level = np.minimum(values * np.float32(255 / white), np.float32(255))
+    return np.asarray(np.rint(level), dtype=np.uint8)
+
+
+def _check_white(value: float) -> float:
+    # Below, 255 / value is no number of float32 any more.
+    if not 1e-30 <= value <= 1.0:
+        raise ValueError(f"white={value!r} must be from 1e-30 to 1")
+    return float(value)
+
+
+def _check_photo(image: ArrayLike) -> NDArray[Any]:
+    pixels = np.asarray(image)
+    if (
+        pixels.ndim != 3
+        or pixels.shape[2] != 3
+        or pixels.size == 0
+        or pixels.dtype not in (np.uint8, np.uint16)
+    ):
+        raise ValueError(
+            f"image has shape {pixels.shape} and dtype {pixels.dtype}; it must be an RGB photo: "
+            "(height, width, 3), uint8 or uint16"
+        )
+    return pixels
+
+
+def _check_map(boundary: ArrayLike) -> NDArray[np.float32]:
+    values = np.asarray(boundary)
+    if values.ndim != 2 or values.size == 0 or values.dtype.kind not in "fb":
+        raise ValueError(
+            f"boundary has shape {values.shape} and dtype {values.dtype}; it must be "
+            "(height, width), float"
+        )
+    values = values.astype(np.float32, copy=False)
+    # Written so that NaN, which no comparison holds for, is refused too.
+    if not (values.min() >= 0.0 and values.max() <= 1.0):
+        raise ValueError(
+            f"boundary lies in [{values.min():g}, {values.max():g}]; it must lie in [0, 1], "
+            "without NaN"
+        )
+    return values
+
+
+@lru_cache(maxsize=2)
+def build_ramp(colours: bool = True) -> NDArray[np.float32]:
+    """Return the colour of each of the values 0, 1/255, ..., 1.
+
+    Parameters
+    ----------
+    colours : bool, default=True
+        Without them all are white.
+
+    Returns
+    -------
+    ndarray of shape (256, 3), float32 from 0 to 255
+
+    Examples
+    --------
+    >>> build_ramp()[255].tolist()
+    [250.0, 250.0, 140.0]
+    """
+    if not colours:
+        return np.full((256, 3), 255, dtype=np.float32)
+    at = np.array([value for value, _ in _RAMP])
+    anchors = np.array([colour for _, colour in _RAMP], dtype=np.float64)
+    wanted = np.linspace(0.0, 1.0, 256)
+    return np.stack([np.interp(wanted, at, anchors[:, c]) for c in range(3)], axis=1).astype(
+        np.float32
+    )
+
+
+@lru_cache(maxsize=1)
+def _build_cover() -> NDArray[np.float32]:
+    """Return how much each of these values covers of the photo."""
+    # Exponent chosen by eye: a little more than in proportion, so that a weak seam is seen; much
+    # more would lay a veil over photos where the map is nowhere quite 0.
+    return np.linspace(0.0, 1.0, 256, dtype=np.float32) ** np.float32(0.7)
+
+
+def _find_outline(
+    values: NDArray[np.float32], rows: slice, threshold: float, reach: int
+) -> NDArray[np.bool_]:
+    """Return, for some rows, the pixels just outside the parts of at least the threshold."""
+    top = max(0, rows.start - reach)
+    above = (values[top : rows.stop + reach] >= threshold).astype(np.uint8)
+    around = cv2.dilate(above, np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)) > above
+    return np.asarray(around[rows.start - top :][: rows.stop - rows.start])
+
+
+def _split_rows(height: int, width: int) -> Iterator[slice]:
+    step = max(1, _STRIP // width)
+    for top in range(0, height, step):
+        yield slice(top, min(top + step, height))

@@ -1,0 +1,1 @@
+"""A file becomes a photo: its pixels, its JPEG facts, what the file says."""

@@ -1,0 +1,207 @@
+"""Finding the images of paths, folders and patterns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cpcapp._io.text import natural_order, printable
+from cpcapp.splicing.photo.heif import INSTALL, can_read
+
+SUFFIXES = (".bmp", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+#: Those of formats that are read if their decoder is installed.
+OPTIONAL_SUFFIXES = {".avif": "AVIF", ".heic": "HEIC", ".heif": "HEIC", ".hif": "HEIC"}
+
+#: Other kinds of images, which are not read: files of phones and cameras, and common exchange
+#: formats. They are reported as a problem, so that no photo of a folder is skipped silently.
+UNREAD_SUFFIXES = (
+    *(".gif", ".heics", ".j2k", ".jp2", ".jxl", ".jxr"),
+    *(".psd", ".psb", ".svg", ".tga", ".xcf", ".exr", ".hdr", ".ico", ".ppm", ".pgm", ".pnm"),
+    *(".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".iiq", ".kdc", ".mef"),
+    *(".mos", ".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2"),
+    *(".srf", ".srw", ".x3f"),
+)
+
+
+@dataclass(frozen=True)
+class FoundImages:
+    """The images of some paths, folders and patterns.
+
+    Attributes
+    ----------
+    readable : list of Path
+        Files given by name, and files in folders with the suffix of an image that is read.
+    unreadable : list of Path
+        Files in folders with the suffix of an image that is not read, such as ``.gif``, or not
+        without an extra, such as ``.heic``.
+    """
+
+    readable: list[Path]
+    unreadable: list[Path]
+
+
+def read_suffixes() -> tuple[str, ...]:
+    """Return the suffixes of images that are read, with the decoders that are installed.
+
+    Examples
+    --------
+    >>> ".jpg" in read_suffixes(), ".gif" in read_suffixes()
+    (True, False)
+    """
+    return (*SUFFIXES, *(name for name, form in OPTIONAL_SUFFIXES.items() if can_read(form)))
+
+
+def find_images(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, recursive: bool = False
+) -> FoundImages:
+    """List the images of paths, folders and patterns, also of kinds that are not read.
+
+    Parameters
+    ----------
+    paths, recursive
+        As for `image_files`.
+
+    Returns
+    -------
+    FoundImages
+        Each file once, in natural order.
+
+    Raises
+    ------
+    FileNotFoundError
+        If one of the paths does not exist or gives no image of any kind.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("a.jpg", "b.gif", "notes.txt"):
+    ...     (folder / name).touch()
+    >>> found = find_images(folder)
+    >>> [path.name for path in found.readable], [path.name for path in found.unreadable]
+    (['a.jpg'], ['b.gif'])
+    """
+    readable: list[Path] = []
+    unreadable: list[Path] = []
+    for path in _as_paths(paths):
+        found = _expand(path, recursive)
+        if not (found.readable or found.unreadable):
+            raise FileNotFoundError(_explain_no_image(path, found))
+        readable += found.readable
+        unreadable += found.unreadable
+    return FoundImages(_sort_unique(readable), _sort_unique(unreadable))
+
+
+def image_files(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, recursive: bool = False
+) -> list[Path]:
+    """List the image files of paths, folders and patterns.
+
+    Parameters
+    ----------
+    paths : path or iterable of paths
+        A file may have any suffix. From a folder or a pattern (``"in/*.jpg"``, for shells that
+        don't expand it) only files with the suffix of an image that is read are listed;
+        `find_images` lists the others too.
+    recursive : bool, default=False
+        Whether to search the folders in a folder too.
+
+    Returns
+    -------
+    list of Path
+        Each file once, in natural order: ``2.jpg`` before ``10.jpg``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If one of the paths does not exist or gives no image that is read.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("10.jpg", "2.jpg", "notes.txt"):
+    ...     (folder / name).touch()
+    >>> [path.name for path in image_files([folder, folder / "1*.jpg"])]
+    ['2.jpg', '10.jpg']
+    """
+    readable: list[Path] = []
+    for path in _as_paths(paths):
+        found = _expand(path, recursive)
+        if not found.readable:
+            raise FileNotFoundError(_explain_no_image(path, found))
+        readable += found.readable
+    return _sort_unique(readable)
+
+
+def _as_paths(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
+    return [Path(paths)] if isinstance(paths, str | os.PathLike) else [Path(path) for path in paths]
+
+
+def _expand(path: Path, recursive: bool) -> FoundImages:
+    """Return what a path stands for; two empty lists for a folder without images."""
+    if path.is_dir():
+        candidates = path.rglob("*") if recursive else path.glob("*")
+    elif path.exists():
+        return FoundImages([path], [])
+    elif any(sign in str(path) for sign in "*?["):
+        candidates = Path(path.anchor).glob(str(path.relative_to(path.anchor)))
+    else:
+        raise FileNotFoundError(f"{path} does not exist; give a file, a folder or a pattern")
+    # Names with a leading dot are not photos but files of the operating system.
+    files = [file for file in candidates if file.name[0] != "." and file.is_file()]
+    known = read_suffixes()
+    unread = {*UNREAD_SUFFIXES, *OPTIONAL_SUFFIXES}.difference(known)
+    return FoundImages(
+        [file for file in files if file.suffix.lower() in known],
+        [file for file in files if file.suffix.lower() in unread],
+    )
+
+
+def _explain_no_image(path: Path, found: FoundImages) -> str:
+    problem = f"folder {path} holds no image" if path.is_dir() else f"no image matches {path}"
+    if not found.unreadable:
+        return f"{problem} ({', '.join(read_suffixes())})"
+    return f"{problem} that can be read: {explain_unread(_sort_unique(found.unreadable))}"
+
+
+def explain_unread(files: Sequence[Path]) -> str:
+    """Return one line that names images of kinds that are not read, and says what to do.
+
+    Examples
+    --------
+    >>> explain_unread([Path("in/a.cr2"), Path("in/b.gif")])
+    'a.cr2 and b.gif are of kinds that are not read; save them as JPEG or PNG'
+    """
+    names = [printable(file.name) for file in files]
+    # More would fill the screen.
+    if len(names) > 5:
+        names = [*names[:4], f"{len(names) - 4} more"]
+    *others, last = names
+    advice = advise_unread(files)
+    if not others:
+        return f"{last} is of a kind that is not read; {advice.format(them='it')}"
+    known = f"{', '.join(others)} and {last}"
+    return f"{known} are of kinds that are not read; {advice.format(them='them')}"
+
+
+def advise_unread(files: Iterable[Path]) -> str:
+    """Return what to do about images that are not read, with ``{them}`` for what they are called.
+
+    Examples
+    --------
+    >>> advise_unread([Path("a.gif")])
+    'save {them} as JPEG or PNG'
+    """
+    if any(file.suffix.lower() in OPTIONAL_SUFFIXES for file in files):
+        return f"run {INSTALL}, or save {{them}} as JPEG or PNG"
+    return "save {them} as JPEG or PNG"
+
+
+def _sort_unique(files: Iterable[Path]) -> list[Path]:
+    found: dict[Path, Path] = {}
+    for file in files:
+        found.setdefault(file.resolve(), file)
+    return sorted(found.values(), key=natural_order)

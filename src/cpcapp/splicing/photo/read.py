@@ -1,0 +1,483 @@
+"""Reading and checking image files from unknown sources. All images are read by `read_image`.
+
+The size is checked before a pixel is decoded. An image is read completely or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageFile
+
+from cpcapp._io.messages import MessageError
+from cpcapp.splicing.photo.containers import inspect_container
+from cpcapp.splicing.photo.contents import CUT_OFF, DAMAGED, Contents, UnreadableError
+from cpcapp.splicing.photo.file_search import SUFFIXES as SUFFIXES
+from cpcapp.splicing.photo.file_search import image_files as image_files
+from cpcapp.splicing.photo.jpeg import file_quality
+from cpcapp.splicing.photo.library_output import catch_library_output
+
+# The largest cameras of today have 100 to 150 megapixels; a hostile file can claim any number.
+MAX_PIXELS = 120_000_000
+MAX_BYTES = 1 << 30
+#: Memory that reading may take for each of ``max_pixels``.
+BYTES_PER_PIXEL = 12
+# So much it may take in any case.
+_SMALL_BYTES = 256 << 20
+# Converted at once.
+_STRIP_PIXELS = 1 << 18
+
+_TOO_LONG = f"has more than {MAX_BYTES >> 20} MiB; save it smaller"
+
+
+class ImageError(MessageError):
+    """An image can't be used. The message is one line that names it and says what to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReadImage:
+    """The pixels of an image, and facts about its file.
+
+    Attributes
+    ----------
+    pixels : ndarray of shape (height, width, 3), uint8 or uint16
+        Red, green, blue; uint16 if the source has more than 8 bits.
+    format : str
+        ``"JPEG"``, ``"PNG"``, ``"TIFF"``, ``"WebP"``, ``"BMP"``, ``"HEIC"`` or ``"AVIF"``, decided
+        by the content; ``"array"`` for an array; for a PIL image the format it carries, else
+        ``"image"``.
+    name : str
+        The name of the file, without its folder; empty if there is none.
+    notes : tuple of str
+        What was done to the image, such as ``"turned by the EXIF orientation"``.
+    jpeg_table : ndarray of shape (8, 8), float32, or None
+        Steps of the luminance table of a JPEG file, turned like the pixels. None for other formats.
+    jpeg_offset : (int, int)
+        Row and column of the corner of the first whole block of the file: (0, 0), unless the photo
+        was turned.
+    """
+
+    pixels: NDArray[Any]
+    format: str
+    name: str
+    notes: tuple[str, ...]
+    jpeg_table: NDArray[np.float32] | None = None
+    jpeg_offset: tuple[int, int] = (0, 0)
+
+    @property
+    def jpeg_quality(self) -> int | None:
+        """Of a JPEG file; see `cpcapp.splicing.photo.jpeg.file_quality`."""
+        table = self.jpeg_table
+        return None if table is None else file_quality(table.ravel().astype(int).tolist())
+
+
+def read_image(source: Any, *, max_pixels: float = MAX_PIXELS) -> ReadImage:
+    """Read an image, or raise an error that says in one line why it can't be used.
+
+    Parameters
+    ----------
+    source : path, bytes, binary file, PIL image or array
+        A file may be JPEG, PNG, TIFF, WebP, BMP, AVIF, or with the extra ``heif`` HEIC, with any
+        suffix. It is turned upright by its orientation; of several pages the first is read. PIL
+        images and arrays are not turned.
+        An array has the shape (height, width) or (height, width, 1 to 4) and holds uint8, uint16,
+        bool, or floats in [0, 1], which are rounded to uint16. It is copied only if necessary.
+        Transparency is dropped, not blended.
+    max_pixels : int, default=120_000_000
+        Larger images are refused, a file by its header alone. So are files of any size that would
+        take more than 12 bytes of memory for each of so many pixels: WebP, which takes 19 bytes a
+        pixel, and 16-bit TIFF without compression, which takes 16.
+
+    Returns
+    -------
+    ReadImage
+
+    Raises
+    ------
+    ImageError
+        If the source is missing, damaged, cut off, too large or of a format that is not read.
+
+    Examples
+    --------
+    >>> import io
+    >>> from PIL import Image
+    >>> file = io.BytesIO()
+    >>> Image.new("L", (3, 2), 200).save(file, "PNG")
+    >>> image = read_image(file.getvalue())
+    >>> image.pixels.shape, image.format, image.notes
+    ((2, 3, 3), 'PNG', ('grey',))
+    >>> read_image(file.getvalue()[:-20])
+    Traceback (most recent call last):
+    cpcapp.splicing.photo.read.ImageError: the image: is cut off; use a complete copy
+    """
+    check_max_pixels(max_pixels)
+    path = path_of(source)
+    notes: list[str] = []
+    table, offset = None, (0, 0)
+    with naming_errors(path):
+        if isinstance(source, Image.Image):
+            pixels, form = _from_pil(source, notes, max_pixels), source.format or "image"
+            table = _table(source)
+        elif is_file_like(source):
+            pixels, form, table, offset = _from_bytes(file_bytes(source), notes, max_pixels)
+        else:
+            pixels, form = _from_array(np.asarray(source), notes, max_pixels), "array"
+    # Some functions do not accept read-only arrays.
+    pixels = np.require(pixels, requirements=["C", "W"])
+    return ReadImage(pixels, form, Path(path).name, tuple(dict.fromkeys(notes)), table, offset)
+
+
+def check_max_pixels(max_pixels: float) -> None:
+    """Raise ValueError unless a limit makes sense."""
+    if isinstance(max_pixels, bool) or not isinstance(max_pixels, Real) or not max_pixels >= 1:
+        raise ValueError(f"max_pixels={max_pixels!r} must be a number of at least 1")
+
+
+def is_file_like(source: Any) -> bool:
+    """Return whether a source is a path, bytes or an open file."""
+    return isinstance(source, str | os.PathLike | bytes | bytearray | memoryview) or hasattr(
+        source, "read"
+    )
+
+
+def file_bytes(source: Any) -> bytes:
+    """Return the content of a path, bytes or open file, or raise `ImageError`.
+
+    Examples
+    --------
+    >>> file_bytes(b"")
+    Traceback (most recent call last):
+    cpcapp.splicing.photo.read.ImageError: is empty; use a complete copy
+    """
+    data: Any
+    if isinstance(source, str | os.PathLike):
+        data = _file_content(os.fsdecode(source))
+    elif isinstance(source, bytes | bytearray | memoryview):
+        data = bytes(source)
+    else:
+        data = source.read(MAX_BYTES + 1)
+    if not isinstance(data, bytes):
+        raise ImageError("gives no bytes; open the file in binary mode")
+    if len(data) > MAX_BYTES:
+        raise ImageError(_TOO_LONG)
+    if not data:
+        raise ImageError("is empty; use a complete copy")
+    return data
+
+
+@contextmanager
+def naming_errors(path: str) -> Iterator[None]:
+    """Turn whatever decoding raises into an `ImageError` that names the file."""
+    try:
+        yield
+    except ImageError as error:
+        parts = error.message
+        problem = f"{_printable_path(path)}: {parts.problem}"
+        raise ImageError(problem, parts.advice, **parts.values) from error.__cause__
+    except UnreadableError as error:
+        raise ImageError(f"{_printable_path(path)}: {error}") from error.__cause__
+    except MemoryError as error:
+        raise ImageError(
+            f"{_printable_path(path)}: needs more memory than there is; make it smaller"
+        ) from error
+    # Decoders may raise almost any exception on bad bytes.
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ImageError(
+            f"{_printable_path(path)}: is damaged or of a kind that is not read ({reason}); use an "
+            "undamaged copy or save it as PNG"
+        ) from error
+
+
+def path_of(source: Any) -> str:
+    """Return the path that a source has or carries; empty if there is none."""
+    if isinstance(source, str | os.PathLike):
+        return os.fsdecode(source)
+    name = getattr(source, "filename" if isinstance(source, Image.Image) else "name", "")
+    return name if isinstance(name, str) else ""
+
+
+def _printable_path(path: str) -> str:
+    return (path if path.isprintable() else ascii(path)) or "the image"
+
+
+def _file_content(path: str) -> bytes:
+    try:
+        status = Path(path).stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise ImageError("is a folder; give a file")
+        # Reading a pipe or a device may never end.
+        if not stat.S_ISREG(status.st_mode):
+            raise ImageError("is not a regular file; copy it to one")
+        if status.st_size > MAX_BYTES:
+            raise ImageError(_TOO_LONG)
+        with Path(path).open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        raise ImageError("does not exist; check the path") from error
+    except OSError as error:
+        raise ImageError(f"can't be read ({error.strerror}); check the path") from error
+
+
+def _from_bytes(
+    data: bytes, notes: list[str], max_pixels: float
+) -> tuple[NDArray[Any], str, NDArray[np.float32] | None, tuple[int, int]]:
+    contents = inspect_container(data)
+    del data  # so that the file is in memory once
+    check_size(*contents.size, max_pixels)
+    check_memory(contents, max_pixels)
+    notes.extend(contents.notes)
+
+    def open_file() -> ImageFile.ImageFile:
+        image = contents.open()
+        if image.size != contents.size:
+            raise ImageError(DAMAGED)
+        return image
+
+    if contents.decode is not None:
+        pixels = contents.decode()
+        if pixels.shape[0] * pixels.shape[1] > contents.size[0] * contents.size[1]:
+            raise ImageError(DAMAGED)
+        # Its own bits are noted already.
+        others: list[str] = []
+        pixels = _three_channels(pixels, others)
+        notes.extend(note for note in others if note != "16 bits")
+        return pixels, contents.format, None, (0, 0)
+
+    with strict_pillow(), _quiet_tiff(contents.format):
+        image = open_file()
+        if contents.deep:
+            pixels = _sixteen_bits(image, open_file, notes)
+        else:
+            pixels = _from_pil(image, notes, max_pixels)
+    image.im = None  # type: ignore[assignment]  # its pixels are in memory once more
+    defect = contents.find_defect()
+    if defect == CUT_OFF:
+        raise ImageError(CUT_OFF)
+    notes.extend([defect] if defect else [])
+    if contents.inverted:
+        np.invert(pixels, out=pixels)
+    table = _table(image)
+    if table is not None and contents.orientation >= 5:
+        table = np.ascontiguousarray(table.T)
+    if contents.orientation in range(2, 9):
+        notes.append("turned by the EXIF orientation")
+    upright = turn_upright(pixels, contents.orientation)
+    rows, columns = _flips(contents.orientation)
+    height, width = upright.shape[:2]
+    offset = (height % 8 if rows else 0, width % 8 if columns else 0)
+    return upright, contents.format, table, offset if table is not None else (0, 0)
+
+
+def _table(image: Image.Image) -> NDArray[np.float32] | None:
+    """Return the luminance table of a JPEG, row by row; None for other formats."""
+    table = getattr(image, "quantization", {}).get(0)
+    if table is None or len(table) != 64 or min(table) < 1:
+        return None
+    return np.asarray(table, np.float32).reshape(8, 8)
+
+
+def _from_array(array: NDArray[Any], notes: list[str], max_pixels: float) -> NDArray[Any]:
+    pixels = array[:, :, None] if array.ndim == 2 else array
+    if pixels.ndim != 3 or not 1 <= pixels.shape[2] <= 4 or pixels.size == 0:
+        raise ImageError(
+            f"has shape {array.shape}; an array must be (height, width) or (height, width, "
+            "channels) with 1 to 4 channels"
+        )
+    check_size(pixels.shape[1], pixels.shape[0], max_pixels)
+    kind, size = pixels.dtype.kind, pixels.dtype.itemsize
+    if kind == "b":
+        pixels = pixels * np.uint8(255)
+    elif kind == "f":
+        if not (pixels.min() >= 0.0 and pixels.max() <= 1.0):
+            raise ImageError("holds floats outside [0, 1] or NaN; scale them to [0, 1]")
+        pixels = np.multiply(pixels, 65535, dtype=np.result_type(pixels, np.float32))
+        pixels = np.rint(pixels, out=pixels).astype(np.uint16)
+        notes.append("converted from floats")
+    elif kind == "u" and size <= 2:
+        pixels = pixels.astype(pixels.dtype.newbyteorder("="), copy=False)
+    else:
+        raise ImageError(f"has dtype {pixels.dtype}; it must be uint8, uint16, bool or float")
+    return _three_channels(pixels, notes)
+
+
+def _three_channels(pixels: NDArray[Any], notes: list[str]) -> NDArray[Any]:
+    """Return red, green and blue of an image with 1 to 4 channels."""
+    channels = pixels.shape[2]
+    if channels % 2 == 0 and pixels[:, :, -1].min() < np.iinfo(pixels.dtype).max:
+        notes.append("transparency ignored")
+    if pixels.dtype == np.uint16:
+        notes.append("16 bits")
+    if channels < 3:
+        notes.append("grey")
+        return np.repeat(pixels[:, :, :1], 3, axis=2)
+    return pixels[:, :, :3]
+
+
+def _from_pil(image: Image.Image, notes: list[str], max_pixels: float) -> NDArray[Any]:
+    check_size(*image.size, max_pixels)
+    with strict_pillow():
+        image.load()
+    mode = image.mode
+    if "transparency" in image.info:
+        notes.append("transparency ignored")
+    converted = ""
+    if mode in ("P", "PA"):
+        notes.append("converted from a palette")
+        # Pillow warns if a transparent palette is converted to RGB.
+        converted = "RGBA"
+    elif mode in ("CMYK", "YCbCr", "LAB", "HSV"):
+        notes.append(f"converted from {mode}")
+        converted = "RGB"
+    elif mode == "1":
+        notes.append("1 bit")
+    # For files without a 16-bit mode, Pillow uses its 32-bit mode.
+    extrema: Any = image.getextrema() if mode == "I" else (-1, -1)
+    fits = extrema[0] >= 0 and extrema[1] <= 65535
+    out: NDArray[Any] | None = None
+    for rows, strip in _strips(image):
+        pixels = np.asarray(strip.convert(converted) if converted else strip)
+        if fits:
+            pixels = pixels.astype(np.uint16)
+        if converted or mode == "RGBX":
+            pixels = pixels[:, :, :3]
+        pixels = _from_array(pixels, notes, max_pixels)
+        if out is None:
+            out = np.empty((image.height, image.width, 3), pixels.dtype)
+        out[rows] = pixels
+    assert out is not None
+    return out
+
+
+def _strips(image: Image.Image) -> Iterator[tuple[slice, Image.Image]]:
+    """Yield rows of an image in pieces: a copy of the whole would take much memory."""
+    step = max(1, _STRIP_PIXELS // max(image.width, 1))
+    for top in range(0, image.height, step):
+        bottom = min(top + step, image.height)
+        yield slice(top, bottom), image.crop((0, top, image.width, bottom))
+
+
+@contextmanager
+def _quiet_tiff(form: str) -> Iterator[None]:
+    """Keep what libtiff prints from standard error; refuse a photo that it found to be cut off."""
+    if form != "TIFF":
+        yield
+        return
+    with catch_library_output() as output:
+        yield
+    if output.says_cut_off:
+        raise ImageError(CUT_OFF)
+
+
+def needed_memory(contents: Contents) -> int:
+    """Return about how many bytes reading takes: Pillow up to 4 a pixel, and the result 3 or 6."""
+    width, height = contents.size
+    return contents.memory + width * height * (4 + (6 if contents.wide else 3))
+
+
+def check_memory(contents: Contents, max_pixels: float) -> None:
+    """Raise `ImageError` for a file that needs too much memory to be read."""
+    needed = needed_memory(contents)
+    most = max(_SMALL_BYTES, int(BYTES_PER_PIXEL * max_pixels))
+    if needed > most:
+        raise ImageError(
+            f"needs about {needed >> 20} MB of memory to be read, more than {most >> 20} MB "
+            f"({BYTES_PER_PIXEL} bytes for each of {max_pixels / 1e6:g} megapixels)",
+            "make it smaller, save it as PNG with 8 bits, or raise {max_pixels}",
+        )
+
+
+def check_size(width: int, height: int, max_pixels: float) -> None:
+    """Raise `ImageError` for an image of more than ``max_pixels``."""
+    if width * height > max_pixels:
+        raise ImageError(
+            f"has {width} × {height} pixels, more than {max_pixels / 1e6:g} megapixels",
+            "make it smaller or raise {max_pixels}",
+        )
+
+
+_strict_lock = threading.Lock()
+_strict_users = 0
+_was_lenient = False
+
+
+@contextmanager
+def strict_pillow() -> Iterator[None]:
+    """Make Pillow refuse truncated images, even if the process allowed them."""
+    global _strict_users, _was_lenient
+    with _strict_lock:
+        _strict_users += 1
+        if ImageFile.LOAD_TRUNCATED_IMAGES:
+            ImageFile.LOAD_TRUNCATED_IMAGES, _was_lenient = False, True
+    try:
+        yield
+    finally:
+        with _strict_lock:
+            _strict_users -= 1
+            if _was_lenient and not _strict_users:
+                ImageFile.LOAD_TRUNCATED_IMAGES, _was_lenient = True, False
+
+
+# Pillow keeps one byte of two. With the other byte order it keeps the other byte.
+_OTHER_ORDER = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
+
+
+def _sixteen_bits(
+    image: ImageFile.ImageFile, reopen: Callable[[], ImageFile.ImageFile], notes: list[str]
+) -> NDArray[Any]:
+    """Return all 16 bits of a colour image; Pillow gives only 8 of them at a time."""
+    out = np.zeros((image.height, image.width, 3), np.uint16)
+    for shift in (8, 0):
+        if not shift:
+            image.im = None  # type: ignore[assignment]  # one of them in memory is enough
+            image = reopen()
+            _swap_bytes(image)
+        image.load()
+        for rows, strip in _strips(image):
+            pixels = np.asarray(strip)
+            if pixels.shape[2] == 4 and pixels[:, :, 3].min() < 255:
+                notes.append("transparency ignored")
+            out[rows] |= pixels[:, :, :3].astype(np.uint16) << shift
+    notes.append("16 bits")
+    return out
+
+
+def _swap_bytes(image: ImageFile.ImageFile) -> None:
+    """Make Pillow keep the other byte of two."""
+    for i, tile in enumerate(image.tile):
+        rawmode, *rest = (tile.args,) if isinstance(tile.args, str) else tile.args or ()
+        swapped = rawmode[:-1] + _OTHER_ORDER[rawmode[-1]]
+        image.tile[i] = tile._replace(args=(swapped, *rest))
+
+
+def turn_upright(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
+    """Return pixels, or a map of them, upright: turned and mirrored as EXIF counts it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> turn_upright(np.array([[1, 2, 3]]), 6).tolist()
+    [[1], [2], [3]]
+    """
+    if orientation not in range(2, 9):
+        return pixels
+    if orientation >= 5:
+        pixels = pixels.swapaxes(0, 1)
+    rows, columns = (-1 if flipped else 1 for flipped in _flips(orientation))
+    return pixels[::rows, ::columns]
+
+
+def _flips(orientation: int) -> tuple[bool, bool]:
+    """Return whether an orientation reverses the rows and the columns."""
+    return orientation in (3, 4, 7, 8), orientation in (2, 3, 6, 7)

@@ -1,1 +1,0 @@
-"""Image files: reading them, their pixels, JPEG."""

@@ -1,1 +1,0 @@
-"""From the boundary map and the traces to a region."""

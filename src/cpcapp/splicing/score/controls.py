@@ -1,0 +1,382 @@
+"""Controls: simple maps that a method has to beat before its score says anything.
+
+Each takes the pixels and all edges of a photo and returns a map of where it may be spliced. A
+hard, unblended cut gives itself away to any high-pass filter, so a table without these rows can
+make a filter look like a method.
+
+They are given their best form. Whether to multiply by the edges, as the paper does with its own
+map, and how much to smooth was tried on made splices (`cpcapp.splicing.make`), with hard cuts and
+with varied ones, never on a data set that is scored. Both high-pass maps gain by the edges;
+smoothing comes after the product, since the truth is a band of 4 pixels to either side.
+
+Four more are about surfaces and look for traces of JPEG, block by block; docs/traces.md describes
+them. Two of these also use the JPEG file, where a sample has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp.splicing.measure.block_contrast import block_contrast
+from cpcapp.splicing.measure.double_jpeg import coefficients_from_pixels, double_jpeg_trace
+from cpcapp.splicing.measure.error_level import error_levels
+from cpcapp.splicing.photo.coefficients import JpegCoefficients, spread_blocks
+from cpcapp.splicing.photo.jpeg import BLOCK, luminance, recompress
+from cpcapp.splicing.photo.jpeg_grid import grid_offset, near_zeros, smooth_blocks
+from cpcapp.splicing.photo.pixels import FloatMap, Pixels, as_bytes, as_unit_float
+
+# In pixels, tried as said above; and the quality that error level analysis is mostly run at.
+_SMOOTHING = 3.0
+_QUALITY = 90
+# In blocks, as for the other maps of blocks.
+_BLOCK_WINDOW = 3
+
+
+def constant_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
+    """Return a map that is the same everywhere.
+
+    It shows what a score is worth where the truth alone decides.
+
+    Parameters
+    ----------
+    pixels : ndarray of shape (height, width, 3), uint8 or uint16
+    edges : ndarray of shape (height, width), float32
+
+    Returns
+    -------
+    ndarray of shape (height, width), float32
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> constant_map(np.zeros((2, 3, 3), np.uint8), np.ones((2, 3), np.float32)).max()
+    np.float32(0.0)
+    """
+    _check(pixels, edges)
+    return np.zeros(edges.shape, dtype=np.float32)
+
+
+def edge_strength_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
+    """Return the edges, smoothed: every edge is a seam, the stronger the likelier.
+
+    Parameters
+    ----------
+    pixels : ndarray of shape (height, width, 3), uint8 or uint16
+    edges : ndarray of shape (height, width), float32
+
+    Returns
+    -------
+    ndarray of shape (height, width), float32 in [0, 1]
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> edges = np.zeros((30, 40), np.float32)
+    >>> edges[:, 20] = 0.3
+    >>> found = edge_strength_map(np.zeros((30, 40, 3), np.uint8), edges)
+    >>> int(found[15].argmax()), found.max()
+    (20, np.float32(1.0))
+    """
+    _check(pixels, edges)
+    return _smooth(edges)
+
+
+def error_level_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
+    """Return the error of JPEG at quality 90 on edges: error level analysis.
+
+    Mean over channels of ``|I − JPEG(I)|``, times the edges, smoothed. 16 bits are
+    rounded to 8 first.
+
+    Parameters
+    ----------
+    pixels : ndarray of shape (height, width, 3), uint8 or uint16
+    edges : ndarray of shape (height, width), float32
+
+    Returns
+    -------
+    ndarray of shape (height, width), float32 in [0, 1]
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> photo = np.full((48, 64, 3), 90, np.uint8)
+    >>> photo[:, 36:] = [200, 40, 60]
+    >>> found = error_level_map(photo, np.ones((48, 64), np.float32))
+    >>> bool(found[:, 32:40].mean() > 5 * found[:, :16].mean())
+    True
+    """
+    _check(pixels, edges)
+    photo = as_bytes(pixels)
+    error = np.abs(photo.astype(np.float32) - recompress(photo, _QUALITY)).mean(axis=2)
+    return _smooth(error * edges)
+
+
+def grey_level_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
+    """Return the photo's own grey: whether a part is light or dark, for surfaces.
+
+    Parameters
+    ----------
+    pixels : ndarray of shape (height, width, 3), uint8 or uint16
+    edges : ndarray of shape (height, width), float32
+
+    Returns
+    -------
+    ndarray of shape (height, width), float32 in [0, 1]
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> grey_level_map(np.full((2, 3, 3), 51, np.uint8), np.zeros((2, 3), np.float32)).max()
+    np.float32(0.2)
+    """
+    _check(pixels, edges)
+    return np.asarray(as_unit_float(pixels).mean(axis=2), dtype=np.float32)
+
+
+def third_difference_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
+    """Return the third difference on edges: a plain high-pass filter.
+
+    ``|I(x−1) − 3 I(x) + 3 I(x+1) − I(x+2)|``, along rows and along columns, summed, mean over
+    channels, times the edges, smoothed.
+
+    Parameters
+    ----------
+    pixels : ndarray of shape (height, width, 3), uint8 or uint16
+    edges : ndarray of shape (height, width), float32
+
+    Returns
+    -------
+    ndarray of shape (height, width), float32 in [0, 1]
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> photo = np.tile(np.arange(64, dtype=np.uint8)[:, None], (48, 1, 3))  # a ramp
+    >>> photo[:, 36:] += 100
+    >>> found = third_difference_map(photo, np.ones((48, 64), np.float32))
+    >>> int(found[24].argmax()) in (35, 36)
+    True
+    """
+    _check(pixels, edges)
+    photo = as_unit_float(pixels)
+    total = _third_difference(photo, 0) + _third_difference(photo, 1)
+    return _smooth(total.mean(axis=2) * edges)
+
+
+def near_zeros_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
+    """Return where coefficients near 0 are missing on the grid of an earlier JPEG.
+
+    From pixels alone; see `cpcapp.splicing.photo.jpeg_grid.near_zeros`. If the photo was cropped,
+    the grid is found first.
+
+    Parameters
+    ----------
+    pixels : ndarray of shape (height, width, 3), uint8 or uint16
+    edges : ndarray of shape (height, width), float32
+
+    Returns
+    -------
+    ndarray of shape (height, width), float32 in [0, 1]
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> noise = np.random.default_rng(0).normal(128, 4, (80, 96, 3)).clip(0, 255).astype(np.uint8)
+    >>> photo = recompress(noise, 75)
+    >>> photo[:, 48:] = noise[:, 48:]
+    >>> found = near_zeros_map(photo, np.zeros((80, 96), np.float32))
+    >>> bool(found[:, 60:].min() > found[:, :40].max())
+    True
+    """
+    _check(pixels, edges)
+    plane = luminance(as_bytes(pixels))
+    row, column = grid_offset(plane) or (0, 0)
+    blocks = near_zeros(plane[row:, column:])
+    return spread_blocks(_unit_range(-blocks), edges.shape, (row, column))
+
+
+def block_error_level_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
+    """Return the error of JPEG at quality 90, block by block: error level analysis of surfaces.
+
+    Parameters
+    ----------
+    pixels : ndarray of shape (height, width, 3), uint8 or uint16
+    edges : ndarray of shape (height, width), float32
+
+    Returns
+    -------
+    ndarray of shape (height, width), float32 in [0, 1]
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> noise = np.random.default_rng(0).normal(128, 4, (80, 96, 3)).clip(0, 255).astype(np.uint8)
+    >>> photo = recompress(noise, 90)
+    >>> photo[:, 48:] = noise[:, 48:]
+    >>> found = block_error_level_map(photo, np.zeros((80, 96), np.float32))
+    >>> bool(found[:, 60:].min() > found[:, :40].max())
+    True
+    """
+    _check(pixels, edges)
+    (levels,) = error_levels(pixels, (_QUALITY,))
+    return spread_blocks(_unit_range(smooth_blocks(levels, _BLOCK_WINDOW)), edges.shape)
+
+
+def double_jpeg_map(
+    pixels: Pixels, edges: FloatMap, coefficients: JpegCoefficients | None = None
+) -> FloatMap:
+    """Return how likely each block was compressed once, in a photo that was compressed twice.
+
+    Parameters
+    ----------
+    pixels : ndarray of shape (height, width, 3), uint8 or uint16
+    edges : ndarray of shape (height, width), float32
+    coefficients : JpegCoefficients, optional
+        Of the photo's file. Without them they are estimated from the pixels.
+
+    Returns
+    -------
+    ndarray of shape (height, width), float32 in [0, 1]
+        0 everywhere if no first compression shows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> double_jpeg_map(np.zeros((40, 48, 3), np.uint8), np.zeros((40, 48), np.float32)).max()
+    np.float32(0.0)
+    """
+    _check(pixels, edges)
+    return _compressed_once(pixels, coefficients)
+
+
+def block_contrast_map(
+    pixels: Pixels, edges: FloatMap, coefficients: JpegCoefficients | None = None
+) -> FloatMap:
+    """Return the contrast of blocks across the photo against blocks nearby.
+
+    Parameters
+    ----------
+    pixels : ndarray of shape (height, width, 3), uint8 or uint16
+    edges : ndarray of shape (height, width), float32
+    coefficients : JpegCoefficients, optional
+        Of the photo's file: they tell which side is high. Without them the pixels do.
+
+    Returns
+    -------
+    ndarray of shape (height, width), float32 in [0, 1]
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> block_contrast_map(np.zeros((40, 48, 3), np.uint8), np.zeros((40, 48), np.float32)).max()
+    np.float32(0.0)
+    """
+    _check(pixels, edges)
+    rows, cols = (n // BLOCK for n in edges.shape)
+    if not rows * cols:
+        return np.zeros(edges.shape, dtype=np.float32)
+    once = _compressed_once(pixels, coefficients)[: BLOCK * rows, : BLOCK * cols]
+    once = cv2.resize(np.ascontiguousarray(once), (cols, rows), interpolation=cv2.INTER_AREA)
+    return spread_blocks(_unit_range(block_contrast(pixels, once)), edges.shape)
+
+
+@dataclass(frozen=True)
+class FileControl:
+    """A control that also looks at the JPEG file, where a sample has one.
+
+    Attributes
+    ----------
+    draw : callable
+        Takes the pixels, all edges, and the coefficients of the file or None; returns a map.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> control = FileControl(double_jpeg_map)
+    >>> control(np.zeros((16, 16, 3), np.uint8), np.zeros((16, 16), np.float32)).shape
+    (16, 16)
+    """
+
+    draw: Callable[[Pixels, FloatMap, JpegCoefficients | None], FloatMap]
+
+    def __call__(
+        self, pixels: Pixels, edges: FloatMap, coefficients: JpegCoefficients | None = None
+    ) -> FloatMap:
+        """Return the map; without coefficients from the pixels alone."""
+        return self.draw(pixels, edges, coefficients)
+
+
+#: The controls by the names they have in tables.
+CONTROLS: dict[str, Callable[[Pixels, FloatMap], FloatMap]] = {
+    "constant": constant_map,
+    "edge strength": edge_strength_map,
+    "error level analysis": error_level_map,
+    "grey level": grey_level_map,
+    "third difference": third_difference_map,
+    "error level of blocks": block_error_level_map,
+    "near-zeros": near_zeros_map,
+    "double compression": FileControl(double_jpeg_map),
+    "block contrast": FileControl(block_contrast_map),
+}
+
+
+def _compressed_once(pixels: Pixels, coefficients: JpegCoefficients | None) -> FloatMap:
+    shape = pixels.shape[:2]
+    if coefficients is not None:
+        found = coefficients.pixel_map(double_jpeg_trace(coefficients).aligned)
+        # A file of another size is not that of these pixels.
+        if found.shape == shape:
+            return _unless_constant(found)
+    photo = as_bytes(pixels)
+    row, column = grid_offset(luminance(photo)) or (0, 0)
+    aligned = double_jpeg_trace(coefficients_from_pixels(photo[row:, column:])).aligned
+    return spread_blocks(_unless_constant(aligned), shape, (row, column))
+
+
+def _unless_constant(values: FloatMap) -> FloatMap:
+    """Return a map, or zeros if it is the same everywhere and says nothing."""
+    return values if values.size and np.ptp(values) > 0.0 else np.zeros_like(values)
+
+
+def _unit_range(values: FloatMap) -> FloatMap:
+    """Return a map scaled to values from 0 to 1; zeros if it is the same everywhere."""
+    if not values.size or not np.ptp(values) > 0.0:
+        return np.zeros(values.shape, dtype=np.float32)
+    return np.asarray((values - values.min()) / np.ptp(values), dtype=np.float32)
+
+
+def _third_difference(photo: FloatMap, axis: int) -> FloatMap:
+    # Differences lie between pixels: a pixel gets the mean of the two next to it.
+    border: Any = [(0, 0)] * photo.ndim
+    border[axis] = (2, 2)
+    size = np.abs(np.diff(np.pad(photo, border, mode="edge"), n=3, axis=axis))
+    front, back = (
+        np.take(size, range(start, start + photo.shape[axis]), axis=axis) for start in (0, 1)
+    )
+    return np.asarray((front + back) / 2)
+
+
+def _smooth(values: NDArray[Any]) -> FloatMap:
+    """Return a map smoothed and scaled to a largest value of 1."""
+    smooth = cv2.GaussianBlur(
+        np.ascontiguousarray(values, dtype=np.float32),
+        (0, 0),
+        _SMOOTHING,
+        borderType=cv2.BORDER_REFLECT,
+    )
+    highest = smooth.max()
+    return np.asarray(smooth / highest if highest > 0 else smooth, dtype=np.float32)
+
+
+def _check(pixels: Pixels, edges: FloatMap) -> None:
+    if np.ndim(pixels) != 3 or np.shape(pixels)[2] != 3 or np.shape(pixels)[:2] != np.shape(edges):
+        raise ValueError(
+            f"pixels have shape {np.shape(pixels)} and edges {np.shape(edges)}; they must be "
+            "(height, width, 3) and (height, width), of one photo"
+        )

@@ -1,0 +1,364 @@
+"""The named protocols, and scoring one map by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cpcapp.splicing.photo.pixels import BoolArray, FloatArray
+from cpcapp.splicing.score.truth import boundary_band
+
+
+@dataclass(frozen=True)
+class ScoringProtocol:
+    """The rules by which a map is scored.
+
+    Attributes
+    ----------
+    name : str
+    radius : int or None
+        Half the width of the band around the seam that is the truth; None if the truth is the
+        mask.
+    threshold : float, "best" or "given"
+        From which value of the map on a pixel is marked: a number; the best for each photo
+        and for each of F1 and MCC; or a number that comes with the method.
+    inverts : bool
+        Whether the inverted map is scored too, and the better of both counts.
+    """
+
+    name: str
+    radius: int | None
+    threshold: float | str
+    inverts: bool = False
+
+
+#: The protocols by name.
+PROTOCOLS: dict[str, ScoringProtocol] = {
+    protocol.name: protocol
+    for protocol in (
+        ScoringProtocol("edge", 4, "best"),
+        ScoringProtocol("edge-r2", 2, "best"),
+        ScoringProtocol("edge-fixed", 4, "given"),
+        ScoringProtocol("surface", None, "best", inverts=True),
+        ScoringProtocol("surface-fixed", None, 0.5),
+    )
+}
+
+
+@dataclass(frozen=True)
+class ImageScore:
+    """How one map scores by one protocol.
+
+    Attributes
+    ----------
+    name : str
+        Of the photo.
+    f1 : float
+        2 TP / (2 TP + FN + FP), from 0 to 1; 0 where the truth has no pixel.
+    f1_threshold : float or None
+        Pixels are marked where the map is at least this; None: no pixel is.
+    f1_inverted : bool
+        Whether it is the other way round: marked where the map is at most the threshold.
+    mcc : float
+        The Matthews correlation coefficient, from −1 to 1; 0 where it is not defined, that is,
+        if the truth or what is marked is everything or nothing. At the best threshold it is
+        never below 0, since marking nothing is one of the choices.
+    mcc_threshold : float or None
+    mcc_inverted : bool
+    auc : float or None
+        Area under the ROC curve, which needs no threshold. With inversion, the better one. None
+        where the truth is everything or nothing.
+    """
+
+    name: str
+    f1: float
+    f1_threshold: float | None
+    f1_inverted: bool
+    mcc: float
+    mcc_threshold: float | None
+    mcc_inverted: bool
+    auc: float | None
+
+
+@dataclass(frozen=True)
+class MeanScore:
+    """Mean scores over photos; None where there is none.
+
+    Attributes
+    ----------
+    n : int
+        How many photos.
+    f1, mcc, auc : float or None
+        The mean of ``auc`` is over the photos that have one.
+    """
+
+    n: int
+    f1: float | None
+    mcc: float | None
+    auc: float | None
+
+
+@dataclass(frozen=True)
+class ProtocolScores:
+    """The scores of one method by one protocol.
+
+    Attributes
+    ----------
+    protocol : str
+    images : tuple of ImageScore
+    """
+
+    protocol: str
+    images: tuple[ImageScore, ...]
+
+    @property
+    def mean(self) -> MeanScore:
+        """The mean over photos, each counting the same."""
+        areas = [image.auc for image in self.images if image.auc is not None]
+        return MeanScore(
+            len(self.images),
+            _mean([image.f1 for image in self.images]),
+            _mean([image.mcc for image in self.images]),
+            _mean(areas),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold: ``{"mean": {...}, "images": [{...}, ...]}``."""
+        return {"mean": asdict(self.mean), "images": [asdict(image) for image in self.images]}
+
+
+@dataclass(frozen=True)
+class MethodScores(Mapping[str, ProtocolScores]):
+    """The scores of one method, by the names of the protocols.
+
+    Attributes
+    ----------
+    protocols : dict of str to ProtocolScores
+
+    Examples
+    --------
+    >>> image = ImageScore("one", 0.5, 0.1, False, 0.4, 0.2, False, 0.9)
+    >>> scores = MethodScores({"edge": ProtocolScores("edge", (image,))})
+    >>> scores["edge"].mean.mcc
+    0.4
+    >>> list(scores.to_dict()["edge"])
+    ['mean', 'images']
+    """
+
+    protocols: dict[str, ProtocolScores]
+
+    def __getitem__(self, protocol: str) -> ProtocolScores:
+        return self.protocols[protocol]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.protocols)
+
+    def __len__(self) -> int:
+        return len(self.protocols)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold: for each protocol its mean scores and those of each photo."""
+        return {name: scores.to_dict() for name, scores in self.protocols.items()}
+
+
+def score_map(
+    values: ArrayLike,
+    mask: BoolArray,
+    protocols: Iterable[str] = ("edge",),
+    *,
+    threshold: float | None = None,
+    name: str = "",
+) -> dict[str, ImageScore]:
+    """Score a map against the pasted part.
+
+    Parameters
+    ----------
+    values : array-like of shape (height, width)
+        The map: the higher, the likelier spliced. Any finite numbers.
+    mask : ndarray of shape (height, width), bool
+        True where something was pasted.
+    protocols : iterable of str, default=("edge",)
+        Names from ``PROTOCOLS``. Whether the map shows the seam or the pasted part is for the
+        caller to know.
+    threshold : float, optional
+        For ``"edge-fixed"``, which needs it.
+    name : str, default=""
+        Of the photo, for the result.
+
+    Returns
+    -------
+    dict of str to ImageScore
+        By protocol.
+
+    Notes
+    -----
+    The best threshold is exact: all distinct values of the map are tried, by sorting it once,
+    and marking nothing besides. Of thresholds that score the same the highest is taken.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cpcapp.splicing.score.truth import boundary_band
+    >>> mask = np.zeros((40, 60), dtype=bool)
+    >>> mask[10:30, 20:40] = True
+    >>> seam = 0.2 + 0.5 * boundary_band(mask)
+    >>> score_map(seam, mask)["edge"].f1_threshold
+    0.7
+    >>> score = score_map(seam, mask, ["edge-fixed"], threshold=0.9)["edge-fixed"]
+    >>> score.f1, score.mcc
+    (0.0, 0.0)
+    >>> score_map(~mask, mask, ["surface"])["surface"].mcc_inverted
+    True
+    """
+    chosen = check_protocols(protocols)
+    if threshold is None and any(protocol.threshold == "given" for protocol in chosen):
+        raise ValueError("threshold=None must be a number for the protocol 'edge-fixed'")
+    if threshold is not None and not np.isfinite(threshold):
+        raise ValueError(f"threshold={threshold!r} must be a finite number")
+    array = _check_map(values, mask)
+    ordered: dict[bool, _SortedMap] = {}
+    truths: dict[int | None, BoolArray] = {}
+    scores = {}
+    for protocol in chosen:
+        radius = protocol.radius
+        if radius not in truths:
+            truths[radius] = mask if radius is None else boundary_band(mask, radius)
+        found = []
+        for inverted in (False, True) if protocol.inverts else (False,):
+            if inverted not in ordered:
+                ordered[inverted] = _SortedMap(-array if inverted else array)
+            at = threshold if protocol.threshold == "given" else protocol.threshold
+            found.append(ordered[inverted].score(truths[radius], at))
+        scores[protocol.name] = _pick_better(name, found)
+    return scores
+
+
+@dataclass(frozen=True)
+class _MapScores:
+    """Scores of a map as it is given."""
+
+    f1: float
+    f1_threshold: float | None
+    mcc: float
+    mcc_threshold: float | None
+    auc: float | None
+
+
+class _SortedMap:
+    """A map, sorted once, to be scored against several truths."""
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        self.values = values
+        ordered = np.sort(values, axis=None)
+        starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+        # From the highest on, so that of equal scores argmax takes the one that marks least.
+        self.distinct = ordered[starts][::-1]
+        self.marked = (ordered.size - starts)[::-1]
+
+    def score(self, truth: BoolArray, threshold: float | str | None) -> _MapScores:
+        """Return the scores at a threshold, or at the best ones."""
+        positives = np.sort(self.values[truth])
+        hits = positives.size - np.searchsorted(positives, self.distinct)
+        # In front, what marking nothing gives.
+        tp = np.concatenate([[0], hits])
+        marked = np.concatenate([[0], self.marked])
+        total, wanted = self.values.size, positives.size
+        auc = _area(tp, marked, wanted, total)
+        if not isinstance(threshold, str):
+            # Many values are below the threshold, or none: the last that reaches it.
+            reached = np.count_nonzero(self.distinct >= threshold)
+            tp, marked = tp[reached : reached + 1], marked[reached : reached + 1]
+        f1 = _f1(tp, marked, wanted)
+        mcc = _mcc(tp, marked, wanted, total)
+        best_f1, best_mcc = int(f1.argmax()), int(mcc.argmax())
+        if isinstance(threshold, str):
+            at_f1, at_mcc = self._value(best_f1), self._value(best_mcc)
+        else:
+            at_f1 = at_mcc = threshold
+        return _MapScores(float(f1[best_f1]), at_f1, float(mcc[best_mcc]), at_mcc, auc)
+
+    def _value(self, place: int) -> float | None:
+        return None if place == 0 else float(self.distinct[place - 1])
+
+
+def _f1(tp: NDArray[np.int64], marked: NDArray[np.int64], wanted: int) -> FloatArray:
+    """F1 = 2 TP / (2 TP + FN + FP); 0 where nothing is marked and nothing wanted."""
+    return 2.0 * tp / np.maximum(marked + wanted, 1)
+
+
+def _mcc(tp: NDArray[np.int64], marked: NDArray[np.int64], wanted: int, total: int) -> FloatArray:
+    """MCC = (TP TN − FP FN) / √((TP+FP)(TP+FN)(TN+FP)(TN+FN)); 0 where that is not defined."""
+    # TP TN − FP FN = TP n − (TP+FP)(TP+FN): whole numbers, exact for any photo that is read.
+    covariance = tp * total - marked * wanted
+    spread = np.sqrt(marked * (total - marked)) * np.sqrt(float(wanted) * (total - wanted))
+    return np.asarray(np.where(spread > 0, covariance / np.where(spread > 0, spread, 1.0), 0.0))
+
+
+def _area(
+    tp: NDArray[np.int64], marked: NDArray[np.int64], wanted: int, total: int
+) -> float | None:
+    """Return the area under the ROC curve: equal values of the map count half."""
+    if wanted in (0, total):
+        return None
+    # Beyond the least threshold everything is marked, so the curve ends in (1, 1).
+    fp = marked - tp
+    twice = np.sum(np.diff(fp) * (tp[1:] + tp[:-1]), dtype=np.float64)
+    return float(twice / (2.0 * wanted * (total - wanted)))
+
+
+def _pick_better(name: str, found: Sequence[_MapScores]) -> ImageScore:
+    """Return the better of the scores of a map and, where there are two, its negative."""
+    f1 = max(range(len(found)), key=lambda i: found[i].f1)
+    mcc = max(range(len(found)), key=lambda i: found[i].mcc)
+    areas = [one.auc for one in found if one.auc is not None]
+    return ImageScore(
+        name,
+        found[f1].f1,
+        _undo_inversion(found[f1].f1_threshold, bool(f1)),
+        bool(f1),
+        found[mcc].mcc,
+        _undo_inversion(found[mcc].mcc_threshold, bool(mcc)),
+        bool(mcc),
+        max(areas) if areas else None,
+    )
+
+
+def _undo_inversion(threshold: float | None, inverted: bool) -> float | None:
+    return -threshold if inverted and threshold is not None else threshold
+
+
+def check_protocols(protocols: Iterable[str]) -> list[ScoringProtocol]:
+    """Return the protocols of some names, each once."""
+    if isinstance(protocols, str):
+        protocols = (protocols,)
+    names = list(dict.fromkeys(protocols))
+    for name in names:
+        if name not in PROTOCOLS:
+            known = ", ".join(map(repr, PROTOCOLS))
+            raise ValueError(f"protocols has {name!r}; it may have {known}")
+    return [PROTOCOLS[name] for name in names]
+
+
+def _check_map(values: ArrayLike, mask: BoolArray) -> NDArray[Any]:
+    array = np.asarray(values)
+    mask = np.asarray(mask)
+    if mask.ndim != 2 or mask.dtype != bool or mask.size == 0:
+        raise ValueError(
+            f"mask has shape {mask.shape} and dtype {mask.dtype}; it must be (height, width), bool"
+        )
+    if array.shape != mask.shape:
+        raise ValueError(f"values have shape {array.shape}; the mask has {mask.shape}")
+    if array.dtype.kind in "biu":
+        # Whole numbers can't all be negated.
+        array = array.astype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
+    if array.dtype.kind != "f" or not np.isfinite(array).all():
+        raise ValueError(f"values of dtype {array.dtype} must be real and finite numbers")
+    return array
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None

@@ -1,0 +1,51 @@
+"""Ground truth: the band of pixels around a seam."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+
+from cpcapp.splicing.photo.pixels import BoolArray
+
+
+def boundary_band(mask: BoolArray, radius: int = 4) -> BoolArray:
+    """Return the pixels near the seam: ``dilate(mask, r) − erode(mask, r)``.
+
+    The element is OpenCV's ellipse of diameter 2r + 1. There is a seam only where pasted and
+    original pixels of the photo meet: what lies outside the photo counts as neither, so a pasted
+    part that is cut by the photo's border has no seam along that border.
+
+    Parameters
+    ----------
+    mask : ndarray of shape (height, width), bool
+        True where something was pasted.
+    radius : int, default=4
+        Reach to either side of the seam, in pixels.
+
+    Returns
+    -------
+    ndarray of shape (height, width), bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> mask = np.zeros((40, 60), dtype=bool)
+    >>> mask[:, 30:] = True  # the right half, up to the border
+    >>> columns = boundary_band(mask, radius=4).any(axis=0)
+    >>> np.flatnonzero(columns)
+    array([26, 27, 28, 29, 30, 31, 32, 33])
+    """
+    mask = np.asarray(mask)
+    if mask.ndim != 2 or mask.dtype != bool:
+        raise ValueError(
+            f"mask has shape {mask.shape} and dtype {mask.dtype}; it must be (height, width), bool"
+        )
+    if isinstance(radius, bool) or not isinstance(radius, int | np.integer) or radius < 1:
+        raise ValueError(f"radius={radius!r} must be a whole number from 1 on")
+    if mask.size == 0:
+        return mask.copy()
+    side = 2 * int(radius) + 1
+    element = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (side, side))
+    # The default border of either operation is its neutral value: outside pixels change nothing.
+    plane = mask.astype(np.uint8)
+    return np.asarray(cv2.dilate(plane, element) > cv2.erode(plane, element))

@@ -1,0 +1,359 @@
+"""What a localizer's findings mean, learned from photos whose truth is known.
+
+Three things are learned after the filters: how much likelier what is measured at a border of
+superpixels is at a seam than elsewhere; with a network, which directions of its traces tell the two
+sides of a seam apart, and all weights of the cut (`cpcapp.splicing.train.cut_weights`); and
+which scores authentic photos reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp._io.threads import map_threads
+from cpcapp.moments.dask import map_in_order
+from cpcapp.splicing.decide.calibration import Calibration
+from cpcapp.splicing.decide.evidence import SeamEvidence
+from cpcapp.splicing.decide.features import PhotoFeatures
+from cpcapp.splicing.decide.hot_spots import PatchTail
+from cpcapp.splicing.decide.region import MIN_REGION_SIDE, extract_borders
+from cpcapp.splicing.localizer import SpliceLocalizer
+from cpcapp.splicing.measure.edges import detect_edges
+from cpcapp.splicing.photo.pixels import FloatArray, as_unit_float
+from cpcapp.splicing.photo.samples import Sample
+from cpcapp.splicing.presets import Preset
+from cpcapp.splicing.train.checkpoint import Checkpoint
+from cpcapp.splicing.train.cut_weights import CutTrial, learn_cut_weights, learn_sides
+
+# Side of the square in which a border pixel counts as lying on the seam. Set by hand.
+_SEAM_REACH = 3
+# Of each photo, so that no photo outweighs the others. Chosen by hand, not tuned.
+_MAX_BORDER_PIXELS = 4000
+# Of each kind: with fewer authentic photos no p-value can be below 0.05.
+_MIN_PHOTOS = 20
+# Share of each variance that is added to it before the weights are solved for. Chosen by hand.
+# Kinds of evidence say nearly the same: with little added, one of them would take all the weight
+# by chance (.02 left the peak of the seam .021, and .41 for the pasted part).
+_RIDGE, _EVIDENCE_RIDGE = 0.02, 0.5
+# Of `PhotoFeatures.score_features`: mean and level.
+_WITHOUT_SIGN = (1, 2)
+# Photos that are kept in the checkpoint at a time: half a minute of work or so.
+_PHOTOS_PER_SAVE = 16
+
+
+class CalibrationPhoto(NamedTuple):
+    """What is measured in a photo to calibrate by: small enough to keep for all photos.
+
+    Attributes
+    ----------
+    authentic : bool
+    at_seam, elsewhere : ndarray of shape (n_measures, n), float32
+        What is measured along borders of superpixels, at the seam and elsewhere.
+    features : PhotoFeatures
+    strengths : ndarray of shape (m,), float32
+        Of the photo's squares.
+    trial : CutTrial or None
+        What a cut of the photo needs; None without a network, and for authentic photos.
+    """
+
+    authentic: bool
+    at_seam: NDArray[np.float32]
+    elsewhere: NDArray[np.float32]
+    features: PhotoFeatures
+    strengths: NDArray[np.float32]
+    trial: CutTrial | None = None
+
+
+def calibrate(
+    localizer: SpliceLocalizer,
+    samples: Sequence[Sample],
+    *,
+    jobs: int = 2,
+    progress: Callable[[float], None] | None = None,
+    checkpoint: Checkpoint | None = None,
+    client: Any = None,
+) -> Calibration | None:
+    """Learn what a localizer needs to find regions and to judge photos.
+
+    Parameters
+    ----------
+    localizer : SpliceLocalizer
+        Its filters and preset count; it is not changed.
+    samples : sequence of Sample
+        Spliced and authentic photos. Those that can't be read are left out.
+    jobs : int, default=2
+        Threads.
+    progress : callable, optional
+        Called with the share done, from 0 to 1.
+    checkpoint : Checkpoint, optional
+        Where to keep what was measured; a stopped run goes on from there.
+    client : distributed.Client, optional
+        Of a Dask cluster, which measures the photos in place of threads.
+
+    Returns
+    -------
+    Calibration or None
+        With fewer than 20 authentic or 20 spliced photos it finds regions, but judges no photo.
+        None if no photo has a seam.
+    """
+    photos = measure_photos(
+        localizer, samples, jobs=jobs, progress=progress, checkpoint=checkpoint, client=client
+    )
+    return learn_calibration(photos, localizer.preset, jobs=jobs)
+
+
+def measure_photos(
+    localizer: SpliceLocalizer,
+    samples: Sequence[Sample],
+    *,
+    jobs: int = 2,
+    progress: Callable[[float], None] | None = None,
+    checkpoint: Checkpoint | None = None,
+    client: Any = None,
+) -> list[CalibrationPhoto]:
+    """Measure photos of known truth; see `calibrate` for the parameters."""
+    n_done, photos = (0, []) if checkpoint is None else _load(checkpoint)
+    n_saved, unsaved = n_done, list[CalibrationPhoto]()
+
+    def report(share: float) -> None:
+        if progress is not None:
+            progress((n_done + share * (len(samples) - n_done)) / len(samples))
+
+    work = partial(_measure, localizer)
+    left = samples[n_done:]
+    results = (
+        map_threads(work, left, jobs=jobs, progress=report)
+        if client is None
+        else map_in_order(client, work, left, progress=report)
+    )
+    for number, photo in enumerate(results, start=n_done + 1):
+        unsaved += [] if photo is None else [photo]
+        if number % _PHOTOS_PER_SAVE == 0 or number == len(samples):
+            photos += unsaved
+            if checkpoint is not None:
+                _save(checkpoint, n_saved, number, unsaved)
+            n_saved, unsaved = number, []
+    return photos
+
+
+def learn_calibration(
+    photos: Sequence[CalibrationPhoto], preset: Preset, *, jobs: int = 1
+) -> Calibration | None:
+    """Learn a calibration from what was measured in photos; see `calibrate`."""
+    if not sum(photo.at_seam.shape[1] for photo in photos):
+        return None
+    options = preset.verdict
+    evidence = SeamEvidence.learn(
+        np.concatenate([photo.at_seam for photo in photos], axis=1),
+        np.concatenate([photo.elsewhere for photo in photos], axis=1),
+    )
+    sides = None
+    if preset.network:
+        trials = [photo.trial for photo in photos if photo.trial is not None]
+        sides = learn_sides(trials, preset.n_side_filters)
+        evidence = learn_cut_weights(trials, evidence, sides, preset.regions, jobs=jobs)
+    authentic = np.array([photo.authentic for photo in photos])
+    n_spliced, n_authentic = int((~authentic).sum()), int(authentic.sum())
+    if min(n_spliced, n_authentic) < _MIN_PHOTOS:
+        return Calibration(
+            evidence,
+            options=options,
+            n_spliced=n_spliced,
+            n_authentic=n_authentic,
+            sides=sides,
+        )
+    features = np.array([photo.features.score_features for photo in photos])
+    similarity = np.array([photo.features.similarity_features for photo in photos])
+    if preset.network:
+        weights = evidence_direction(features[~authentic], features[authentic])
+    else:
+        weights = fisher_direction(features[~authentic], features[authentic])
+    known = np.column_stack([similarity, features @ weights])[authentic]
+    offset = None
+    if preset.network:
+        offset = float((features[authentic][:, 1:] @ weights[1:]).mean())
+    learned = Calibration(
+        evidence, weights, known, None, options, n_spliced, n_authentic, sides, offset
+    )
+    if weights[0] <= 0.0:  # the peak does not speak for a splice, nor does any square
+        return learned
+    tail = _learn_tail(learned, [photo for photo in photos if photo.authentic])
+    return replace(learned, patch_tail=tail)
+
+
+def _learn_tail(
+    calibration: Calibration, authentic: Sequence[CalibrationPhoto]
+) -> PatchTail | None:
+    """Learn how large z-scores of squares get, each photo judged by the others."""
+    assert calibration.authentic is not None
+    z_scores = []
+    for number, photo in enumerate(authentic):
+        others = replace(calibration, authentic=np.delete(calibration.authentic, number, axis=0))
+        similar = others.similar_photos(photo.features)
+        if similar is not None:
+            z_scores.append(others.square_z_scores(photo.features, photo.strengths, similar))
+    return PatchTail.learn(z_scores) if z_scores else None
+
+
+def fisher_direction(
+    target: FloatArray, background: FloatArray, ridge: float = _RIDGE
+) -> FloatArray:
+    """Return Fisher's direction, ``S⁻¹(m_f - m_b)`` with the mean of the two covariances.
+
+    Parameters
+    ----------
+    target, background : ndarray of shape (n_samples, n_features)
+    ridge : float, default=0.02
+        Share of each variance that is added to it.
+
+    Returns
+    -------
+    ndarray of shape (n_features,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> background = rng.normal(size=(100_000, 2)) * [1.0, 2.0]
+    >>> fisher_direction(background + [3.0, 4.0], background).round(1)  # [3/1², 4/2²] / 1.02
+    array([2.9, 1. ])
+    """
+    covariance = np.atleast_2d((np.cov(target.T) + np.cov(background.T)) / 2.0)
+    covariance += ridge * np.diag(np.diag(covariance)) + 1e-9 * np.eye(len(covariance))
+    return np.asarray(np.linalg.solve(covariance, target.mean(axis=0) - background.mean(axis=0)))
+
+
+def evidence_direction(target: FloatArray, background: FloatArray) -> FloatArray:
+    """Return Fisher's direction over evidence alone, none of which may count against a splice.
+
+    A negative weight of evidence says how the photos of the calibration differ, not what a splice
+    looks like: it would raise alarms on photos of another kind. The features without a sign, the
+    mean of the filters' map and the mosaic's level, are what photos are compared by in any case.
+
+    Parameters
+    ----------
+    target, background : ndarray of shape (n_samples, n_features)
+        Of `PhotoFeatures.score_features` with a network.
+
+    Returns
+    -------
+    ndarray of shape (n_features,)
+        0 for what is left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> background = rng.normal(size=(10_000, 6))
+    >>> target = background + [2.0, 1.0, 1.0, -1.0, 2.0, -1.0]
+    >>> evidence_direction(target, background).round(1)
+    array([1.3, 0. , 0. , 0. , 1.3, 0. ])
+    """
+    kept = [number for number in range(target.shape[1]) if number not in _WITHOUT_SIGN]
+    while True:
+        found = fisher_direction(target[:, kept], background[:, kept], _EVIDENCE_RIDGE)
+        worst = int(found.argmin())
+        if found[worst] >= 0.0 or len(kept) == 1:
+            break
+        del kept[worst]
+    weights = np.zeros(target.shape[1])
+    weights[kept] = np.maximum(found, 0.0)
+    return weights
+
+
+def _measure(localizer: SpliceLocalizer, sample: Sample) -> CalibrationPhoto | None:
+    """Measure a photo; None if it can't be read or is too small."""
+    try:
+        photo = sample.photo
+        mask = np.zeros(photo.pixels.shape[:2], bool) if sample.authentic else sample.mask
+    except (OSError, ValueError):
+        return None
+    pixels = as_unit_float(photo.pixels)
+    if min(pixels.shape[:2]) < MIN_REGION_SIDE:
+        return None
+    traces = localizer.measure_traces(photo, pixels)
+    boundary = localizer.filter_boundary(pixels, detect_edges(pixels), traces.mosaic)
+    borders = extract_borders(
+        pixels, boundary, traces.mosaic, localizer.preset.regions, traces.learned
+    )
+    size = borders.labels.shape[::-1]
+    pasted = cv2.resize(mask.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
+    reach = np.ones((_SEAM_REACH, _SEAM_REACH), dtype=np.uint8)
+    near = cv2.dilate(pasted, reach) != cv2.erode(pasted, reach)
+    at_seam = near.ravel()[borders.pixels]
+    features, strengths = localizer.measure_features(pixels, boundary, traces)
+    trial = None
+    if traces.learned is not None and not sample.authentic:
+        trial = CutTrial.measure(borders, pasted > 0)
+    return CalibrationPhoto(
+        sample.authentic,
+        borders.measured[:, at_seam],
+        _draw(borders.measured[:, ~at_seam]),
+        features,
+        strengths.ravel(),
+        trial,
+    )
+
+
+def _draw(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return at most so many of the values that no photo outweighs the others."""
+    n = values.shape[1]
+    if n <= _MAX_BORDER_PIXELS:
+        return values
+    chosen = np.random.default_rng(0).choice(n, _MAX_BORDER_PIXELS, replace=False)
+    return values[:, chosen]
+
+
+def _save(
+    checkpoint: Checkpoint, start: int, stop: int, photos: Sequence[CalibrationPhoto]
+) -> None:
+    arrays: dict[str, NDArray[np.generic]] = {}
+    for number, photo in enumerate(photos):
+        features = np.array([*photo.features[:5], *photo.features.learned])
+        parts: dict[str, NDArray[np.generic]] = {
+            "authentic": np.array(photo.authentic),
+            "at_seam": photo.at_seam,
+            "elsewhere": photo.elsewhere,
+            "features": features,
+            "strengths": photo.strengths,
+        }
+        if photo.trial is not None:
+            parts |= {f"trial.{name}": value for name, value in photo.trial._asdict().items()}
+        arrays |= {f"{number}.{name}": value for name, value in parts.items()}
+    checkpoint.save_arrays(start, stop, arrays)
+
+
+def _load(checkpoint: Checkpoint) -> tuple[int, list[CalibrationPhoto]]:
+    """Return how many photos are done, and what was measured in them."""
+    n_done, photos = 0, []
+    for n, arrays in checkpoint.load_arrays():
+        n_done = n
+        for number in range(sum(name.endswith(".authentic") for name in arrays)):
+            prefix = f"{number}."
+            parts = {
+                name.removeprefix(prefix): value
+                for name, value in arrays.items()
+                if name.startswith(prefix)
+            }
+            row: Any = [float(value) for value in parts["features"]]
+            trial = None
+            if "trial.area" in parts:
+                trial = CutTrial(*(parts[f"trial.{name}"] for name in CutTrial._fields))
+            photos.append(
+                CalibrationPhoto(
+                    bool(parts["authentic"]),
+                    parts["at_seam"],
+                    parts["elsewhere"],
+                    PhotoFeatures._make([*row[:5], tuple(row[5:])]),
+                    parts["strengths"],
+                    trial,
+                )
+            )
+    return n_done, photos

@@ -1,0 +1,469 @@
+"""Training a localizer: patches of seams and of authentic edges, streamed into moments."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp import __version__
+from cpcapp._io.files import remove_leftovers
+from cpcapp._io.threads import map_threads
+from cpcapp.contrast.solve import Contrast, InsufficientRankError, solve_contrast, subspace_overlap
+from cpcapp.moments.dask import map_in_order, sum_in_order
+from cpcapp.splicing.localizer import SpliceLocalizer
+from cpcapp.splicing.measure.boundary import BankOptions, FilterBank
+from cpcapp.splicing.measure.channels import image_planes
+from cpcapp.splicing.measure.edges import detect_edges
+from cpcapp.splicing.measure.network import TraceMeter
+from cpcapp.splicing.measure.patches import gather
+from cpcapp.splicing.model_file import load_model, save_model
+from cpcapp.splicing.photo.pixels import BoolArray, FloatMap, as_unit_float
+from cpcapp.splicing.photo.samples import Problem, Sample, choose_evenly
+from cpcapp.splicing.presets import PRESETS, Preset
+from cpcapp.splicing.train.calibrate import calibrate
+from cpcapp.splicing.train.checkpoint import Checkpoint, TrainingState
+from cpcapp.splicing.train.select import select_patches
+from cpcapp.splicing.train.threshold import choose_threshold
+
+# Photos whose patches are added at once. It decides where sums are rounded, and so belongs to
+# the result: a run that was stopped goes on with the same groups.
+_PHOTOS_PER_UPDATE = 16
+# Chosen by hand for their time, not tuned.
+_PHOTOS_TO_CALIBRATE = 240
+_PHOTOS_FOR_THRESHOLD = 40
+_PHOTOS_TO_HASH = 8
+# The paper compares the subspaces of as many principal components.
+_PAPER_OVERLAP = 50
+# A direction in which seams vary a hundred times less than authentic edges is no direction of
+# seams: of patches with equal channels, say, such eigenvalues are rounding.
+_MIN_EIGENVALUE = 1e-2
+# Of the largest: about the rounding of float32.
+_MIN_VARIANCE = 1e-7
+
+
+def train_localizer(
+    samples: Sequence[Sample],
+    preset: str | Preset = "default",
+    *,
+    network: TraceMeter | None = None,
+    seed: int = 0,
+    jobs: int = 2,
+    checkpoint: str | os.PathLike[str] | None = None,
+    save_to: str | os.PathLike[str] | None = None,
+    restart: bool = False,
+    progress: Callable[[float], None] | None = None,
+    facts: dict[str, Any] | None = None,
+    calibrate_on: Sequence[Sample] | None = None,
+    calibration_progress: Callable[[float], None] | None = None,
+    device: str | None = None,
+    client: Any = None,
+) -> SpliceLocalizer:
+    """Train a localizer on spliced photos.
+
+    Parameters
+    ----------
+    samples : sequence of Sample
+        Spliced photos; authentic ones add to the background. Photos that can't be read are left
+        out and listed in ``facts["problems"]``.
+    preset : {"default", "filters", "paper"} or Preset, default="default"
+    network : TraceMeter, optional
+        For a preset with a network; by default that of the package's default model. It is used as
+        it is: what is learned are the filters, the contrast over its traces, and all weights.
+    seed : int, default=0
+        Decides which patches are taken.
+    jobs : int, default=2
+        Threads that read photos. The result does not depend on it.
+    checkpoint : path, optional
+        A folder in which to keep the state: while photos are read every 15 seconds, after the
+        last one, and after every 16 photos of calibration. If it holds that of the same training,
+        the training goes on from there and ends with the same model. Removed once the model is
+        written to ``save_to``. Without ``save_to`` it stays: remove it when you have the model on
+        disk.
+    save_to : path, optional
+        A file to write the model to.
+    restart : bool, default=False
+        Begin anew, even if the checkpoint holds a state.
+    progress : callable, optional
+        Called with the share done, from 0 to 1.
+    facts : dict, optional
+        More to say in the model file, in types that JSON knows.
+    calibrate_on : sequence of Sample, optional
+        Spliced and authentic photos that show what a finding means: see
+        `cpcapp.splicing.train.calibrate`. By default at most 240 of the samples.
+    calibration_progress : callable, optional
+        Like ``progress``, for these photos.
+    device : str, optional
+        Where patches are cut and added up, the filters are found, and photos are calibrated on,
+        such as ``"cuda"``; needs the extra ``torch``. By default the CPU, without torch. Products
+        are float64, so that eigenvalues are the same to 1e-5.
+    client : distributed.Client, optional
+        Of a Dask cluster, whose workers read the photos and can open the same paths. The result
+        is the same but for the rounding of sums. ``jobs`` counts here only for what is left to do.
+
+    Returns
+    -------
+    SpliceLocalizer
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cpcapp.splicing.photo.sources import SourcePhoto
+    >>> from cpcapp.splicing.make.splices import SpliceMaker
+    >>> from cpcapp.splicing.presets import BankOptions, PatchRules, Preset
+    >>> def noise(seed):
+    ...     def read():
+    ...         rng = np.random.default_rng(seed)
+    ...         return rng.integers(0, 256, (96, 128, 3), dtype=np.uint8)
+    ...     return SourcePhoto(f"noise {seed}", read)
+    >>> rules = PatchRules(min_edges=0.0)
+    >>> small = Preset("small", (BankOptions(size=4, n_filters=3),), rules=rules)
+    >>> splices = SpliceMaker([noise(i) for i in range(4)], seed=1).samples(6)
+    >>> train_localizer(splices, small)
+    SpliceLocalizer(preset='small', banks=1)
+    """
+    preset = _find_preset(preset)
+    if preset.network and network is None:
+        network = load_model("default").network
+    network = network if preset.network else None
+    if jobs < 1:
+        raise ValueError(f"jobs={jobs} must be at least 1")
+    if device is not None and client is not None:
+        raise ValueError(f"device={device!r} can't be used with a cluster; give only one of them")
+    store = None
+    if checkpoint is not None:
+        fingerprint = _fingerprint(samples, calibrate_on, preset, seed, network)
+        store = Checkpoint(Path(checkpoint), fingerprint)
+        if restart:
+            store.remove()
+    state = (store.load(preset) if store else None) or TrainingState.empty(preset)
+    if device is not None:
+        state = _move_state(state, device)
+    if client is None:
+        state = _accumulate(samples, preset, seed, jobs, state, store, progress, device)
+    else:
+        state = _accumulate_on_cluster(client, samples, preset, seed, state, store, progress)
+    banks, counts = _solve(preset, state)
+    readable = [s for s in samples if s.name not in {p.name for p in state.problems}]
+    filters_only = _on_device(SpliceLocalizer(preset, banks, network=network), device)
+    calibration = calibrate(
+        filters_only,
+        calibrate_on or _choose_both_kinds(readable),
+        jobs=jobs,
+        progress=calibration_progress,
+        checkpoint=store,
+        client=client,
+    )
+    finder = SpliceLocalizer(preset, banks, calibration=calibration, network=network)
+    finder = _on_device(finder, device)
+    choice = choose_threshold(_find_boundaries(finder, readable, jobs, client))
+    known = {
+        **(facts or {}),
+        "banks": counts,
+        "cpcapp": __version__,
+        "seed": seed,
+        "photos": {"used": state.n_used, "given": len(samples)},
+        "problems": [str(problem) for problem in state.problems],
+    }
+    if choice is not None:
+        known["scores"] = {
+            "on": f"{choice.n_photos} of the training photos",
+            "edge": {"f1": round(choice.f1, 4), "mcc": round(choice.mcc, 4)},
+        }
+    threshold = 0.5 if choice is None else choice.threshold
+    localizer = SpliceLocalizer(preset, banks, threshold, calibration, known, network)
+    if save_to is not None:
+        remove_leftovers(Path(save_to).parent, Path(save_to).name)
+        save_model(localizer, save_to)
+        # Only now: a model that could not be written is a training lost.
+        if store:
+            store.remove()
+    return localizer
+
+
+def _move_state(state: TrainingState, device: str) -> TrainingState:
+    from cpcapp.moments.torch import DeviceMoments
+
+    move = partial(DeviceMoments.of, device=device, double=True)
+    moved = [(move(target), move(background)) for target, background in state.moments]
+    return replace(state, moments=moved)
+
+
+def _on_device(localizer: SpliceLocalizer, device: str | None) -> SpliceLocalizer:
+    if device is None:
+        return localizer
+    from cpcapp.splicing.devices.localizer import to_device
+
+    return to_device(localizer, device)
+
+
+def _choose_both_kinds(samples: Sequence[Sample]) -> list[Sample]:
+    """Return as many spliced as authentic photos, evenly over the samples."""
+    return [
+        sample
+        for authentic in (False, True)
+        for sample in choose_evenly(
+            [s for s in samples if s.authentic is authentic], _PHOTOS_TO_CALIBRATE // 2
+        )
+    ]
+
+
+def _find_boundaries(
+    localizer: SpliceLocalizer, samples: Sequence[Sample], jobs: int, client: Any
+) -> Iterator[tuple[FloatMap, BoolArray]]:
+    """Return the boundary maps and masks of some spliced photos."""
+    spliced = [s for s in samples if not s.authentic]
+    chosen = choose_evenly(spliced, _PHOTOS_FOR_THRESHOLD)
+    work = partial(_find_boundary, localizer)
+    return (
+        map_threads(work, chosen, jobs=jobs)
+        if client is None
+        else map_in_order(client, work, chosen)
+    )
+
+
+def _find_boundary(localizer: SpliceLocalizer, sample: Sample) -> tuple[FloatMap, BoolArray]:
+    return localizer.localize(sample.photo).boundary, sample.mask
+
+
+def _find_preset(preset: str | Preset) -> Preset:
+    if isinstance(preset, Preset):
+        return preset
+    if preset not in PRESETS:
+        raise ValueError(f"preset={preset!r} must be one of {', '.join(PRESETS)}, or a Preset")
+    return PRESETS[preset]
+
+
+# Target and background patches of a photo for each bank: arrays, or tensors on a device.
+Rows = list[tuple[Any, Any]]
+
+
+def _collect(
+    samples: Sequence[Sample],
+    preset: Preset,
+    seed: int,
+    cut: Callable[[FloatMap, NDArray[np.intp], int], Any],
+    number: int,
+) -> Rows | Problem:
+    """Return the target and background patches of a photo, for each bank."""
+    return _collect_patches(samples[number], preset, seed, number, cut)
+
+
+def _collect_patches(
+    sample: Sample,
+    preset: Preset,
+    seed: int,
+    number: int,
+    cut: Callable[[FloatMap, NDArray[np.intp], int], Any] = gather,
+) -> Rows | Problem:
+    try:
+        image, mask = sample.read()
+        if image.shape[:2] != mask.shape:
+            raise ValueError(f"its mask has shape {mask.shape}, the photo {image.shape[:2]}")
+    except (OSError, ValueError) as error:
+        return Problem(sample.name, str(error))
+    pixels = as_unit_float(image)
+    edges = detect_edges(pixels)
+    rows = []
+    for bank in preset.banks:
+        rng = np.random.default_rng([seed, number])
+        planes = image_planes(pixels, bank.channels)
+        places = select_patches(mask, edges, bank.size, preset.rules, rng)
+        target, background = (cut(planes, at, bank.size) for at in places)
+        rows.append((target, background))
+    return rows
+
+
+def _accumulate(
+    samples: Sequence[Sample],
+    preset: Preset,
+    seed: int,
+    jobs: int,
+    state: TrainingState,
+    store: Checkpoint | None,
+    progress: Callable[[float], None] | None,
+    device: str | None,
+) -> TrainingState:
+    group: list[Rows] = []
+    numbers = range(state.next_photo, len(samples))
+    cut, join = _cutting(device)
+    collect = partial(_collect, samples, preset, seed, cut)
+    for found in map_threads(collect, numbers, jobs=jobs):
+        if isinstance(found, Problem):
+            state.problems.append(found)
+        else:
+            group.append(found)
+        state.next_photo += 1
+        last = state.next_photo == len(samples)
+        if state.next_photo % _PHOTOS_PER_UPDATE == 0 or last:
+            _add(state, group, join)
+            group = []
+            if store and last:
+                store.save(state)
+            elif store:
+                store.save_if_due(state)
+        if progress:
+            progress(state.next_photo / len(samples))
+    return state
+
+
+def _cutting(device: str | None) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return what cuts the patches of a photo, and what joins those of several."""
+    if device is None:
+        return gather, np.concatenate
+    from cpcapp.splicing.train.device_patches import cut_on_device, join_patches
+
+    return partial(cut_on_device, device=device), join_patches
+
+
+def _accumulate_on_cluster(
+    client: Any,
+    samples: Sequence[Sample],
+    preset: Preset,
+    seed: int,
+    state: TrainingState,
+    store: Checkpoint | None,
+    progress: Callable[[float], None] | None,
+) -> TrainingState:
+    """Do as `_accumulate` does; a task returns the moments of a group of photos."""
+    first = state.next_photo
+    groups = [
+        [(number, samples[number]) for number in range(start, stop)]
+        for start, stop in _divide(first, len(samples))
+    ]
+    work = partial(_learn_group, preset, seed)
+    for _, part in sum_in_order(client, work, groups):
+        state = state + part
+        if store:
+            store.save_if_due(state)
+        if progress:
+            progress(state.next_photo / len(samples))
+    if store and groups:
+        store.save(state)
+    return state
+
+
+def _divide(start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield the groups of photos that are added at once."""
+    while start < stop:
+        end = min(stop, (start // _PHOTOS_PER_UPDATE + 1) * _PHOTOS_PER_UPDATE)
+        yield start, end
+        start = end
+
+
+def _learn_group(preset: Preset, seed: int, group: list[tuple[int, Sample]]) -> TrainingState:
+    """Return what some photos add to a training."""
+    state = TrainingState.empty(preset)
+    found = [_collect_patches(sample, preset, seed, number) for number, sample in group]
+    state.problems = [item for item in found if isinstance(item, Problem)]
+    state.next_photo = len(group)
+    _add(state, [item for item in found if not isinstance(item, Problem)])
+    return state
+
+
+def _add(
+    state: TrainingState, group: list[Rows], join: Callable[..., Any] = np.concatenate
+) -> None:
+    for number, pair in enumerate(state.moments):
+        for side, moments in enumerate(pair):
+            blocks = [rows[number][side] for rows in group if len(rows[number][side])]
+            if blocks:
+                moments.update(join(blocks))
+    state.n_used += sum(any(len(side) for pair in rows for side in pair) for rows in group)
+
+
+def _solve(preset: Preset, state: TrainingState) -> tuple[list[FilterBank], list[dict[str, Any]]]:
+    """Return the filters, and what to say of the patches they were learned from."""
+    banks, counts = [], []
+    for options, (target, background) in zip(preset.banks, state.moments, strict=True):
+        for kind, moments in (("a seam", target), ("an authentic edge", background)):
+            if moments.n_samples < 2 * options.n_filters:
+                raise ValueError(
+                    f"only {moments.n_samples} patches with {kind} were found, but "
+                    f"{options.n_filters} filters need at least {2 * options.n_filters}; "
+                    "give more spliced photos"
+                )
+        found = _solve_filters(target, background, options)
+        overlap, k = _measure_overlap(target, background)
+        counts.append(
+            {
+                "target_patches": target.n_samples,
+                "background_patches": background.n_samples,
+                "subspace_overlap": round(overlap, 6),
+                "overlap_dimensions": k,
+                "loading": [found.loading.weight, float(found.loading.diagonal.mean())]
+                if found.loading
+                else None,
+            }
+        )
+        banks.append(FilterBank(options, found.filters.astype(np.float32), found.eigenvalues))
+    return banks, counts
+
+
+def _solve_filters(target: Any, background: Any, options: BankOptions) -> Contrast:
+    found = _solve_up_to(options.n_filters, target, background, options.scaling)
+    rank = int((found.eigenvalues >= _MIN_EIGENVALUE).sum()) if found else 0
+    if found is None or rank < options.n_filters:
+        raise ValueError(
+            f"the {options.channels} patches with a seam vary in only {rank} independent "
+            f"directions, too few for {options.n_filters} filters; give more varied photos, in "
+            "colour (grey ones have a third of the directions)"
+        )
+    return found
+
+
+def _solve_up_to(k: int, target: Any, background: Any, scaling: str) -> Contrast | None:
+    """Return up to ``k`` filters: as many as there are directions."""
+    try:
+        # Seams are faint, so the contrast may be as large as it will.
+        return solve_contrast(target, background, k, loading="oas", scaling=scaling)
+    except InsufficientRankError as error:
+        return _solve_up_to(error.rank, target, background, scaling) if error.rank else None
+
+
+def _measure_overlap(target: Any, background: Any) -> tuple[float, int]:
+    """Return the overlap of the main subspaces, and of how many dimensions they are."""
+    assert target.n_features is not None
+    k = min(_PAPER_OVERLAP, target.n_features, target.n_samples - 1, background.n_samples - 1)
+    for moments in (target, background):
+        main = _solve_up_to(k, moments, None, "unit")
+        assert main is not None  # there are filters, so both vary
+        k = int((main.eigenvalues > _MIN_VARIANCE * main.eigenvalues[0]).sum())
+    return subspace_overlap(target, background, k), k
+
+
+def _fingerprint(
+    samples: Sequence[Sample],
+    calibrate_on: Sequence[Sample] | None,
+    preset: Preset,
+    seed: int,
+    network: TraceMeter | None,
+) -> str:
+    """Return a hash of everything that decides the result."""
+    names = [[sample.name for sample in some] for some in (samples, calibrate_on or [])]
+    content = [__version__, preset.to_dict(), seed, _PHOTOS_PER_UPDATE, names]
+    content += [_hash_some(samples), _hash_some(calibrate_on or [])]
+    graphs = network.stages if network is not None else {}
+    content += [hashlib.sha256(graph).hexdigest() for graph in graphs.values()]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def _hash_some(samples: Sequence[Sample]) -> list[str]:
+    """Return hashes of some of the photos: others can have the same names, as splices do."""
+    hashes = []
+    for sample in choose_evenly(samples, _PHOTOS_TO_HASH):
+        try:
+            pixels = sample.image.tobytes()
+        except (OSError, ValueError):
+            hashes.append("not readable")
+        else:
+            hashes.append(hashlib.sha256(pixels).hexdigest())
+    return hashes

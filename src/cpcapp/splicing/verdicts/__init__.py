@@ -1,1 +1,0 @@
-"""From region and boundary to a verdict."""

@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from cpcapp.splicing.decide.merge_tree import MergeTree
+from cpcapp.splicing.decide.region_options import RegionOptions
+from cpcapp.splicing.decide.side_statistics import Sides, SideStatistics, side_statistics
+from cpcapp.splicing.decide.superpixels import superpixels
+from cpcapp.splicing.make.cameras import Camera
+from cpcapp.splicing.measure.mosaic import MosaicTrace, mosaic_trace
+from superpixel_problems import random_problem
+
+
+def within_sides(values, side):
+    return sum(np.cov(values[part].T, bias=True) * part.sum() / len(side) for part in (side, ~side))
+
+
+def test_two_means_gain_what_the_determinant_says(rng):
+    """-n/2 log det(S_within)/det(S_total), against covariances that are computed in full."""
+    _, statistics = random_problem(rng, n_statistics=3)
+    side = rng.random(12) < 0.4
+    values = statistics.total / statistics.pixels[:, None]
+    wanted = -0.5 * statistics.pixels.sum() * np.linalg.slogdet(within_sides(values, side))[1]
+    assert statistics.evidence(side) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_many_candidates_are_judged_as_each_alone(rng):
+    _, statistics = random_problem(rng)
+    sides = rng.random((20, 12)) < 0.4
+    total, pixels = sides @ statistics.total, sides @ statistics.pixels
+    alone = [statistics.evidence(side) for side in sides]
+    np.testing.assert_allclose(statistics.gain(total, pixels), alone)
+
+
+def test_nothing_on_one_side_is_no_evidence(rng):
+    _, statistics = random_problem(rng)
+    for side in (np.zeros(12, dtype=bool), np.ones(12, dtype=bool)):
+        assert statistics.evidence(side) == 0.0
+        assert not statistics.preference(side).any()
+    empty = SideStatistics(np.zeros((3, 2)), np.zeros(3))
+    assert empty.evidence(np.array([True, False, False])) == 0.0
+    assert not empty.preference(np.array([True, False, False])).any()
+
+
+def test_no_evidence_is_infinite():
+    """Two sides with no spread at all within them."""
+    side = np.arange(10) < 5
+    perfect = SideStatistics(np.where(side, 4.0, -4.0)[:, None], np.full(10, 4.0))
+    assert perfect.evidence(side) == pytest.approx(-0.5 * 40 * np.log(1e-3))
+    assert np.isfinite(perfect.preference(side)).all()
+    assert (perfect.preference(side)[side] > 0).all()
+    assert (perfect.preference(side)[~side] < 0).all()
+
+
+def test_the_preference_is_the_likelihood_ratio_of_two_gaussians(rng):
+    _, statistics = random_problem(rng)
+    side = rng.random(12) < 0.4
+    values = statistics.total / statistics.pixels[:, None]
+    inside, outside = (
+        multivariate_normal(values[part].mean(axis=0), within_sides(values, side)).logpdf(values)
+        for part in (side, ~side)
+    )
+    np.testing.assert_allclose(
+        statistics.preference(side), statistics.pixels * (inside - outside), rtol=1e-8
+    )
+
+
+def test_statistics_have_mean_0_and_covariance_1_over_the_photo(rng):
+    scene = rng.integers(90, 130, (200, 260, 3), dtype=np.uint8)
+    photo = Camera(shot_noise=1e-3).shoot(scene, rng).astype(np.float32) / 255
+    labels, count = superpixels(photo)
+    found = side_statistics(mosaic_trace(photo), labels, count)
+    assert found.total.shape == (count, 6)
+    np.testing.assert_allclose(found.total.sum(axis=0), 0.0, atol=1e-6 * found.pixels.sum())
+    means = found.total[found.pixels > 0] / found.pixels[found.pixels > 0, None]
+    assert (means.var(axis=0) <= 1.0 + 1e-6).all()
+
+
+def made_trace(rng, shape=(40, 60), n=12):
+    """A trace of independent values of unlike spread, all usable."""
+    spread = np.geomspace(4.0, 0.25, n)[:, None, None]
+    statistics = (rng.normal(size=(n, *shape)) * spread + 1.0).astype(np.float32)
+    return MosaicTrace(statistics, np.ones(shape, np.float32), np.ones(shape, bool))
+
+
+def one_each(trace, labels_shape):
+    """Every pixel a superpixel, so that sums show the statistics themselves."""
+    labels = np.arange(np.prod(labels_shape), dtype=np.int32).reshape(labels_shape)
+    options = RegionOptions(statistics_step=1, max_deviation=1e3)
+    return labels, side_statistics(trace, labels, labels.size, options)
+
+
+def test_statistics_of_pixels_are_white(rng):
+    _, found = one_each(made_trace(rng), (80, 120))
+    assert (found.pixels == 1.0).all()
+    np.testing.assert_allclose(found.total.mean(axis=0), 0.0, atol=1e-9)
+    covariance = found.total.T @ found.total / len(found.total)
+    np.testing.assert_allclose(covariance, np.eye(6), atol=1e-9)
+
+
+def test_the_main_directions_are_kept(rng):
+    """Of twelve statistics in which three groups vary together: the three of most variance."""
+    shape = (40, 60)
+    common = rng.normal(size=(3, *shape))
+    mixed = common[np.repeat([0, 1, 2], [6, 4, 2])] + 0.05 * rng.normal(size=(12, *shape))
+    trace = MosaicTrace(mixed.astype(np.float32), np.ones(shape, np.float32), np.ones(shape, bool))
+    labels = np.arange(2400, dtype=np.int32).reshape(shape)
+    for n in (1, 2, 3):
+        options = RegionOptions(statistics_step=1, n_statistics=n, max_deviation=1e3)
+        found = side_statistics(trace, labels, 2400, options).total
+        assert found.shape == (2400, n)
+        correlation = np.corrcoef(found.T, common.reshape(3, -1))[:n, n:]
+        np.testing.assert_allclose(np.abs(np.diag(correlation)), 1.0, atol=0.02)
+
+
+def test_directions_without_variance_are_dropped(rng):
+    trace = made_trace(rng)
+    same = trace._replace(statistics=np.repeat(trace.statistics[:1], 12, axis=0))
+    _, found = one_each(same, (40, 60))
+    assert found.total.shape == (2400, 1)
+    np.testing.assert_allclose(found.total.var(), 1.0)
+
+
+def test_outliers_are_clipped(rng):
+    """At so many robust standard deviations: a wild value pulls no more than one of that size."""
+    trace = made_trace(rng, n=1)
+    labels = np.arange(2400, dtype=np.int32).reshape(40, 60)
+    options = RegionOptions(statistics_step=1, max_deviation=6.0)
+    for size in (1e3, 1e6):
+        wild = trace._replace(statistics=trace.statistics.copy())
+        wild.statistics[0, 3, 4] = size
+        found = side_statistics(wild, labels, 2400, options).total[labels[3, 4], 0]
+        assert abs(found) == pytest.approx(6.0, rel=0.05)  # normal values have a spread of 1
+
+
+def test_each_superpixel_sums_its_own_pixels(rng):
+    trace = made_trace(rng)
+    pixelwise = one_each(trace, (80, 120))[1]
+    blocks = np.arange(24).reshape(4, 6).repeat(20, axis=0).repeat(20, axis=1).astype(np.int32)
+    options = RegionOptions(statistics_step=1, max_deviation=1e3)
+    found = side_statistics(trace, blocks, 24, options)
+    expected = [pixelwise.total[blocks.ravel() == number].sum(axis=0) for number in range(24)]
+    np.testing.assert_allclose(found.total, expected, atol=1e-8)
+    assert (found.pixels == 400.0).all()
+
+
+@pytest.mark.parametrize("step", [2, 4])
+def test_a_step_stands_for_its_square(rng, step):
+    """Read at every few pixels, a statistic counts for as many pixels as it stands for."""
+    trace = made_trace(rng)
+    blocks = np.arange(24).reshape(4, 6).repeat(20, axis=0).repeat(20, axis=1).astype(np.int32)
+    found = side_statistics(trace, blocks, 24, RegionOptions(statistics_step=step))
+    assert found.pixels.sum() == 80 * 120
+    assert (found.pixels == 400.0).all()
+
+
+def test_what_is_not_usable_is_not_read(rng):
+    trace = made_trace(rng)
+    trace.usable[:, 30:] = False
+    trace.statistics[:, :, 30:] = 1e4
+    blocks = (np.arange(120) // 60).astype(np.int32)[None].repeat(80, axis=0)
+    found = side_statistics(trace, blocks, 2, RegionOptions(statistics_step=1))
+    assert found.pixels.tolist() == [4800.0, 0.0]
+    assert not found.total[1].any()
+    np.testing.assert_allclose(found.total[0], 0.0, atol=1e-8)
+
+
+def test_without_a_trace_there_are_none(rng):
+    labels = np.zeros((80, 120), dtype=np.int32)
+    few = made_trace(rng)
+    few.usable[:] = False
+    few.usable[0, :49] = True  # too few windows to say anything of a spread
+    nowhere = MosaicTrace(*(np.zeros((n, 0, 0)) for n in (12, 1)), np.zeros((0, 0), bool))
+    options = RegionOptions(statistics_step=2)
+    for trace in (None, few, nowhere):
+        found = side_statistics(trace, labels, 3, options)
+        assert len(found.total) == len(found.pixels) == 3
+        assert not found.total.any()
+        assert not found.pixels.any()
+    few.usable[0, 49] = True
+    assert side_statistics(few, labels, 3, options).pixels[0] == 50 * 4
+
+
+def test_labels_of_a_smaller_copy_are_read_at_the_same_places():
+    """The trace of a photo of 160 x 240, and superpixels of a copy of half its size."""
+    stripes = np.zeros((12, 80, 120), dtype=np.float32)
+    stripes[0, :, 60:] = 1.0
+    stripes[1, 40:] = 1.0
+    trace = MosaicTrace(stripes, np.ones((80, 120), np.float32), np.ones((80, 120), bool))
+    labels = (2 * (np.arange(80) >= 40)[:, None] + (np.arange(120) >= 60)).astype(np.int32)
+    found = side_statistics(trace, labels, 4, RegionOptions(statistics_step=1))
+    # Four quarters of unlike statistics: all variance lies between them.
+    assert (found.pixels == 2400.0).all()
+    means = found.total / found.pixels[:, None]
+    np.testing.assert_allclose(means.T @ means / 4, np.eye(2), atol=1e-5)
+
+
+def test_a_flat_photo_has_no_statistics():
+    """Its windows are all usable and all the same: there is no direction to scale."""
+    photo = np.full((120, 160, 3), 0.5, dtype=np.float32)
+    labels = np.repeat(np.arange(4, dtype=np.int32), 40)[None].repeat(120, axis=0)
+    found = side_statistics(mosaic_trace(photo), labels, 4)
+    assert not found.pixels.any()
+    assert not found.total.any()
+
+
+# -- statistics whose covariance is I within the sides ----------------------------------------
+
+
+def scaled_problem(rng, n_statistics=3):
+    """Sums of superpixels of unlike sizes, with mean 0 over the photo."""
+    pixels = rng.integers(1, 50, 12).astype(float)
+    values = rng.normal(size=(12, n_statistics))
+    values -= pixels @ values / pixels.sum()
+    return SideStatistics(values * pixels[:, None], pixels, 0.5, scaled_within=True)
+
+
+def sides_of(statistics, side):
+    """Share of the inside, and the means of both sides."""
+    means = [
+        statistics.total[part].sum(axis=0) / statistics.pixels[part].sum() for part in (side, ~side)
+    ]
+    return statistics.pixels[side].sum() / statistics.pixels.sum(), *means
+
+
+def test_two_means_gain_what_the_total_covariance_says(rng):
+    """n/2 log det(S_total)/det(S_within), with I within and ``I + p(1-p) ddᵀ`` in total."""
+    statistics, side = scaled_problem(rng), rng.random(12) < 0.4
+    share, inside, outside = sides_of(statistics, side)
+    apart = inside - outside
+    total = np.eye(3) + share * (1 - share) * np.outer(apart, apart)
+    wanted = 0.5 * 0.5 * statistics.pixels.sum() * np.linalg.slogdet(total)[1]
+    assert statistics.evidence(side) == pytest.approx(wanted, rel=1e-9)
+    assert statistics.evidence(~side) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_the_preference_is_the_likelihood_ratio_of_two_gaussians_of_covariance_1(rng):
+    statistics, side = scaled_problem(rng), rng.random(12) < 0.4
+    values = statistics.total / statistics.pixels[:, None]
+    _, *means = sides_of(statistics, side)
+    inside, outside = (multivariate_normal(mean, np.eye(3)).logpdf(values) for mean in means)
+    np.testing.assert_allclose(
+        statistics.preference(side), 0.5 * statistics.pixels * (inside - outside), rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("scaled_within", [False, True])
+def test_the_weight_multiplies_all_evidence(rng, scaled_within):
+    borders, plain = random_problem(rng)
+    one, three = (
+        replace(plain, weight=weight, scaled_within=scaled_within) for weight in (1.0, 3.0)
+    )
+    side, tree = rng.random(12) < 0.4, MergeTree.build(borders)
+    assert three.evidence(side) == pytest.approx(3.0 * one.evidence(side))
+    np.testing.assert_allclose(three.preference(side), 3.0 * one.preference(side))
+    np.testing.assert_allclose(three.gain_of_nodes(tree), 3.0 * one.gain_of_nodes(tree))
+
+
+def test_evidence_of_several_kinds_adds_up(rng):
+    borders, mosaic = random_problem(rng)
+    learned = scaled_problem(rng)
+    both, side = Sides((mosaic, learned)), rng.random(12) < 0.4
+    tree = MergeTree.build(borders)
+    assert both.evidence(side) == pytest.approx(mosaic.evidence(side) + learned.evidence(side))
+    np.testing.assert_allclose(
+        both.preference(side), mosaic.preference(side) + learned.preference(side)
+    )
+    found = both.gain_of_nodes(tree)
+    np.testing.assert_allclose(found, mosaic.gain_of_nodes(tree) + learned.gain_of_nodes(tree))
+    for node in (0, len(found) // 2, len(found) - 1):
+        assert found[node] == pytest.approx(both.evidence(tree.side(node)))
+    assert len(both.starts()) == len(mosaic.starts()) + len(learned.starts()) == 2 + 3
+
+
+def test_a_search_begins_where_a_statistic_is_above_its_mean(rng):
+    learned = scaled_problem(rng, n_statistics=2)
+    for start, column in zip(learned.starts(), learned.total.T, strict=True):
+        np.testing.assert_array_equal(start, column > 0.0)
+    assert SideStatistics(np.zeros((4, 2)), np.zeros(4)).starts() == []

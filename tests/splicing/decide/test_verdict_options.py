@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from cpcapp.splicing import PRESETS, load_model
+from cpcapp.splicing.decide.verdict_options import VerdictOptions
+
+NAMES = [field.name for field in fields(VerdictOptions)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("value", [-1, 1 << 29, float("nan")])
+def test_settings_out_of_range(name, value):
+    with pytest.raises(ValueError, match=rf"{name}={value} must be from .* to "):
+        VerdictOptions(**{name: value})
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_quantile_may_be_an_end(value):
+    assert VerdictOptions(peak_quantile=value).peak_quantile == value
+
+
+def test_widths_are_in_the_order_of_the_features():
+    options = VerdictOptions(mean_width=1.5, mosaic_width=2.5, compression_width=3.5)
+    assert options.widths == (1.5, 2.5, 3.5)
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_the_shipped_models_have_the_settings_of_their_presets(name):
+    """A model made today would judge alike."""
+    model = load_model(name)
+    assert model.preset.verdict == PRESETS[name].verdict
+    assert model.calibration.options == model.preset.verdict
+
+
+def test_the_spread_of_collections_was_measured():
+    results = Path(__file__).parents[3] / "benchmarks" / "results" / "collection_spread.json"
+    smallest = json.loads(results.read_text())["smallest"]
+    assert PRESETS["default"].verdict.collection_spread == smallest
+
+
+def test_the_level_of_a_photo_leaves_out_what_its_edges_cross():
+    """Edges as long as 12 sides of a photo of 80 x 80 squares cross 960 of 6,400."""
+    options = VerdictOptions()
+    assert options.background_quantile(6400) == pytest.approx(1.0 - 12 * 80 / 6400)
+    assert options.background_quantile(187_500) == pytest.approx(0.9723, abs=1e-4)
+    assert options.background_quantile(90) == 0.5  # a small photo consists of edges
+    assert VerdictOptions(outline_length=0.0).background_quantile(1) == 1.0

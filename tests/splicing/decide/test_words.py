@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cpcapp.splicing.decide.words import (
+    ALARM_LEVEL,
+    WEAK_LEVEL,
+    explain_limits,
+    explain_verdict,
+    find_verdict,
+    format_verdict,
+    verdict_sentence,
+)
+from cpcapp.splicing.localizer import Localization
+
+PHOTO = (300, 300)
+
+
+@pytest.mark.parametrize(
+    ("p_value", "facts", "words"),
+    [
+        (0.05, {}, "signs of splicing"),
+        (0.051, {}, "weak signs of splicing"),
+        (0.15, {}, "weak signs of splicing"),
+        (0.151, {}, "no signs found"),
+        (0.9, {"too_compressed": True}, "can't tell (too compressed)"),
+        (0.01, {"too_compressed": True}, "signs of splicing"),
+        (0.1, {"too_compressed": True}, "weak signs of splicing"),
+        (None, {}, "can't tell (unlike anything it was calibrated on)"),
+        (None, {"too_compressed": True}, "can't tell (too compressed)"),
+        (None, {"calibrated": False}, "can't tell (the model has not learned to judge)"),
+    ],
+)
+def test_words_say_no_more_than_is_known(p_value, facts, words):
+    assert find_verdict(p_value, PHOTO, **facts).text == words
+
+
+@pytest.mark.parametrize(
+    ("p_value", "facts", "code", "shown"),
+    [
+        (0.05, {}, "signs", True),
+        (0.06, {}, "weak", True),
+        (0.2, {}, "none", False),
+        (None, {}, "unknown", False),
+        (0.2, {"too_compressed": True}, "unknown", False),
+        (0.001, {"calibrated": False}, "unknown", False),
+    ],
+)
+def test_programs_read_a_code_and_regions_are_shown_with_signs_only(p_value, facts, code, shown):
+    verdict = find_verdict(p_value, PHOTO, **facts)
+    assert (verdict.code, verdict.shows_region) == (code, shown)
+
+
+@given(st.floats(1e-9, 1))
+@example(0.0501)
+@example(0.15 + 1e-12)
+def test_a_rounded_p_value_is_on_the_side_of_the_level_that_the_words_say(p_value):
+    text = format_verdict("text", p_value)
+    shown = float(text.removeprefix("text, p = "))
+    for level in (ALARM_LEVEL, WEAK_LEVEL):
+        assert (shown <= level) == (p_value <= level)
+    assert shown == pytest.approx(p_value, rel=0.05)
+
+
+@pytest.mark.parametrize("shape", [(63, 300), (300, 63)])
+def test_a_small_photo_has_no_verdict(shape):
+    assert find_verdict(0.001, shape).text == "can't tell (too small)"
+    assert find_verdict(0.001, (64, 64)).text == "signs of splicing"
+    assert find_verdict(0.001, (64, 64, 3)).text == "signs of splicing"  # as an array has it
+
+
+@pytest.mark.parametrize(
+    ("quality", "words"),
+    [(59, "can't tell (too compressed)"), (60, "no signs found"), (None, "no signs found")],
+)
+def test_compression_is_judged_by_quality(quality, words):
+    flat = np.zeros(PHOTO, dtype=np.float32)
+    found = Localization(flat, flat, p_value=0.5, calibrated=True, jpeg_quality=quality)
+    assert found.verdict == words
+
+
+@pytest.mark.parametrize(
+    ("p_value", "code"), [(0.01, "signs"), (0.1, "weak"), (0.5, "none"), (None, "unknown")]
+)
+def test_the_mask_is_empty_unless_the_words_say_signs(p_value, code):
+    flat = np.zeros(PHOTO, dtype=np.float32)
+    region = np.where(np.arange(300) < 100, np.float32(0.9), np.float32(0.2)) + flat
+    found = Localization(flat, flat, region, p_value=p_value, calibrated=True)
+    assert found.verdict_code == code
+    assert found.mask.dtype == bool
+    assert found.mask.sum() == (30_000 if code in ("signs", "weak") else 0)
+    np.testing.assert_array_equal(found.region, region)  # as it was found, whatever the words
+
+
+def localization(p_value, shape=PHOTO, **options):
+    flat = np.zeros(shape, dtype=np.float32)
+    return Localization(flat, flat, p_value=p_value, **{"calibrated": True, **options})
+
+
+class TestSentences:
+    @pytest.mark.parametrize(
+        ("p_value", "sentence"),
+        [
+            (0.0033, "There are signs of splicing: about 3 in 1000 genuine photos score this high"),
+            (0.05, "There are signs of splicing: about 5 in 100 genuine photos score this high"),
+            (0.0149, "There are signs of splicing: about 15 in 1000 genuine photos score this"),
+            (0.11, "There are weak signs of splicing: about 11 in 100 genuine photos score this"),
+            (0.5, "No signs of splicing were found: about 50 in 100 genuine photos score this"),
+            (1.0, "No signs of splicing were found: nearly all genuine photos score this high"),
+        ],
+    )
+    def test_the_rate_of_false_alarms_is_named(self, p_value, sentence):
+        said = verdict_sentence(localization(p_value))
+        assert said.startswith(sentence)
+        assert said.endswith(f"(p = {p_value:.2g}).")
+
+    @pytest.mark.parametrize(
+        ("options", "reason"),
+        [
+            ({"shape": (40, 300)}, "it is too small (a side is shorter than 64 pixels)."),
+            ({"jpeg_quality": 30}, "it was compressed so strongly that a splice may be hidden."),
+            ({"calibrated": False}, "the model has not learned to judge photos."),
+            ({}, "too few of the genuine photos that the model was calibrated on are similar"),
+        ],
+    )
+    def test_why_nothing_can_be_told(self, options, reason):
+        said = verdict_sentence(localization(None, **options))
+        assert said.startswith("It can't be told whether this photo was spliced: ")
+        assert reason in said
+
+    @given(st.floats(0, 1, exclude_min=True))
+    def test_the_rate_is_that_of_p(self, p_value):
+        said = verdict_sentence(localization(p_value))
+        if "nearly all" in said:
+            assert p_value >= 0.995
+            return
+        count, total = map(int, said.partition("about ")[2].partition(" genuine")[0].split(" in "))
+        assert abs(count / total - p_value) <= max(0.21 * p_value, 1e-6)
+
+
+class TestExplanations:
+    @pytest.mark.parametrize("p_value", [0.01, 0.1, 0.6])
+    def test_nobody_may_take_p_for_a_proof(self, p_value):
+        meaning = explain_verdict(localization(p_value))
+        assert "p is not the probability that the photo is spliced" in meaning
+
+    def test_each_verdict_has_its_own(self):
+        meanings = [explain_verdict(localization(p)) for p in (0.01, 0.1, 0.6, None)]
+        assert len(set(meanings)) == 4
+        assert "a reason to investigate" in meanings[0]
+        assert "it may still be spliced" in meanings[2]
+        assert "Look for a larger" in meanings[3]
+        assert "calibrated" in explain_verdict(localization(None, calibrated=False))
+
+    def test_what_can_not_be_seen(self):
+        assert any("Generated images" in limit for limit in explain_limits())
+        assert explain_limits(localization(0.5)) == explain_limits()
+        limits = explain_limits(localization(0.5, jpeg_quality=71))
+        assert "JPEG quality of about 71" in limits[0]
+        assert limits[1:] == explain_limits()

@@ -1,0 +1,82 @@
+"""A folder of splices, as a Python user makes it; the command's tests have the rest."""
+
+from __future__ import annotations
+
+import json
+
+import cv2
+import numpy as np
+import pytest
+
+from cpcapp._io.files import FolderInUseError
+from cpcapp.splicing.datasets import open_photos
+from cpcapp.splicing.make.cuts import SpliceOptions
+from cpcapp.splicing.make.folder import make_splices
+
+
+@pytest.fixture
+def photos(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for seed in range(3):
+        noise = np.random.default_rng(seed).integers(0, 256, (12, 15, 3), dtype=np.uint8)
+        picture = cv2.resize(noise, (90 + seed, 70), interpolation=cv2.INTER_CUBIC)
+        cv2.imwrite(str(folder / f"{seed}.png"), picture)
+    return folder
+
+
+def test_what_was_made_can_be_opened(photos, tmp_path):
+    shares = []
+    options = SpliceOptions(jpeg_share=1.0)
+    found = make_splices([photos], tmp_path / "out", 5, options=options, progress=shares.append)
+    assert (found.n_made, found.n_kept, found.n_photos, found.problems) == (5, 0, 3, ())
+    assert shares[-1] == 1.0
+    opened = open_photos(found.folder)
+    assert [sample.name for sample in opened] == [f"splice{i:05d}" for i in range(5)]
+    assert all(path.suffix == ".jpg" for path in (found.folder / "images").iterdir())
+    entries = json.loads((found.folder / "manifest.json").read_bytes())["splices"]
+    for sample, entry in zip(opened, entries, strict=True):
+        assert sample.mask.mean() == pytest.approx(entry["area"], abs=1e-5)
+
+
+def test_a_stopped_run_goes_on(photos, tmp_path):
+    """Even one that is stopped before it could note what it has made."""
+
+    class Stop(Exception):
+        pass
+
+    def stop(share):
+        if share > 0.5:
+            raise Stop
+
+    with pytest.raises(Stop):
+        make_splices([photos], tmp_path / "out", 8, progress=stop)
+    kept = len(json.loads((tmp_path / "out" / "manifest.json").read_bytes())["splices"])
+    assert 0 < kept < 8
+    found = make_splices([photos], tmp_path / "out", 8, existing="resume")
+    assert (found.n_kept, found.n_made) == (kept, 8 - kept)
+    make_splices([photos], tmp_path / "whole", 8)
+    for one in (tmp_path / "whole").rglob("*.*"):
+        other = tmp_path / "out" / one.relative_to(tmp_path / "whole")
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_errors_name_parameters(photos, tmp_path):
+    make_splices([photos], tmp_path / "out", 1)
+    with pytest.raises(FolderInUseError, match=r"is not empty; .* existing='resume'"):
+        make_splices([photos], tmp_path / "out", 1)
+    with pytest.raises(FolderInUseError, match=r"other seed; .* existing='replace'"):
+        make_splices([photos], tmp_path / "out", 1, seed=1, existing="resume")
+    with pytest.raises(ValueError, match="existing='maybe' must be 'error', 'resume' or"):
+        make_splices([photos], tmp_path / "new", existing="maybe")
+    with pytest.raises(ValueError, match="n=0 must be at least 1"):
+        make_splices([photos], tmp_path / "new", 0)
+    assert not (tmp_path / "new").exists()
+
+
+def test_images_of_kinds_that_are_not_read_are_named(photos, tmp_path):
+    (photos / "phone.CR2").write_bytes(b"not read")
+    (photos / "notes.txt").write_text("no photo")
+    found = make_splices([photos], tmp_path / "out", 1)
+    (problem,) = found.problems
+    assert str(problem) == "phone.CR2: is of a kind that is not read; save it as JPEG or PNG"

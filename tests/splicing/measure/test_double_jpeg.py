@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.metrics import roc_auc_score
+
+from cpcapp.splicing import read_image
+from cpcapp.splicing.examples import example_photos
+from cpcapp.splicing.measure import double_jpeg
+from cpcapp.splicing.measure.double_jpeg import (
+    _histogram,
+    _requantization,
+    _rounded_histogram,
+    coefficients_from_pixels,
+    compare_histories,
+    double_jpeg_trace,
+)
+from cpcapp.splicing.photo.coefficients import JpegCoefficients, read_coefficients
+
+
+def encode(pixels, quality):
+    file = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels)).save(file, "JPEG", quality=quality)
+    return file.getvalue()
+
+
+def compress(pixels, quality):
+    return np.asarray(Image.open(io.BytesIO(encode(pixels, quality))).convert("RGB"))
+
+
+def table_of(quality):
+    return read_coefficients(encode(np.zeros((16, 16, 3), np.uint8), quality)).table
+
+
+@pytest.fixture(scope="module")
+def photo():
+    """Resized, so that it has no grid of its own: (448, 448, 3)."""
+    (pixels,) = [sample.image for sample in example_photos() if sample.authentic]
+    return cv2.resize(pixels, (448, 448), interpolation=cv2.INTER_AREA)
+
+
+INSIDE = np.zeros((56, 56), dtype=bool)
+INSIDE[20:42, 20:44] = True
+
+
+def paste(host, part):
+    pixels = host.copy()
+    pixels[160:336, 160:352] = part[160:336, 160:352]
+    return pixels
+
+
+def area(values):
+    return roc_auc_score(INSIDE.ravel(), values.ravel())
+
+
+# -- on one grid --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("first", "last"), [(60, 75), (60, 95), (70, 90), (80, 90), (85, 95)])
+def test_a_part_that_was_compressed_once(photo, first, last):
+    data = encode(paste(compress(photo, first), photo), last)
+    found = double_jpeg_trace(read_coefficients(data))
+    assert found.aligned.dtype == np.float32
+    assert area(found.aligned) > 0.95
+    assert found.aligned[INSIDE].mean() > found.aligned[~INSIDE].mean() + 0.5
+    known = found.first_table > 0
+    assert known.sum() >= 8
+    right = found.first_table[known] == table_of(first)[known]
+    assert right.mean() >= 0.8
+
+
+def test_a_part_whose_grid_was_shifted_counts_as_once(photo):
+    host = compress(photo, 70)
+    data = encode(paste(host, np.roll(host, (3, 5), (0, 1))), 90)
+    assert area(double_jpeg_trace(read_coefficients(data)).aligned) > 0.95
+
+
+@pytest.mark.parametrize("quality", [50, 75, 85, 90, 95, 98])
+def test_no_contrast_in_a_photo_that_was_saved_once(photo, quality):
+    found = double_jpeg_trace(read_coefficients(encode(photo[5:, 3:], quality)))
+    assert not found.first_table.any()
+    assert (found.aligned == 0.5).all()
+    assert not found.shifted.any()
+
+
+def test_no_contrast_in_a_large_photo_that_was_saved_once(photo):
+    """In which the small errors of the expected histograms add up."""
+    large = np.tile(photo[:445, :443], (4, 4, 1))
+    for quality in (75, 85, 90, 95):
+        found = double_jpeg_trace(read_coefficients(encode(large, quality)))
+        assert not found.first_table.any()
+
+
+def test_weak_evidence_is_no_wrong_first_step(photo):
+    """If the last quality is lower: steps that would explain a few blocks only are left out."""
+    true = table_of(80)
+    for crop in ((0, 0), (120, 0), (0, 120), (120, 120)):
+        part = photo[crop[0] : crop[0] + 320, crop[1] : crop[1] + 320]
+        found = double_jpeg_trace(read_coefficients(encode(compress(part, 80), 75)))
+        known = found.first_table > 0
+        assert (found.first_table[known] == true[known]).all()
+
+
+def test_no_contrast_in_a_photo_that_was_saved_twice(photo):
+    """All of it: so each block is said to be compressed twice."""
+    found = double_jpeg_trace(read_coefficients(encode(compress(photo[5:, 3:], 70), 90)))
+    assert (found.aligned < 0.5).mean() > 0.98
+
+
+def test_the_likelihood_of_requantization():
+    """Against a simulation: multiples of 7, noise, multiples of 3."""
+    reach = 10
+    found = _requantization(7, 3, reach)
+    rng = np.random.default_rng(0)
+    middle = len(found) // 2
+    for multiple in (-2, 0, 1, 3):
+        noisy = np.rint((7 * multiple + rng.normal(scale=0.45, size=100_000)) / 3)
+        for value in range(-reach, reach + 1):
+            wanted = (noisy == value).mean()
+            assert found[middle + multiple, value + reach] == pytest.approx(wanted, abs=0.01)
+
+
+def test_the_ratio_separates_both_histories_as_expected(photo):
+    """The means over blocks, against what the histograms promise."""
+    coefficients = read_coefficients(encode(paste(compress(photo, 80), photo), 95))
+    found = compare_histories(coefficients)
+    assert np.count_nonzero(found.first_table) >= 8
+    assert found.if_twice < 0 < found.if_once
+    assert found.ratio[INSIDE].mean() == pytest.approx(found.if_once, rel=0.6)
+    assert found.ratio[~INSIDE].mean() == pytest.approx(found.if_twice, rel=0.6)
+
+
+def test_the_constants_are_those_of_the_benchmark():
+    results = Path(__file__).parents[3] / "benchmarks" / "results" / "double_jpeg.json"
+    fit = json.loads(results.read_text())["fit"]
+    found = (double_jpeg._SLOPE, double_jpeg._CENTRE, double_jpeg._OFFSET)
+    assert found == (fit["slope"], fit["centre"], fit["offset"])
+    assert (0.0, *fit["said"], 1.0) == double_jpeg._SAID
+    assert (0.0, *fit["held"], 1.0) == double_jpeg._HELD
+
+
+def test_the_probability_holds_on_other_photos():
+    """As the benchmark found: of blocks with a probability of 0.8, about 0.8 were pasted."""
+    results = Path(__file__).parents[3] / "benchmarks" / "results" / "double_jpeg.json"
+    for one in json.loads(results.read_text())["check_unseen"]["reliability"]:
+        assert one["single_compressed"] == pytest.approx(one["mean_probability"], abs=0.08)
+
+
+def test_real_photos_and_the_probability(data_folder):
+    """Over photos that the constants are not from."""
+    folder = data_folder / "bsds500" / "images" / "val"
+    paths = sorted(folder.glob("*.jpg"))[:40:2]
+    probabilities, labels = [], []
+    for number, path in enumerate(paths):
+        pixels = read_image(path).pixels
+        other = np.resize(read_image(paths[number - 1]).pixels, pixels.shape)
+        if other.shape != pixels.shape or pixels.shape[0] > pixels.shape[1]:
+            continue
+        first, last = ((60, 75), (80, 85), (85, 90), (70, 95))[number % 4]
+        host = compress(pixels[3:, 5:], first).copy()
+        host[80:200, 120:300] = other[81:201, 121:301]
+        found = double_jpeg_trace(read_coefficients(encode(host, last))).aligned
+        inside = np.zeros(found.shape, dtype=bool)
+        inside[10:25, 15:37] = True
+        probabilities.append(found.ravel())
+        labels.append(inside.ravel())
+    probability, label = np.concatenate(probabilities), np.concatenate(labels)
+    assert roc_auc_score(label, probability) > 0.9
+    assert label[probability > 0.9].mean() > 0.8
+    assert label[probability < 0.1].mean() < 0.1
+
+
+# -- on a shifted grid ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", [(3, 6), (1, 1), (0, 3), (7, 2)])
+def test_a_host_with_an_earlier_grid_elsewhere(photo, offset):
+    host = np.roll(compress(photo, 60), offset, (0, 1))
+    found = double_jpeg_trace(read_coefficients(encode(paste(host, photo), 92)))
+    assert found.offset == offset
+    assert area(-found.shifted) > 0.85
+
+
+def test_a_pasted_part_with_an_earlier_grid_elsewhere(photo):
+    donor = np.roll(compress(photo, 60), (5, 2), (0, 1))
+    pixels = photo.copy()
+    pixels[:, :224] = donor[:, :224]
+    found = double_jpeg_trace(read_coefficients(encode(pixels, 95)))
+    assert found.offset == (5, 2)
+    left = np.tile(np.arange(56) < 28, (56, 1))
+    assert roc_auc_score(left.ravel(), found.shifted.ravel()) > 0.85
+
+
+# -- without a file -------------------------------------------------------------------------------
+
+
+def test_pixels_show_the_table(photo):
+    found = coefficients_from_pixels(compress(photo, 75))
+    known = found.table > 1
+    assert known.sum() >= 8
+    np.testing.assert_array_equal(found.table[known], table_of(75)[known])
+
+
+def test_pixels_of_a_photo_that_was_never_compressed_show_none(rng):
+    noise = rng.normal(128, 20, (160, 240, 3)).clip(0, 255).astype(np.uint8)
+    assert (coefficients_from_pixels(noise).table == 1).all()
+
+
+def test_a_splice_that_was_saved_without_loss(photo):
+    found = double_jpeg_trace(coefficients_from_pixels(paste(compress(photo, 75), photo)))
+    assert area(found.aligned) > 0.95
+
+
+def test_a_splice_that_was_saved_twice_and_then_without_loss(photo):
+    pixels = compress(paste(compress(photo, 60), photo), 85)
+    assert area(double_jpeg_trace(coefficients_from_pixels(pixels)).aligned) > 0.9
+
+
+# -- any input ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 300), (7, 90), (8, 8), (15, 40), (16, 16), (24, 70)])
+@pytest.mark.parametrize("level", [None, 0, 128, 255])
+def test_any_size_and_flat(shape, level, rng):
+    pixels = rng.integers(0, 256, (*shape, 3)) if level is None else np.full((*shape, 3), level)
+    pixels = pixels.astype(np.uint8)
+    for coefficients in (
+        read_coefficients(encode(pixels, 85)),
+        read_coefficients(encode(pixels[..., 0], 85)),
+        coefficients_from_pixels(pixels),
+    ):
+        found = double_jpeg_trace(coefficients)
+        wanted = (shape[0] // 8, shape[1] // 8)
+        assert found.aligned.shape == found.shifted.shape == wanted
+        assert found.first_table.shape == (8, 8)
+        assert np.isfinite(found.aligned).all()
+        assert np.isfinite(found.shifted).all()
+        if level is not None:
+            assert (found.aligned == 0.5).all()
+
+
+def test_a_grey_photo(photo):
+    grey = np.asarray(Image.fromarray(photo).convert("L"))
+    file = io.BytesIO(encode(grey, 70))
+    host = np.asarray(Image.open(file))
+    found = double_jpeg_trace(read_coefficients(encode(paste(host, grey), 90)))
+    assert area(found.aligned) > 0.95
+
+
+def test_extreme_tables_do_not_crash(rng):
+    for step in (1, 255, 65535):
+        table = np.full((8, 8), step, dtype=np.uint16)
+        values = rng.integers(-2000, 2000, (6, 7, 8, 8)).astype(np.int16)
+        plane = rng.integers(0, 256, (48, 56)).astype(np.uint8)
+        assert np.isfinite(double_jpeg_trace(JpegCoefficients(table, values, plane)).aligned).all()
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 16])
+@pytest.mark.parametrize("reach", [4, 20])
+def test_sorted_values_are_counted_as_rounded_ones(rng, step, reach):
+    """Halves too, which are rounded to even numbers."""
+    values = np.concatenate([rng.normal(0, 30, 3000), np.arange(-80, 80, 0.5)]).astype(np.float32)
+    expected = _histogram(np.rint(values.astype(np.float64) / step), reach)
+    np.testing.assert_array_equal(_rounded_histogram(np.sort(values), step, reach), expected)

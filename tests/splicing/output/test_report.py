@@ -1,0 +1,262 @@
+"""The report on a photo, as a page and as PDF."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import shlex
+import sys
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cpcapp import __version__
+from cpcapp.splicing import Localization, load_model, read_image
+from cpcapp.splicing.decide.words import explain_limits, explain_verdict, verdict_sentence
+from cpcapp.splicing.examples import example_photos, read_example
+from cpcapp.splicing.output.files import ResultFiles
+from cpcapp.splicing.output.report import PhotoReport, write_reports
+from pages import Page, pdf_text
+
+NAME = "cup-in-the-sky.png"
+MODEL = {"name": "filters", "version": "0.1", "sha256": "ab" * 32}
+EVIL = ["<script>x</script>.jpg", '"onmouseover="alert(1)".jpg', "'; rm -rf ~ #.jpg", "-o.jpg"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a file says, in the shape in which a report is given it."""
+
+    warnings: tuple[str, ...] = ("Saved by Adobe Photoshop 25.0.",)
+    remarks: tuple[str, ...] = ("Saved by Adobe Photoshop 25.0.", "It has a <remark>.")
+    camera: str = "A <camera> & more"
+    thumbnail_png: bytes | None = None
+    differs: bool = False
+
+    def rows(self):
+        return [("format", "PNG"), ("camera", self.camera)]
+
+    def to_dict(self):
+        small = {"width": 16, "height": 12, "differs": self.differs, "difference": 9.0}
+        return {
+            "camera": self.camera,
+            "warnings": list(self.warnings),
+            "remarks": list(self.remarks),
+            "thumbnail": None if self.thumbnail_png is None else small,
+        }
+
+
+@dataclass(frozen=True)
+class View:
+    name: str
+    title: str
+    text: str
+    picture: Any
+    note: str = ""
+
+
+VIEWS = (
+    View("noise", "Noise", "Bright where it is strong.", np.full((40, 60), 90, np.uint8)),
+    View("error_level", "Error level", "", np.full((40, 60, 3), 90, np.uint8), "At quality 90."),
+    View("jpeg_grid", "JPEG grid", "", None, "This photo is no JPEG."),
+)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return load_model("filters").localize(example_photos()[1].photo)
+
+
+def build(found, name=NAME, **changes):
+    image, data = example_photos()[1].photo, read_example(NAME)
+    options = {"facts": Facts(), "views": VIEWS, **changes}
+    return PhotoReport.build(image, data, found, MODEL, name=name, **options)
+
+
+@pytest.fixture(scope="module")
+def report(found):
+    return build(found)
+
+
+def pack(text):
+    return "".join(text.split())
+
+
+def decode(source):
+    head, _, data = source.partition(",")
+    assert head == "data:image/jpeg;base64"
+    with Image.open(io.BytesIO(base64.b64decode(data))) as image:
+        return np.asarray(image).astype(int)
+
+
+def said(report, found):
+    """Everything that both forms of a report say."""
+    sha256 = hashlib.sha256(read_example(NAME)).hexdigest()
+    return [
+        NAME,
+        verdict_sentence(found),
+        explain_verdict(found),
+        *explain_limits(found),
+        *("Saved by Adobe Photoshop 25.0.", "It has a <remark>.", "A <camera> & more"),
+        *("Bright where it is strong.", "At quality 90.", "This photo is no JPEG."),
+        *("Salloum", "arXiv:1901.07172"),
+        *(sha256, hashlib.md5(read_example(NAME)).hexdigest(), "640 × 427 pixels"),
+        *MODEL.values(),
+        *(__version__, np.__version__, report.made, report.command),
+        *("UTC", "signs of splicing", f"{found.p_value:.6g}"),
+    ]
+
+
+class TestPage:
+    def test_it_says_everything(self, report, found):
+        text = pack(Page(report.html()).text)
+        for sentence in said(report, found):
+            assert pack(sentence) in text, sentence
+
+    def test_warnings_about_the_file_stand_below_the_verdict(self, report, found):
+        for text in (pack(Page(report.html()).text), pdf_text(report.pdf())):
+            verdict, warning, meaning = (
+                text.index(pack(sentence))
+                for sentence in (
+                    verdict_sentence(found),
+                    "Saved by Adobe Photoshop 25.0.",
+                    explain_verdict(found),
+                )
+            )
+            assert verdict < warning < meaning
+
+    def test_it_needs_nothing_else(self, report):
+        page = Page(report.html())
+        page.check_policy()
+        assert page.scripts == page.links == []
+        assert page.policy["img-src"] == "data:"
+        assert len(page.sources) == 5
+        assert all(source.startswith("data:image/jpeg;base64,") for source in page.sources)
+
+    def test_pictures_are_the_photo_the_seam_and_the_part(self, report, found):
+        photo, overlay, part, *_ = map(decode, Page(report.html()).sources)
+        pixels = example_photos()[1].image.astype(int)
+        assert np.abs(photo - pixels).mean() < 4
+        assert overlay.shape == pixels.shape
+        yellow = (overlay[..., 0] > 200) & (overlay[..., 2] < 180) & (overlay[..., 1] > 200)
+        near = found.boundary[yellow].mean()
+        assert near > 3 * found.boundary.mean()
+        pink = (part[..., 0] - part[..., 1] > 70) & (part[..., 2] > part[..., 1] + 25)
+        assert (pink & found.mask).sum() > 0.7 * (pink | found.mask).sum()
+
+    @pytest.mark.parametrize("name", EVIL)
+    def test_names_of_strangers(self, found, name):
+        facts = Facts(remarks=(name,), camera=name)
+        views = [replace(VIEWS[0], title=name, text=name), replace(VIEWS[2], note=name)]
+        page = Page(build(found, name, facts=facts, views=views).html())
+        page.check_policy()
+        assert page.text.count(name) >= 7
+        assert not page.scripts
+
+    def test_without_signs_no_part_is_shown(self, found):
+        page = Page(build(replace(found, p_value=0.6)).html())
+        assert "No signs of splicing were found: about 60 in 100" in page.text
+        assert "No part is marked, as there are no signs" in page.text
+        assert len(page.sources) == 4
+
+    def test_large_photos_are_made_smaller(self):
+        pixels = np.random.default_rng(0).integers(0, 65535, (1500, 3000, 3), dtype=np.uint16)
+        flat = np.zeros((1500, 3000), np.float32)
+        report = PhotoReport.build(
+            read_image(pixels), None, Localization(flat, flat), MODEL, name="deep.png", views=()
+        )
+        assert decode(Page(report.html()).sources[0]).shape == (700, 1400, 3)
+        assert "SHA-256" in Page(report.html()).text  # of the model
+        assert [label for label, _ in report.photo_rows] == [
+            *("File", "Format", "Size", "When it was read")
+        ]
+
+
+class TestPdf:
+    def test_it_says_everything(self, report, found):
+        text = pdf_text(report.pdf())
+        for sentence in said(report, found):
+            assert pack(sentence) in text, sentence
+        assert pdf_text(report.pdf()).count("Thelikelypart") == 1
+
+    def test_it_is_of_this_photo(self, report, found):
+        other = build(replace(found, p_value=0.11))
+        assert "about11in100" in pdf_text(other.pdf())
+        assert "about11in100" not in pdf_text(report.pdf())
+
+    @pytest.mark.parametrize("name", [*EVIL, "Фото.jpg", "caf\udce9\n.jpg", "a" * 250])
+    def test_any_name(self, found, name):
+        text = pdf_text(build(found, name).pdf())
+        shown = name.encode("unicode_escape").decode() if "\n" in name else name
+        assert pack(shown) in text
+
+    def test_pictures_are_inside(self, report):
+        assert report.pdf().count(b"/Subtype /Image") == 5
+
+
+class TestRepeating:
+    @pytest.mark.parametrize("name", [NAME, *EVIL])
+    def test_the_command_is_safe_to_paste(self, found, name):
+        command = shlex.split(build(found, name).command)
+        assert command[:2] == ["cpcapp", "localize"]
+        assert command[2].removeprefix("./") == name
+        assert not command[2].startswith("-")
+        assert command[3:] == ["--model", "filters", "--report"]
+
+    def test_a_model_of_the_user(self, found):
+        report = build(found, settings={"model": "my model.safetensors"})
+        assert "--model 'my model.safetensors'" in report.command
+        assert ("Model", "my model.safetensors") in report.setting_rows
+
+    def test_the_same_bytes_at_a_given_time(self, found, monkeypatch):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+        one, other = build(found), build(found)
+        assert one.made == "2023-11-14 22:13:20 UTC"
+        assert one.html() == other.html()
+        assert one.pdf() == other.pdf()
+
+
+@pytest.mark.parametrize("differs", [True, False])
+def test_a_preview_of_another_picture_is_shown(found, differs):
+    file = io.BytesIO()
+    Image.new("RGB", (16, 12), (250, 0, 0)).save(file, "PNG")
+    report = build(found, facts=Facts(thumbnail_png=file.getvalue(), differs=differs))
+    page = Page(report.html())
+    png = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+    assert (png in page.sources) == differs
+    assert ("Thepreviewinside" in pdf_text(report.pdf())) == differs
+
+
+def test_texts_of_a_file_are_bounded(found):
+    facts = Facts(remarks=("r" * 10_000,), camera="c" * 10_000)
+    page = Page(build(found, facts=facts).html())
+    assert page.text.count("r" * 600) == 1
+    assert page.text.count("c" * 601) == 0
+    assert "(10,000 characters)" in page.text
+
+
+def test_files(report, tmp_path, monkeypatch):
+    files = ResultFiles(tmp_path / NAME, tmp_path, "cup")
+    write_reports(files, report)
+    assert files.report.read_text() == report.html()
+    assert files.report_pdf.read_bytes().startswith(b"%PDF-")
+    monkeypatch.setitem(sys.modules, "reportlab", None)
+    other = ResultFiles(tmp_path / NAME, tmp_path / "other", "cup")
+    (tmp_path / "other").mkdir()
+    with pytest.raises(ImportError, match=r"pip install 'cpcapp\[report\]'"):
+        write_reports(other, report)
+    assert list((tmp_path / "other").iterdir()) == []
+    write_reports(other, report, pdf=False)
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["cup.report.html"]
+
+
+def test_what_is_not_there_yet_is_left_out(found):
+    """Of an array nobody knows anything but its pixels."""
+    image = read_image(example_photos()[1].image)
+    report = PhotoReport.build(image, None, found, MODEL, name="array", views=())
+    assert "What the file says" not in Page(report.html()).text
+    assert "Whatthefilesays" not in pdf_text(report.pdf())

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cpcapp import Moments
+from cpcapp.splicing import train_localizer
+from cpcapp.splicing.make.splices import SpliceMaker
+from cpcapp.splicing.measure.patches import gather
+from cpcapp.splicing.photo.sources import SourcePhoto
+from cpcapp.splicing.presets import BankOptions, PatchRules, Preset
+from cpcapp.splicing.train import train
+from devices import on_each_device, torch
+from trace_networks import textured
+
+from cpcapp.moments.torch import DeviceMoments  # isort: skip
+from cpcapp.splicing.train import device_patches  # isort: skip
+
+SMALL = Preset(
+    "small",
+    (BankOptions(size=6, n_filters=5), BankOptions(channels="laplacian", size=4, n_filters=3)),
+    rules=PatchRules(min_edges=0.0),
+)
+
+
+@pytest.fixture
+def splices():
+    photos = [SourcePhoto(f"photo {i}", lambda i=i: textured(96, 128, i)) for i in range(4)]
+    return SpliceMaker(photos, seed=1).samples(12)
+
+
+@on_each_device
+class TestPatches:
+    def test_moments_of_patches_of_photos_in_memory(self, rng, device, monkeypatch):
+        monkeypatch.setattr(device_patches, "_PATCHES", 70)
+        photos = rng.integers(0, 256, size=(3, 3, 30, 40), dtype=np.uint8)
+        places = np.stack([rng.integers(0, n, 400) for n in (3, 25, 35)], axis=1)
+        found = device_patches.add_patches(
+            DeviceMoments(device, double=True),
+            torch.from_numpy(photos),
+            torch.from_numpy(places),
+            6,
+        )
+        unit = (photos / np.float32(255.0)).astype(np.float32)
+        rows = np.concatenate([gather(unit[p], np.array([[r, c]]), 6) for p, r, c in places])
+        expected = Moments.of(rows)
+        np.testing.assert_allclose(
+            found.to_moments().covariance(), expected.covariance(), rtol=1e-7, atol=1e-9
+        )
+        assert found.n_samples == 400
+
+    def test_patches_of_one_photo_are_those_of_numpy(self, rng, device):
+        planes = rng.random((3, 20, 25), dtype=np.float32)
+        for n in (0, 9):
+            places = np.stack([rng.integers(0, 15, n), rng.integers(0, 20, n)], axis=1)
+            found = device_patches.cut_on_device(planes, places, 5, device)
+            np.testing.assert_array_equal(found.cpu().numpy(), gather(planes, places, 5))
+
+
+@on_each_device
+class TestTraining:
+    def test_eigenvalues_are_those_of_the_cpu(self, splices, device):
+        expected, found = (train_localizer(splices, SMALL, device=d) for d in (None, device))
+        for one, other in zip(found.banks, expected.banks, strict=True):
+            np.testing.assert_allclose(one.eigenvalues, other.eigenvalues, rtol=1e-5)
+            np.testing.assert_allclose(one.filters, other.filters, rtol=1e-3, atol=1e-4)
+        assert found.facts["photos"] == expected.facts["photos"]
+        assert found.threshold == expected.threshold
+        assert found.device is None  # what is kept runs anywhere
+
+    def test_a_stopped_training_goes_on(self, splices, device, tmp_path, monkeypatch):
+        whole = train_localizer(splices, SMALL, device=device)
+        monkeypatch.setattr(train, "_PHOTOS_PER_UPDATE", 4)
+        stop = 0
+
+        def progress(share):
+            nonlocal stop
+            stop += 1
+            if stop == 9:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(train.Checkpoint.__init__, "__defaults__", (0.0,))
+        folder = tmp_path / "checkpoint"
+        with pytest.raises(KeyboardInterrupt):
+            train_localizer(splices, SMALL, device=device, checkpoint=folder, progress=progress)
+        assert (folder / "state.json").exists()
+        seen = []
+        again = train_localizer(
+            splices, SMALL, device=device, checkpoint=folder, progress=seen.append
+        )
+        assert len(seen) == 4
+        for one, other in zip(again.banks, whole.banks, strict=True):
+            np.testing.assert_allclose(one.eigenvalues, other.eigenvalues, rtol=1e-9)
+
+
+def test_a_device_that_is_not_there(splices):
+    with pytest.raises(ValueError, match="device='cuda:99' can't be used here; use 'cpu'"):
+        train_localizer(splices, SMALL, device="cuda:99")
