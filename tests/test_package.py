@@ -134,9 +134,8 @@ ROOMS = [
     "cli",
 ]
 SPLICING_ROOMS = [
-    *("photos", "datasets", "making", "traces", "boundary", "regions", "verdicts", "presets"),
-    *("pictures", "localizer", "model_file", "examples", "networks", "devices"),
-    *("results", "evaluation", "training"),
+    *("photo", "datasets", "make", "measure", "decide", "presets", "localizer", "model_file"),
+    *("examples", "networks", "devices", "output", "score", "train"),
 ]
 SOURCE = Path(cpcapp.__file__).parent
 

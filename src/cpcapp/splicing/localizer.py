@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -34,13 +35,6 @@ from cpcapp.splicing.measure.mosaic import (
     mosaic_trace,
 )
 from cpcapp.splicing.measure.network import LearnedTraces, TraceMeter
-from cpcapp.splicing.output.notebook import (
-    check_pixels,
-    finding_html,
-    finding_png,
-    plot_finding,
-    save_pictures,
-)
 from cpcapp.splicing.photo.jpeg import luminance
 from cpcapp.splicing.photo.jpeg_grid import estimate_quality, grid_offset
 from cpcapp.splicing.photo.pixels import BoolArray, FloatArray, FloatMap, as_unit_float
@@ -172,7 +166,7 @@ class Localization:
         >>> [axes.get_title() for axes in found.plot().axes]
         ['the photo', 'the likely seam', 'the likely part']
         """
-        return plot_finding(check_pixels(self.pixels), self, self.threshold)
+        return _notebook().plot_localization(self)
 
     def save(self, folder: str | os.PathLike[str], *, name: str = "photo") -> list[Path]:
         """Write the pictures of ``cpcapp localize`` to a folder.
@@ -206,18 +200,14 @@ class Localization:
         >>> [path.name for path in found.save(tempfile.mkdtemp(), name="black")]
         ['black.overlay.png', 'black.boundary.png']
         """
-        return save_pictures(folder, name, check_pixels(self.pixels), self, self.threshold)
+        return _notebook().save_localization(self, folder, name)  # type: ignore[no-any-return]
 
     def _repr_html_(self) -> str | None:
         """Show the photo with the likely seam, and the verdict, in a notebook."""
-        if self.pixels is None:
-            return None
-        return finding_html(self.pixels, self, self.threshold)
+        return _notebook().localization_html(self)  # type: ignore[no-any-return]
 
     def _repr_png_(self) -> bytes | None:
-        if self.pixels is None:
-            return None
-        return finding_png(self.pixels, self, self.threshold)
+        return _notebook().localization_png(self)  # type: ignore[no-any-return]
 
     @property
     def _judgement(self) -> Verdict:
@@ -228,6 +218,11 @@ class Localization:
             calibrated=self.calibrated,
             too_compressed=quality is not None and quality < self.options.min_quality,
         )
+
+
+def _notebook() -> Any:
+    """Return what draws results; by name, since it is made of results."""
+    return import_module("cpcapp.splicing.output.notebook")
 
 
 class PhotoTraces(NamedTuple):

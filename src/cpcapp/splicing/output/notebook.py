@@ -4,58 +4,39 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp._io.files import make_folder
 from cpcapp.reports import data_uri, render
 from cpcapp.reports.pictures import encode_png
 from cpcapp.splicing.decide.words import format_verdict, verdict_sentence
-from cpcapp.splicing.output.overlays import (
-    Finding,
-    draw_localization,
-    draw_part,
-    draw_pictures,
-)
+from cpcapp.splicing.localizer import Localization
+from cpcapp.splicing.output.overlays import draw_localization, draw_part, draw_pictures
 from cpcapp.splicing.output.png import write_png
 from cpcapp.splicing.photo.pixels import as_unit_float
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Pixels: as wide as the column of a notebook.
 _MAX_SIDE = 800
 _INCHES = 4.5
 
 
-def plot_finding(image: NDArray[Any], found: Finding, threshold: float) -> Any:
-    """Draw the photo, the likely seam and the likely part beside each other.
-
-    Parameters
-    ----------
-    image : ndarray of shape (height, width, 3), uint8 or uint16
-    found : Localization
-        Of this image.
-    threshold : float
-        Of the model.
-
-    Returns
-    -------
-    matplotlib Figure
-
-    Raises
-    ------
-    ImportError
-        Without matplotlib.
-    """
+def plot_localization(found: Localization) -> Figure:
+    """Draw the photo, the likely seam and the likely part beside each other; see its method."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError(
             "a plot needs matplotlib; install it with: pip install 'cpcapp[plot]'"
         ) from error
+    image = _pixels(found)
     panels = [
         ("the photo", as_unit_float(image)),
-        ("the likely seam", draw_localization(image, found, threshold)),
+        ("the likely seam", draw_localization(image, found, found.threshold)),
     ]
     if found.mask is not None and found.mask.any():
         panels.append(("the likely part", draw_part(image, found.mask)))
@@ -72,57 +53,45 @@ def plot_finding(image: NDArray[Any], found: Finding, threshold: float) -> Any:
     return figure
 
 
-def save_pictures(
-    folder: str | os.PathLike[str],
-    name: str,
-    image: NDArray[Any],
-    found: Finding,
-    threshold: float,
+def save_localization(
+    found: Localization, folder: str | os.PathLike[str], name: str = "photo"
 ) -> list[Path]:
-    """Write the pictures of a photo to a folder, and return their paths.
-
-    Parameters
-    ----------
-    folder : path
-        Made if it is not there.
-    name : str
-        What the names of the files begin with.
-    image : ndarray of shape (height, width, 3), uint8 or uint16
-    found : Localization
-        Of this image.
-    threshold : float
-        Of the model.
-    """
+    """Write the pictures of a photo to a folder, and return their paths; see its method."""
     if not name or Path(name).name != name:
         raise ValueError(f"name={name!r} must be a name of a file, without a folder")
-    folder = make_folder(folder)
+    image, folder = _pixels(found), make_folder(folder)
     written = []
-    for kind, picture in draw_pictures(image, found, threshold):
+    for kind, picture in draw_pictures(image, found, found.threshold):
         if picture is not None:
             written.append(folder / f"{name}.{kind}.png")
             write_png(written[-1], picture)
     return written
 
 
-def finding_png(image: NDArray[Any], found: Finding, threshold: float) -> bytes:
+def localization_png(found: Localization) -> bytes | None:
     """Return the photo with the likely seam as PNG, in the size of a notebook."""
-    return encode_png(draw_localization(image, found, threshold), _MAX_SIDE).content
+    if found.pixels is None:
+        return None
+    picture = draw_localization(found.pixels, found, found.threshold)
+    return encode_png(picture, _MAX_SIDE).content
 
 
-def finding_html(image: NDArray[Any], found: Finding, threshold: float) -> str:
+def localization_html(found: Localization) -> str | None:
     """Return the photo with the likely seam and the verdict below it as HTML."""
+    png = localization_png(found)
+    if png is None:
+        return None
     return render(
         "figure.html",
-        address=data_uri(finding_png(image, found, threshold)),
+        address=data_uri(png),
         alt="the photo with the likely seam in colours",
         caption=verdict_sentence(found),
     )
 
 
-def check_pixels(pixels: NDArray[np.uint8] | NDArray[np.uint16] | None) -> NDArray[Any]:
-    """Return the pixels of a photo, or say that there are none."""
-    if pixels is None:
+def _pixels(found: Localization) -> NDArray[Any]:
+    if found.pixels is None:
         raise ValueError(
             "pixels=None: there is no photo to draw on; use what SpliceLocalizer.localize returns"
         )
-    return pixels
+    return found.pixels
