@@ -25,6 +25,7 @@ from _timing import race
 from cpcapp.splicing import FilterBank, SpliceLocalizer, load_model
 from cpcapp.splicing.measure.channels import image_planes
 from cpcapp.splicing.measure.edges import detect_edges
+from cpcapp.splicing.measure.measure import filter_boundary
 from cpcapp.splicing.measure.patches import starts
 from cpcapp.splicing.photo.pixels import as_unit_float
 from cpcapp.splicing.photo.read import read_image
@@ -162,9 +163,9 @@ def _pixel_by_pixel(model: SpliceLocalizer, pixels: NDArray[Any]) -> Results:
     strip = as_unit_float(pixels[top : top + _STRIP])
     edges = detect_edges(strip)
     start = time.perf_counter()
-    found = plain.filter_boundary(strip, edges).map
+    found = filter_boundary(strip, edges, plain).map
     seconds = time.perf_counter() - start
-    ours = model.filter_boundary(strip, edges).map
+    ours = filter_boundary(strip, edges, model).map
     # Banks of one size and one stride have as many patches each.
     sizes = {(bank.options.size, bank.options.stride) for bank in model.banks}
     grown = [

@@ -134,7 +134,17 @@ ROOMS = [
     "cli",
 ]
 SPLICING_ROOMS = [
-    *("photo", "datasets", "make", "measure", "decide", "presets", "localizer", "model_file"),
+    *(
+        "photo",
+        "datasets",
+        "make",
+        "measure",
+        "decide",
+        "presets",
+        "result",
+        "localizer",
+        "model_file",
+    ),
     *("examples", "networks", "devices", "output", "score", "train"),
 ]
 SOURCE = Path(cpcapp.__file__).parent

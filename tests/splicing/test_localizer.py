@@ -25,15 +25,20 @@ from cpcapp.splicing import (
     read_image,
 )
 from cpcapp.splicing import localizer as localizer_module
+from cpcapp.splicing import result as result_module
+from cpcapp.splicing.decide import decide as decide_module
 from cpcapp.splicing.decide import features as features_module
 from cpcapp.splicing.decide import region as region_module
 from cpcapp.splicing.decide.calibration import Calibration
+from cpcapp.splicing.decide.decide import measure_features
 from cpcapp.splicing.decide.region import find_region
 from cpcapp.splicing.make.cameras import Camera
+from cpcapp.splicing.measure import measure as measure_module
 from cpcapp.splicing.measure import patches
 from cpcapp.splicing.measure.channels import image_planes
 from cpcapp.splicing.measure.edges import detect_edges
 from cpcapp.splicing.measure.jpeg_blocks import jpeg_block_traces
+from cpcapp.splicing.measure.measure import filter_boundary, measure
 from cpcapp.splicing.measure.mosaic import lattice_contrast
 from helpers import examples
 from trace_networks import network_localizer, textured, tiny_meter
@@ -166,7 +171,7 @@ def test_boundary_is_that_of_the_paper(options, size, rng):
     image, edges = unit(scene(*size)), rng.random(size, dtype=np.float32)
     expected = slow_boundary(localizer, image, edges)
     assert expected.max() > 0.3  # there is something to compare
-    found = localizer.filter_boundary(image, edges).map
+    found = filter_boundary(image, edges, localizer).map
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
@@ -175,7 +180,7 @@ def test_boundary_of_two_banks_smoothed(smoothing, rng):
     options = replace(PLAIN, exponent=0.7), VARIATIONS["everything"]
     localizer = localizer_of(*options, smoothing=smoothing)
     image, edges = unit(scene(27, 21)), rng.random((27, 21), dtype=np.float32)
-    found = localizer.filter_boundary(image, edges).map
+    found = filter_boundary(image, edges, localizer).map
     np.testing.assert_allclose(found, slow_boundary(localizer, image, edges), atol=5e-5)
 
 
@@ -254,9 +259,9 @@ def test_where_all_patches_are_the_same_none_stands_out(repeats, variance_expone
     localizer = localizer_of(replace(PLAIN, size=8, stride=8, variance_exponent=variance_exponent))
     photo = np.tile(tile, (repeats, repeats, 1))
     everywhere = np.ones(photo.shape[:2], dtype=np.float32)
-    assert not localizer.filter_boundary(unit(photo), everywhere).map.any()
+    assert not filter_boundary(unit(photo), everywhere, localizer).map.any()
     photo[:8, :8] = np.minimum(photo[:8, :8], 254) + np.uint8(1)
-    found = localizer.filter_boundary(unit(photo), everywhere).map
+    found = filter_boundary(unit(photo), everywhere, localizer).map
     if repeats > 1:
         np.testing.assert_allclose(found[:8, :8], 1.0, rtol=1e-6)
         assert found[8:].max() < 0.1
@@ -380,8 +385,8 @@ def test_the_boundary_holds_the_contrast_of_the_mosaic(offset, rng):
     """The product of filters times ``sqrt(contrast + offset)``, over its maximum."""
     image, edges = two_cameras(rng), rng.random((96, 128), dtype=np.float32)
     plain, with_mosaic = (
-        localizer_of(PLAIN, mosaic_contrast=mosaic, mosaic_offset=offset).filter_boundary(
-            image, edges
+        filter_boundary(
+            image, edges, localizer_of(PLAIN, mosaic_contrast=mosaic, mosaic_offset=offset)
         )
         for mosaic in (False, True)
     )
@@ -399,28 +404,23 @@ def test_without_a_mosaic_the_filters_decide_alone(rng):
     edges = rng.random((64, 80), dtype=np.float32)
     localizer = localizer_of(PLAIN, mosaic_contrast=True)
     assert lattice_contrast(image).max() < 1e-6
-    plain = localizer_of(PLAIN).filter_boundary(image, edges)
-    found = localizer.filter_boundary(image, edges)
+    plain = filter_boundary(image, edges, localizer_of(PLAIN))
+    found = filter_boundary(image, edges, localizer)
     np.testing.assert_allclose(found.map, plain.map / plain.map.max(), atol=1e-5)
     assert found.map.max() == pytest.approx(1.0)
 
 
-def traces_of(localizer, photo, image=None):
-    return localizer.measure_traces(read_image(photo), photo if image is None else image)
-
-
-def test_a_trace_that_was_measured_is_used(rng):
+def test_the_mosaic_takes_part_in_the_boundary(rng):
     image, edges = two_cameras(rng), rng.random((96, 128), dtype=np.float32)
     localizer = localizer_of(PLAIN, mosaic_contrast=True)
-    trace = traces_of(localizer, image).mosaic
+    measured = measure(read_image(image), localizer)
     np.testing.assert_array_equal(
-        localizer.filter_boundary(image, edges, trace).map,
-        localizer.filter_boundary(image, edges).map,
+        filter_boundary(measured.image, edges, localizer, measured.mosaic).map,
+        filter_boundary(measured.image, edges, localizer).map,
     )
-    assert traces_of(localizer, image[:1]).mosaic is None
-    assert traces_of(localizer, image[:, :1]).mosaic is None
-    assert traces_of(localizer, image[:2, :2]).mosaic is not None
-    assert traces_of(localizer, image).learned is None  # of a model without a network
+    assert measured.learned is None  # of a model without a network
+    for part, shows in ((image[:1], False), (image[:, :1], False), (image[:2, :2], True)):
+        assert (measure(read_image(part), localizer).mosaic is not None) == shows
 
 
 def count_calls(monkeypatch, owner, name):
@@ -438,13 +438,13 @@ def count_calls(monkeypatch, owner, name):
 def test_a_photo_is_measured_once(monkeypatch, rng):
     """Each of these takes time that a user waits for."""
     measured = {
-        "mosaic_trace": localizer_module,
-        "lattice_contrast": localizer_module,
-        "mosaic_levels": localizer_module,
-        "detect_edges": localizer_module,
-        "find_region": localizer_module,
+        "mosaic_trace": measure_module,
+        "lattice_contrast": measure_module,
+        "detect_edges": measure_module,
+        "mosaic_levels": decide_module,
+        "find_region": decide_module,
         "estimate_quality": localizer_module,
-        "benjamini_hochberg": localizer_module,
+        "benjamini_hochberg": result_module,
         "patch_strengths": features_module,
         "grid_strength": features_module,
         "superpixels": region_module,
@@ -472,11 +472,15 @@ def test_judging_adds_region_and_verdict_to_the_boundary(rng):
         load_model("filters"),
         (255 * two_cameras(rng, 160, 200)).round().astype(np.uint8),
     )
-    found, image = model.localize(photo), unit(photo)
-    traces = traces_of(model, image)
-    trace = traces.mosaic
-    boundary = model.filter_boundary(image, found.edges, trace)
-    region = find_region(image, boundary, trace, model.calibration.evidence, model.preset.regions)
+    found, measured = model.localize(photo), measure(read_image(photo), model)
+    boundary = measured.boundary
+    region = find_region(
+        measured.image,
+        boundary,
+        measured.mosaic,
+        model.calibration.evidence,
+        model.preset.regions,
+    )
     np.testing.assert_array_equal(found.region, region.map)
     np.testing.assert_array_equal(found.boundary, region.boundary)
     assert found.verdict_code in ("none", "unknown")  # so nothing is shown
@@ -484,7 +488,7 @@ def test_judging_adds_region_and_verdict_to_the_boundary(rng):
     assert not found.mask.any()
     signs = replace(found, p_value=0.05)
     np.testing.assert_array_equal(signs.mask, region.map > 0.5)
-    judged = model.calibration.judge(*model.measure_features(image, boundary, traces))
+    judged = model.calibration.judge(*measure_features(measured, model.preset))
     assert (found.score, found.p_value) == (judged.score, judged.p_value)
     np.testing.assert_array_equal(found.patch_p_values, judged.patch_p_values)
     assert found.calibrated
@@ -509,7 +513,7 @@ def turned_jpeg(orientation, height=93, width=130):
 def test_the_network_is_told_what_the_file_says(orientation):
     model, read = network_localizer(), read_image(turned_jpeg(orientation))
     assert (read.jpeg_offset == (0, 0)) == (orientation == 1)
-    found = model.measure_traces(read, unit(read.pixels)).learned
+    found = measure(read, model).learned
     expected = tiny_meter().measure(read.pixels, read.jpeg_table, read.jpeg_offset)
     untold = tiny_meter().measure(read.pixels)
     blocks = jpeg_block_traces(read.pixels, read.jpeg_table, read.jpeg_offset)
@@ -523,23 +527,21 @@ def test_the_network_is_told_what_the_file_says(orientation):
 @pytest.mark.parametrize("shape", [(93, 130), (200, 70)])
 def test_judging_with_a_network_puts_all_parts_together(shape):
     model, photo = network_localizer(), textured(*shape)
-    found, image = model.localize(photo), unit(photo)
-    traces = traces_of(model, photo, image)
-    boundary = model.filter_boundary(image, found.edges, traces.mosaic)
+    found, measured = model.localize(photo), measure(read_image(photo), model)
     region = find_region(
-        image,
-        boundary,
-        traces.mosaic,
+        measured.image,
+        measured.boundary,
+        measured.mosaic,
         model.calibration.evidence,
         model.preset.regions,
-        learned=traces.learned,
+        learned=measured.learned,
         contrast=model.calibration.sides,
     )
     assert region.map.any()
     np.testing.assert_array_equal(found.region, region.map)
     np.testing.assert_array_equal(found.boundary, region.boundary)
     assert found.side_rule == region.side_rule is not None
-    features, strengths = model.measure_features(image, boundary, traces)
+    features, strengths = measure_features(measured, model.preset)
     assert len(features.learned) == 2
     judged = model.calibration.judge(features, strengths)
     assert (found.score, found.p_value) == (judged.score, judged.p_value)
@@ -555,7 +557,7 @@ def test_a_network_without_a_calibration_leaves_the_filters_map():
     model, photo = network_localizer(calibrated=False), textured(93, 130)
     found = model.localize(photo)
     np.testing.assert_array_equal(
-        found.boundary, model.filter_boundary(unit(photo), found.edges).map
+        found.boundary, filter_boundary(unit(photo), found.edges, model).map
     )
     assert (found.region, found.side_rule, found.score) == (None, None, None)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cpcapp.splicing.datasets.opening import open_photos
     from cpcapp.splicing.examples import example_photos
-    from cpcapp.splicing.localizer import Localization, SpliceLocalizer
+    from cpcapp.splicing.localizer import SpliceLocalizer
     from cpcapp.splicing.make.folder import make_splices
     from cpcapp.splicing.measure.boundary import BankOptions, FilterBank
     from cpcapp.splicing.measure.edges.detector import detect_edges
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cpcapp.splicing.photo.read import ImageError, read_image
     from cpcapp.splicing.photo.samples import Sample, SampleSet
     from cpcapp.splicing.presets import PRESETS, PatchRules, Preset
+    from cpcapp.splicing.result import Localization
     from cpcapp.splicing.score.report import LocalizerReport
     from cpcapp.splicing.score.run import evaluate_localizer
     from cpcapp.splicing.train.sources import train_from_folders
@@ -64,7 +65,7 @@ _ON_FIRST_USE = {
     "BankOptions": "cpcapp.splicing.measure.boundary",
     "FilterBank": "cpcapp.splicing.measure.boundary",
     "ImageError": "cpcapp.splicing.photo.read",
-    "Localization": "cpcapp.splicing.localizer",
+    "Localization": "cpcapp.splicing.result",
     "LocalizerReport": "cpcapp.splicing.score.report",
     "ModelError": "cpcapp.splicing.model_file",
     "PRESETS": "cpcapp.splicing.presets",

@@ -18,7 +18,7 @@ from cpcapp.splicing.decide.words import (
     format_verdict,
     verdict_sentence,
 )
-from cpcapp.splicing.localizer import Localization, SpliceLocalizer
+from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.output.entries import describe_result
 from cpcapp.splicing.output.files import ResultFiles
 from cpcapp.splicing.output.model_identity import open_model
@@ -35,6 +35,7 @@ from cpcapp.splicing.photo.containers import inspect_container
 from cpcapp.splicing.photo.contents import UnreadableError
 from cpcapp.splicing.photo.file_facts import FileFacts, read_file_facts
 from cpcapp.splicing.photo.read import ImageError, ReadImage, read_image
+from cpcapp.splicing.result import Localization
 from cpcapp.web.work import JobError, Report, file_url
 
 #: The name of the form's field, and of the file in the folder of the job.

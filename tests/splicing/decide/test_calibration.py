@@ -14,9 +14,9 @@ from cpcapp.splicing.decide.features import PhotoFeatures, patch_strengths
 from cpcapp.splicing.decide.hot_spots import PatchTail
 from cpcapp.splicing.decide.side_contrast import SideContrast
 from cpcapp.splicing.decide.verdict_options import VerdictOptions
-from cpcapp.splicing.localizer import Localization
 from cpcapp.splicing.measure.boundary import BoundaryMap
 from cpcapp.splicing.measure.mosaic import MosaicLevels
+from cpcapp.splicing.result import Localization
 
 TABLE = LikelihoodTable(np.array([-2.0, 0.0]), np.array([-3.0, 3.0]))
 EVIDENCE = SeamEvidence((TABLE,))

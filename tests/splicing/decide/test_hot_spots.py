@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpcapp.splicing.decide.hot_spots import PatchTail, benjamini_hochberg, upsample_patches
-from cpcapp.splicing.localizer import Localization
+from cpcapp.splicing.result import Localization
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60), st.floats(0.01, 0.5))

@@ -14,7 +14,7 @@ from cpcapp.splicing.decide.words import (
     format_verdict,
     verdict_sentence,
 )
-from cpcapp.splicing.localizer import Localization
+from cpcapp.splicing.result import Localization
 
 PHOTO = (300, 300)
 

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from cpcapp import __version__
 from cpcapp._io.tensor_file import Tensors, parse_tensors, read_tensor_file, write_tensors
-from cpcapp.splicing.localizer import Localization, SpliceLocalizer
+from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.measure.edges import detect_edges
 from cpcapp.splicing.networks.mfcn import MFCN, MFCNOptions, measure_coarse
 from cpcapp.splicing.networks.mfcn_maps import THRESHOLD, enlarge
 from cpcapp.splicing.photo.jpeg_grid import estimate_quality
 from cpcapp.splicing.photo.pixels import as_bytes, as_unit_float
 from cpcapp.splicing.photo.read import ReadImage, read_image
+from cpcapp.splicing.result import Localization
 
 _FORMAT = "cpcapp-mfcn"
 _FORMAT_VERSION = 1

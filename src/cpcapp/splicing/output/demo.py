@@ -15,7 +15,7 @@ import numpy as np
 from cpcapp._io.files import remove_leftovers
 from cpcapp.reports.pdf import has_reportlab
 from cpcapp.splicing.examples import example_photos, read_example
-from cpcapp.splicing.localizer import Localization, SpliceLocalizer
+from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.output.demo_sheet import draw_demo_row, draw_demo_sheet
 from cpcapp.splicing.output.entries import write_result
 from cpcapp.splicing.output.files import ResultFiles
@@ -28,6 +28,7 @@ from cpcapp.splicing.output.seam import find_strongest_seam
 from cpcapp.splicing.output.summary import read_results, write_summary
 from cpcapp.splicing.photo.pixels import BoolArray
 from cpcapp.splicing.photo.samples import Sample
+from cpcapp.splicing.result import Localization
 
 SHEET_NAME = "demo.png"
 

@@ -17,13 +17,13 @@ from cpcapp import __version__
 from cpcapp._io.files import atomic_write, stage_results
 from cpcapp._io.text import number
 from cpcapp.reports.pictures import encode_jpeg
-from cpcapp.splicing.localizer import Localization
 from cpcapp.splicing.output.files import PICTURE_SUFFIXES, ResultFiles
 from cpcapp.splicing.output.overlays import choose_boundary_white, draw_pictures
 from cpcapp.splicing.output.png import write_png
 from cpcapp.splicing.output.report import PhotoReport, write_reports
 from cpcapp.splicing.output.seam import find_strongest_seam
 from cpcapp.splicing.photo.read import ReadImage
+from cpcapp.splicing.result import Localization
 
 # Pictures that only a calibrated model gives.
 MASK_NAMES = ("region", "hot_spots")

@@ -12,10 +12,10 @@ from cpcapp._io.files import make_folder
 from cpcapp.reports import data_uri, render
 from cpcapp.reports.pictures import encode_png
 from cpcapp.splicing.decide.words import format_verdict, verdict_sentence
-from cpcapp.splicing.localizer import Localization
 from cpcapp.splicing.output.overlays import draw_localization, draw_part, draw_pictures
 from cpcapp.splicing.output.png import write_png
 from cpcapp.splicing.photo.pixels import as_unit_float
+from cpcapp.splicing.result import Localization
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -22,13 +22,13 @@ from cpcapp.splicing.decide.words import (
     format_verdict,
     verdict_sentence,
 )
-from cpcapp.splicing.localizer import Localization
 from cpcapp.splicing.output.files import ResultFiles
 from cpcapp.splicing.output.overlays import FADING, draw_localization, draw_part
 from cpcapp.splicing.output.repeat import list_versions, repeat_command
 from cpcapp.splicing.output.views import TraceView, draw_views
 from cpcapp.splicing.photo.file_facts import FileFacts, read_file_facts
 from cpcapp.splicing.photo.read import ReadImage
+from cpcapp.splicing.result import Localization
 
 # Pixels of the longer side, so that a report has about a megabyte: sharp on a page of A4.
 _PHOTO_SIDE: Final = 1400

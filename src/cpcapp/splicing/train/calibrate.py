@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 from cpcapp._io.threads import map_threads
 from cpcapp.moments.dask import map_in_order
 from cpcapp.splicing.decide.calibration import Calibration
+from cpcapp.splicing.decide.decide import measure_features
 from cpcapp.splicing.decide.evidence import SeamEvidence
 from cpcapp.splicing.decide.features import PhotoFeatures
 from cpcapp.splicing.decide.hot_spots import PatchTail
 from cpcapp.splicing.decide.region import MIN_REGION_SIDE, extract_borders
 from cpcapp.splicing.localizer import SpliceLocalizer
-from cpcapp.splicing.measure.edges import detect_edges
-from cpcapp.splicing.photo.pixels import FloatArray, as_unit_float
+from cpcapp.splicing.measure.measure import measure
+from cpcapp.splicing.photo.pixels import FloatArray
 from cpcapp.splicing.photo.samples import Sample
 from cpcapp.splicing.presets import Preset
 from cpcapp.splicing.train.checkpoint import Checkpoint
@@ -275,22 +276,24 @@ def _measure(localizer: SpliceLocalizer, sample: Sample) -> CalibrationPhoto | N
         mask = np.zeros(photo.pixels.shape[:2], bool) if sample.authentic else sample.mask
     except (OSError, ValueError):
         return None
-    pixels = as_unit_float(photo.pixels)
-    if min(pixels.shape[:2]) < MIN_REGION_SIDE:
+    if min(mask.shape) < MIN_REGION_SIDE:
         return None
-    traces = localizer.measure_traces(photo, pixels)
-    boundary = localizer.filter_boundary(pixels, detect_edges(pixels), traces.mosaic)
+    measured = measure(photo, localizer)
     borders = extract_borders(
-        pixels, boundary, traces.mosaic, localizer.preset.regions, traces.learned
+        measured.image,
+        measured.boundary,
+        measured.mosaic,
+        localizer.preset.regions,
+        measured.learned,
     )
     size = borders.labels.shape[::-1]
     pasted = cv2.resize(mask.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
     reach = np.ones((_SEAM_REACH, _SEAM_REACH), dtype=np.uint8)
     near = cv2.dilate(pasted, reach) != cv2.erode(pasted, reach)
     at_seam = near.ravel()[borders.pixels]
-    features, strengths = localizer.measure_features(pixels, boundary, traces)
+    features, strengths = measure_features(measured, localizer.preset)
     trial = None
-    if traces.learned is not None and not sample.authentic:
+    if measured.learned is not None and not sample.authentic:
         trial = CutTrial.measure(borders, pasted > 0)
     return CalibrationPhoto(
         sample.authentic,

@@ -1,0 +1,198 @@
+"""What a localizer says of a photo: maps of where it was spliced, and a verdict."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp.splicing.decide.hot_spots import benjamini_hochberg, upsample_patches
+from cpcapp.splicing.decide.verdict_options import VerdictOptions
+from cpcapp.splicing.decide.words import Verdict, VerdictCode, find_verdict
+from cpcapp.splicing.photo.pixels import BoolArray, FloatArray, FloatMap
+
+
+@dataclass(frozen=True)
+class Localization:
+    """Where a photo was spliced.
+
+    Attributes
+    ----------
+    boundary : ndarray of shape (height, width), float32 in [0, 1]
+        Bright where the seam is likely.
+    edges : ndarray of shape (height, width), float32 in [0, 1]
+        All edges, seam or not.
+    region : ndarray of shape (height, width), float32 in [0, 1], or None
+        Above a half where the photo is likely to come from elsewhere, whatever the verdict: of a
+        genuine photo too. None if the model finds none: cPCA++ without a calibration.
+    score : float or None
+        How much speaks for a splice, on one scale for all photos.
+    p_value : float or None
+        How often a genuine photo scores this high. None if there is nothing to compare with.
+    side_rule : {"network", "smaller"} or None
+        What told which of the two sides of the seam was pasted: the traces, or that it is the
+        smaller one. None if there is no region.
+    patch_p_values : ndarray of shape (ceil(height / 8), ceil(width / 8)), float64, or None
+        The same for each square of 8 x 8 pixels.
+    jpeg_quality : int or None
+        By the tables of the file or, without a file, estimated from the pixels. None if no
+        compression shows.
+    calibrated : bool
+        Whether the model has learned to judge photos.
+    notes : tuple of str
+        What was done to the photo when it was read.
+    seconds : float
+        Time taken, reading included.
+    options : VerdictOptions
+        How the photo was judged.
+    threshold : float
+        Of the model, on the boundary map: what reaches it is outlined in pictures.
+    pixels : ndarray of shape (height, width, 3), uint8 or uint16, or None
+        The photo, to draw on. Not a copy: of an array it is the array that was given.
+    """
+
+    boundary: FloatMap = field(repr=False)
+    edges: FloatMap = field(repr=False)
+    region: FloatMap | None = field(default=None, repr=False)
+    side_rule: str | None = None
+    score: float | None = None
+    p_value: float | None = None
+    patch_p_values: FloatArray | None = field(default=None, repr=False)
+    jpeg_quality: int | None = None
+    calibrated: bool = False
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    options: VerdictOptions = field(default_factory=VerdictOptions, repr=False)
+    threshold: float = 0.5
+    pixels: NDArray[Any] | None = field(default=None, repr=False)
+
+    @cached_property
+    def mask(self) -> BoolArray | None:
+        """The region as a mask, (height, width); None if there is no region map.
+
+        True nowhere if the verdict is neither "signs of splicing" nor "weak signs of splicing":
+        what is shown to people never contradicts the words. `region` is there whatever they say.
+        """
+        if self.region is None:
+            return None
+        return (self.region > 0.5) & self._judgement.shows_region
+
+    @cached_property
+    def p_map(self) -> FloatMap | None:
+        """The squares' p-values as a map, (height, width), float32; None if there are none."""
+        if self.patch_p_values is None:
+            return None
+        values = self.patch_p_values.astype(np.float32)
+        return upsample_patches(values, self.edges.shape, self.options.patch_size)
+
+    @cached_property
+    def hot_spots(self) -> BoolArray | None:
+        """Squares that are significant after correcting for multiple testing.
+
+        (height, width), bool; None if there are no p-values. On average at most one in twenty of
+        them is false. Like `mask`, it is True nowhere if the verdict is that no signs were found;
+        `p_map` is there whatever the verdict.
+        """
+        if self.patch_p_values is None:
+            return None
+        chosen = benjamini_hochberg(self.patch_p_values).astype(np.uint8)
+        shown = upsample_patches(chosen, self.edges.shape, self.options.patch_size) > 0
+        return shown & (self.verdict_code != "none")
+
+    @property
+    def verdict(self) -> str:
+        """What there is to say of the photo, in words; see `cpcapp.splicing.decide.words`."""
+        return self._judgement.text
+
+    @property
+    def verdict_code(self) -> VerdictCode:
+        """The same for programs: ``"signs"``, ``"weak"``, ``"none"`` or ``"unknown"``."""
+        return self._judgement.code
+
+    def plot(self) -> Any:
+        """Draw the photo, the likely seam and the likely part beside each other.
+
+        The part is drawn only if there are signs, strong or weak.
+
+        Returns
+        -------
+        matplotlib Figure
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib, which the extra ``plot`` installs.
+        ValueError
+            If there are no ``pixels``.
+
+        Examples
+        --------
+        >>> from cpcapp.splicing import load_model
+        >>> from cpcapp.splicing.examples import example_photos
+        >>> found = load_model("filters").localize(example_photos()[1].photo)
+        >>> [axes.get_title() for axes in found.plot().axes]
+        ['the photo', 'the likely seam', 'the likely part']
+        """
+        return _notebook().plot_localization(self)
+
+    def save(self, folder: str | os.PathLike[str], *, name: str = "photo") -> list[Path]:
+        """Write the pictures of ``cpcapp localize`` to a folder.
+
+        They are the overlay, the boundary map and, of a calibrated model, region and hot spots.
+        Files of these names are replaced. For a JSON file and a report, use
+        `cpcapp.splicing.localize_files`.
+
+        Parameters
+        ----------
+        folder : path
+            Made if it is not there.
+        name : str, default="photo"
+            What the names of the files begin with.
+
+        Returns
+        -------
+        list of Path
+
+        Raises
+        ------
+        ValueError
+            If there are no ``pixels``, or the name has a folder in it.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> flat = np.zeros((80, 90), dtype=np.float32)
+        >>> found = Localization(flat, flat, pixels=np.zeros((80, 90, 3), dtype=np.uint8))
+        >>> [path.name for path in found.save(tempfile.mkdtemp(), name="black")]
+        ['black.overlay.png', 'black.boundary.png']
+        """
+        return _notebook().save_localization(self, folder, name)  # type: ignore[no-any-return]
+
+    def _repr_html_(self) -> str | None:
+        """Show the photo with the likely seam, and the verdict, in a notebook."""
+        return _notebook().localization_html(self)  # type: ignore[no-any-return]
+
+    def _repr_png_(self) -> bytes | None:
+        return _notebook().localization_png(self)  # type: ignore[no-any-return]
+
+    @property
+    def _judgement(self) -> Verdict:
+        quality = self.jpeg_quality
+        return find_verdict(
+            self.p_value,
+            self.edges.shape,
+            calibrated=self.calibrated,
+            too_compressed=quality is not None and quality < self.options.min_quality,
+        )
+
+
+def _notebook() -> Any:
+    """Return what draws results; by name, since it is made of results."""
+    return import_module("cpcapp.splicing.output.notebook")
