@@ -71,18 +71,11 @@ class RowSet:
     def where(self, chosen: NDArray[Any]) -> RowSet:
         """Return some of the rows, given as a mask or by number."""
         chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
-
-        def pick(values: Any) -> Any:
-            return None if values is None else values[chosen]
-
-        return RowSet(
-            self.X,
-            chosen if self.index is None else self.index[chosen],
-            pick(self.weights),
-            pick(self.groups),
-            pick(self.covariates),
-            pick(self.numbers),
-        )
+        beside = {
+            name: None if getattr(self, name) is None else getattr(self, name)[chosen]
+            for name in ("weights", "groups", "covariates", "numbers")
+        }
+        return RowSet(self.X, chosen if self.index is None else self.index[chosen], **beside)
 
     def rows(self) -> Any:
         """Return the rows, an array or a CSR matrix."""
@@ -100,17 +93,17 @@ class RowSet:
         if missing == "pairwise" and not sp.issparse(self.X):
             rows = self.rows()
             beside = rows if self.covariates is None else np.hstack([rows, self.covariates])
-            found = pairwise_moments(beside, self.weights)
+            moments = pairwise_moments(beside, self.weights)
         elif self.index is None and self.covariates is None:
-            found = Moments.of(self.X, sample_weight=self.weights)
+            moments = Moments.of(self.X, sample_weight=self.weights)
         else:
-            found = Moments()
+            moments = Moments()
             for rows, weights in self._blocks():
-                found.update(rows, weights)
+                moments.update(rows, weights)
         if self.covariates is None:
-            return found, None
+            return moments, None
         width = self.X.shape[1]
-        return regress_out(found, np.arange(width, width + self.covariates.shape[1]))
+        return regress_out(moments, np.arange(width, width + self.covariates.shape[1]))
 
     def _blocks(self) -> Iterator[tuple[Any, FloatArray | None]]:
         """Yield rows with their covariates beside them; a memory map is never read whole."""
@@ -191,14 +184,185 @@ def read_sides(
     if given.missing not in MISSING:
         allowed = ", ".join(map(repr, MISSING))
         raise ValueError(f"missing={given.missing!r} must be one of {allowed}")
-    reader = _Reader(estimator, given)
+    several = is_several(background)
+    backgrounds = list(background) if several else [] if background is None else [background]
     if is_background is not None:
-        return reader.marked(X, background, is_background)
-    if getattr(y, "ndim", 1) == 2 and y.shape[1] == np.shape(X)[1] > 1:
+        if background is not None:
+            raise ValueError("give either background or is_background, not both")
+        coder, sets = _divide(estimator, X, is_background, given)
+    elif getattr(y, "ndim", 1) == 2 and y.shape[1] == np.shape(X)[1] > 1:
         raise ValueError(
             "y is ignored, but it looks like a background; call fit(X, background=...)"
         )
-    return reader.both(X, background)
+    else:
+        coder, sets = _read_apart(estimator, X, backgrounds, several, given)
+    target, *others = sets
+    mixed, shares = _mix(
+        [one.moments for one in others],
+        several,
+        given.background_mixture,
+        target.moments,
+        getattr(estimator, "n_components", 1),
+    )
+    return Sides(
+        target.moments,
+        mixed,
+        target.rows,
+        _all_or_none([one.rows for one in others]),
+        shares,
+        coder,
+        # What covariates explain of several backgrounds differs from one to the other.
+        {"target": target.effect, "background": others[0].effect if len(others) == 1 else None},
+        ours=not any(isinstance(one, Moments) for one in backgrounds),
+        fills=given.missing == "pairwise",
+        random_state=getattr(estimator, "random_state", 0),
+    )
+
+
+@dataclass(frozen=True)
+class _Given:
+    """One set as it was given, and what belongs to its rows."""
+
+    data: Any
+    name: str  # "X" or "background"
+    weights: Any = None
+    covariates: Any = None
+    groups: Any = None
+
+
+@dataclass(frozen=True)
+class _ReadSet:
+    """One set as it was read."""
+
+    moments: Moments
+    rows: RowSet | None
+    effect: CovariateEffect | None = None
+
+
+def _divide(
+    estimator: Any, X: Any, is_background: Any, given: FitArguments
+) -> tuple[CovariateCoder | None, list[_ReadSet]]:
+    """Read both sets from one matrix."""
+    for name, value in vars(given).items():
+        if name.startswith("background_") and value is not None:
+            raise ValueError(f"with is_background, X holds both sides; do not give {name}")
+    if kind_of(X) is not None:
+        raise ValueError(
+            f"X is {KINDS[kind_of(X) or '']}, which is read in chunks: is_background needs it "
+            "as an array; give target and background apart"
+        )
+    X = check_rows(estimator, X, "X", reset=True)
+    mask = _check_mask(is_background, X.shape[0])
+    coder = None if given.covariates is None else CovariateCoder.learn(given.covariates)
+    whole = _Given(X, "X", given.sample_weight, given.covariates, given.groups)
+    both = _check_beside(X, whole, coder, given.missing)
+    sets = [_summarize(estimator, both.where(part), "X", given.missing) for part in (~mask, mask)]
+    return coder, sets
+
+
+def _read_apart(
+    estimator: Any, X: Any, backgrounds: list[Any], several: bool, given: FitArguments
+) -> tuple[CovariateCoder | None, list[_ReadSet]]:
+    """Read a target and one background, several, or none."""
+    if (given.groups is None) != (given.background_groups is None):
+        names = ("groups", "background_groups")
+        present, absent = names if given.background_groups is None else names[::-1]
+        raise ValueError(
+            f"{present} was given without {absent}; rows are shuffled between both sets, so give "
+            "the groups of both (numpy.arange(n) where each row is its own)"
+        )
+    if given.groups is not None and (
+        not backgrounds or any(isinstance(one, Moments) for one in backgrounds)
+    ):
+        raise ValueError("groups need the rows of a background, not None or Moments")
+    if given.covariates is None and given.background_covariates is not None:
+        raise ValueError("background_covariates without covariates; give both, or neither")
+    sets = [_Given(X, "X", given.sample_weight, given.covariates, given.groups)]
+    for number, data in enumerate(backgrounds):
+        beside = []
+        for name in ("background_sample_weight", "background_covariates", "background_groups"):
+            values = getattr(given, name)
+            if several and values is not None:
+                if not isinstance(values, list | tuple) or len(values) != len(backgrounds):
+                    raise ValueError(
+                        f"{name} must be a list with one entry for each of {len(backgrounds)} "
+                        "backgrounds"
+                    )
+                values = values[number]
+            beside.append(values)
+        sets.append(_Given(data, "background", *beside))
+    tables = [one.covariates for one in sets if one.covariates is not None]
+    coder = CovariateCoder.learn(*tables) if tables else None
+    target = _read(estimator, sets[0], coder, given.missing)
+    n_target = -1 if target.rows is None else len(target.rows)
+    others = []
+    for one in sets[1:]:
+        refuse_misrouted_background(estimator, n_target, one.data)
+        others.append(_read(estimator, one, coder, given.missing))
+    return coder, [target, *others]
+
+
+def _read(estimator: Any, given: _Given, coder: CovariateCoder | None, missing: str) -> _ReadSet:
+    """Read one set: its moments, and its rows as far as they are at hand."""
+    data, name = as_host_array(given.data), given.name
+    if isinstance(data, Moments) and name == "background":
+        if given.weights is not None or coder is not None:
+            raise ValueError(
+                "a background of Moments takes no weights and no covariates; put weights "
+                "into Moments.update, and covariates into partial_out"
+            )
+        _require_features(estimator, data.n_features)
+        return _ReadSet(data, _kept_rows(data))
+    reset = name == "X"
+    if kind_of(data) is not None:
+        if given.covariates is not None or given.groups is not None or missing != "error":
+            raise ValueError(
+                f"{name} is {KINDS[kind_of(data) or '']}, which is read in chunks: covariates, "
+                "groups and missing='pairwise' need it as an array"
+            )
+        return _ReadSet(
+            *read_source(estimator, data, name, reset=reset, sample_weight=given.weights)
+        )
+    X = check_rows(estimator, data, name, reset=reset)
+    if coder is not None and given.covariates is None:
+        raise ValueError("covariates without background_covariates; give both, or neither")
+    return _summarize(estimator, _check_beside(X, given, coder, missing), name, missing)
+
+
+def _check_beside(X: Any, given: _Given, coder: CovariateCoder | None, missing: str) -> RowSet:
+    """Return all rows of a matrix with what belongs to them, checked."""
+    n, prefix = X.shape[0], "" if given.name == "X" else "background_"
+    labels = coded = None
+    if given.groups is not None:
+        labels = _check_labels(given.groups, n, f"{prefix}groups")
+    if coder is not None:
+        coded = coder.encode(given.covariates, n, f"{prefix}covariates")
+        if missing == "error" and np.isnan(coded).any():
+            lacking = int(np.isnan(coded).any(axis=1).sum())
+            raise ValueError(f"{prefix}covariates has NaN in {lacking} rows")
+    weights = check_weights(given.weights, n, f"{prefix}sample_weight")
+    return RowSet(X, None, weights, labels, coded)
+
+
+def _summarize(estimator: Any, rows: RowSet, name: str, missing: str) -> _ReadSet:
+    """Add up the rows of a set that count for something."""
+    if rows.weights is not None and not rows.weights.all():
+        rows = rows.where(rows.weights > 0.0)
+        if len(rows) == 0:
+            raise ValueError(
+                f"the sample weights of {name} are all zero; at least 2 must be above 0"
+            )
+    if rows.groups is not None and len(np.unique(rows.groups)) < 2:
+        prefix = "" if name == "X" else "background_"
+        raise ValueError(f"{prefix}groups has 1 group; at least 2 are needed")
+    try:
+        moments, effect = rows.moments(missing)
+    except NonFiniteError as error:
+        # Of dense data with missing values only infinity comes here.
+        advice = "missing values must be NaN in a dense array" if missing == "pairwise" else None
+        names = getattr(estimator, "feature_names_in_", None)
+        raise NonFiniteError(error.columns, names, source=name, advice=advice) from None
+    return _ReadSet(moments, rows, effect)
 
 
 def read_moments(
@@ -212,199 +376,20 @@ def read_moments(
             raise TypeError(f"{name} must be Moments, not {type(moments).__name__}; use fit")
         if moments.n_features is None:
             raise ValueError(f"{name} holds no samples yet")
-        if moments.n_features != target.n_features:
-            raise _other_features(moments.n_features, target.n_features)
-    estimator.__dict__.pop("feature_names_in_", None)
-    estimator.n_features_in_ = target.n_features
-    back, shares = _mix(backgrounds, several, mixture, target, n_components)
+        if name == "target":
+            estimator.__dict__.pop("feature_names_in_", None)
+            estimator.n_features_in_ = target.n_features
+        _require_features(estimator, moments.n_features)
+    mixed, shares = _mix(backgrounds, several, mixture, target, n_components)
     return Sides(
         target,
-        back,
+        mixed,
         _kept_rows(target),
         _all_or_none([_kept_rows(moments) for moments in backgrounds]),
         shares,
         ours=False,
         random_state=getattr(estimator, "random_state", 0),
     )
-
-
-class _Reader:
-    """Reads the two sets of one fit."""
-
-    def __init__(self, estimator: Any, given: FitArguments) -> None:
-        self.estimator, self.given = estimator, given
-        self.coder: CovariateCoder | None = None
-        self.effects: dict[str, CovariateEffect | None] = {}
-
-    @property
-    def _shared(self) -> dict[str, Any]:
-        """What both ways to give two sets have in common."""
-        return {
-            "coder": self.coder,
-            "effects": self.effects,
-            "fills": self.given.missing == "pairwise",
-            "random_state": getattr(self.estimator, "random_state", 0),
-        }
-
-    def marked(self, X: Any, background: Any, is_background: Any) -> Sides:
-        """Return both sets of one matrix."""
-        given = self.given
-        if background is not None:
-            raise ValueError("give either background or is_background, not both")
-        for name in (
-            "background_sample_weight",
-            "background_covariates",
-            "background_mixture",
-            "background_groups",
-        ):
-            if getattr(given, name) is not None:
-                raise ValueError(f"with is_background, X holds both sides; do not give {name}")
-        if kind_of(X) is not None:
-            raise ValueError(
-                f"X is {KINDS[kind_of(X) or '']}, which is read in chunks: is_background needs it "
-                "as an array; give target and background apart"
-            )
-        X = check_rows(self.estimator, X, "X", reset=True)
-        mask = _check_mask(is_background, X.shape[0])
-        self._learn_covariates(given.covariates)
-        both = self._row_set(X, given.sample_weight, given.covariates, given.groups)
-        target, back = (_without_zero_weights(both.where(chosen)) for chosen in (~mask, mask))
-        for rows in (target, back):
-            _require_two_groups(rows.groups, "groups")
-        moments = self._moments(target, "target", "X"), self._moments(back, "background", "X")
-        return Sides(*moments, target, [back], **self._shared)
-
-    def both(self, X: Any, background: Any) -> Sides:
-        """Return a target and one background, several, or none."""
-        given, several = self.given, is_several(background)
-        backgrounds = list(background) if several else [] if background is None else [background]
-        if (given.groups is None) != (given.background_groups is None):
-            names = ("groups", "background_groups")
-            here, gone = names if given.background_groups is None else names[::-1]
-            raise ValueError(
-                f"{here} was given without {gone}; rows are shuffled between both sets, so give "
-                "the groups of both (numpy.arange(n) where each row is its own)"
-            )
-        if given.groups is not None and (
-            not backgrounds or any(isinstance(one, Moments) for one in backgrounds)
-        ):
-            raise ValueError("groups need the rows of a background, not None or Moments")
-        each = {
-            name: self._one_each(name, len(backgrounds), several)
-            for name in ("background_sample_weight", "background_covariates", "background_groups")
-        }
-        if given.covariates is None and given.background_covariates is not None:
-            raise ValueError("background_covariates without covariates; give both, or neither")
-        self._learn_covariates(given.covariates, *each["background_covariates"])
-        target, target_rows = self._read(
-            X, "X", given.sample_weight, given.covariates, given.groups, reset=True
-        )
-        found, sets = [], []
-        for number, rows in enumerate(backgrounds):
-            moments, its = self._read(
-                rows,
-                "background",
-                each["background_sample_weight"][number],
-                each["background_covariates"][number],
-                each["background_groups"][number],
-                n_target=-1 if target_rows is None else len(target_rows),
-            )
-            found.append(moments)
-            sets.append(its)
-        components = getattr(self.estimator, "n_components", 1)
-        back, shares = _mix(found, several, given.background_mixture, target, components)
-        ours = not any(isinstance(rows, Moments) for rows in backgrounds)
-        at_hand = _all_or_none(sets)
-        return Sides(target, back, target_rows, at_hand, shares, ours=ours, **self._shared)
-
-    def _read(
-        self,
-        data: Any,
-        name: str,
-        weights: Any,
-        covariates: Any,
-        groups: Any,
-        *,
-        reset: bool = False,
-        n_target: int = -1,
-    ) -> tuple[Moments, RowSet | None]:
-        """Return the moments of one set and its rows, as far as they are at hand."""
-        given = self.given
-        if not reset:
-            refuse_misrouted_background(self.estimator, n_target, data)
-        if isinstance(data, Moments) and not reset:
-            if weights is not None or given.covariates is not None:
-                raise ValueError(
-                    "a background of Moments takes no weights and no covariates; put weights "
-                    "into Moments.update, and covariates into partial_out"
-                )
-            if data.n_features != self.estimator.n_features_in_:
-                raise _other_features(data.n_features, self.estimator.n_features_in_)
-            return data, _kept_rows(data)
-        data = as_host_array(data)
-        if kind_of(data) is not None:
-            if covariates is not None or groups is not None or given.missing != "error":
-                raise ValueError(
-                    f"{name} is {KINDS[kind_of(data) or '']}, which is read in chunks: covariates, "
-                    "groups and missing='pairwise' need it as an array"
-                )
-            return read_source(self.estimator, data, name, reset=reset, sample_weight=weights)
-        rows = check_rows(self.estimator, data, name, reset=reset)
-        if given.covariates is not None and covariates is None:
-            raise ValueError("covariates without background_covariates; give both, or neither")
-        prefix = "" if reset else "background_"
-        rowset = _without_zero_weights(self._row_set(rows, weights, covariates, groups, prefix))
-        _require_two_groups(rowset.groups, f"{prefix}groups")
-        return self._moments(rowset, "target" if reset else "background", name), rowset
-
-    def _row_set(
-        self, rows: Any, weights: Any, covariates: Any, groups: Any, prefix: str = ""
-    ) -> RowSet:
-        """Return all rows of a matrix with what belongs to them, checked."""
-        n = rows.shape[0]
-        labels = None if groups is None else check_labels(groups, n, f"{prefix}groups")
-        coded = self._encode(covariates, n, f"{prefix}covariates")
-        checked = check_weights(weights, n, f"{prefix}sample_weight")
-        return RowSet(rows, None, checked, labels, coded)
-
-    def _moments(self, rows: RowSet, role: str, name: str) -> Moments:
-        if len(rows) == 0:
-            raise ValueError(
-                f"the sample weights of {name} are all zero; at least 2 must be above 0"
-            )
-        try:
-            moments, self.effects[role] = rows.moments(self.given.missing)
-        except NonFiniteError as error:
-            # Of dense data with missing values only infinity comes here.
-            advice = None
-            if self.given.missing == "pairwise":
-                advice = "missing values must be NaN in a dense array"
-            names = getattr(self.estimator, "feature_names_in_", None)
-            raise NonFiniteError(error.columns, names, source=name, advice=advice) from None
-        return moments
-
-    def _one_each(self, name: str, count: int, several: bool) -> Sequence[Any]:
-        """Return an argument for each background."""
-        values = getattr(self.given, name)
-        if values is None or not several:
-            return [values] * max(count, 1)
-        if not isinstance(values, list | tuple) or len(values) != count:
-            raise ValueError(
-                f"{name} must be a list with one entry for each of {count} backgrounds"
-            )
-        return values
-
-    def _learn_covariates(self, *tables: Any) -> None:
-        tables = tuple(table for table in tables if table is not None)
-        self.coder = CovariateCoder.learn(*tables) if tables else None
-
-    def _encode(self, table: Any, n_rows: int, name: str) -> FloatArray | None:
-        if table is None or self.coder is None:
-            return None
-        coded = self.coder.encode(table, n_rows, name)
-        if self.given.missing == "error" and np.isnan(coded).any():
-            raise ValueError(f"{name} has NaN in {int(np.isnan(coded).any(axis=1).sum())} rows")
-        return coded
 
 
 def read_source(
@@ -443,16 +428,13 @@ def read_source(
         if named:
             estimator.feature_names_in_ = np.asarray(names, dtype=object)
         estimator.n_features_in_ = moments.n_features
-    elif moments.n_features != estimator.n_features_in_:
-        raise _other_features(moments.n_features, estimator.n_features_in_)
+    _require_features(estimator, moments.n_features)
     return moments, RowSet(reservoir.rows(), weights=reservoir.weights(), numbers=reservoir.index())
 
 
 def is_several(background: Any) -> bool:
     """Return whether a background is a list of backgrounds, not one of rows.
 
-    Examples
-    --------
     >>> is_several([np.eye(2), np.eye(2)]), is_several([[1.0, 0.0], [0.0, 1.0]])
     (True, False)
     """
@@ -471,16 +453,16 @@ def _mix(
         if mixture is not None:
             raise ValueError("background_mixture needs a list of backgrounds")
         return (backgrounds[0] if backgrounds else None), None
-    if isinstance(mixture, str):
-        if mixture not in ("mean", "worst"):
-            raise ValueError(
-                f"background_mixture={mixture!r} must be 'mean', 'worst', or a weight for each"
-            )
+    if not isinstance(mixture, str):
+        mixed = combine_backgrounds(backgrounds, mixture)
+    elif mixture in ("mean", "worst"):
         k = int(components) if isinstance(components, Integral) else 1
-        found = combine_backgrounds(backgrounds, how=mixture, target=target, n_components=k)
+        mixed = combine_backgrounds(backgrounds, how=mixture, target=target, n_components=k)
     else:
-        found = combine_backgrounds(backgrounds, mixture)
-    return found.moments, found.weights
+        raise ValueError(
+            f"background_mixture={mixture!r} must be 'mean', 'worst', or a weight for each"
+        )
+    return mixed.moments, mixed.weights
 
 
 def _kept_rows(moments: Moments) -> RowSet | None:
@@ -494,14 +476,8 @@ def _kept_rows(moments: Moments) -> RowSet | None:
 
 def _all_or_none(sets: Sequence[RowSet | None]) -> list[RowSet]:
     """Return the rows of several backgrounds, or nothing where those of one are not at hand."""
-    found = [rows for rows in sets if rows is not None]
-    return found if len(found) == len(sets) else []
-
-
-def _without_zero_weights(rows: RowSet) -> RowSet:
-    if rows.weights is None or (rows.weights > 0.0).all():
-        return rows
-    return rows.where(rows.weights > 0.0)
+    present = [rows for rows in sets if rows is not None]
+    return present if len(present) == len(sets) else []
 
 
 # -- checks --------------------------------------------------------------------------------
@@ -541,8 +517,7 @@ def check_rows(
     if rows.dtype == object:  # dates beside numbers, for one
         refuse_text(data, name)
     if name == "background" and not reset:
-        if rows.shape[1] != estimator.n_features_in_:
-            raise _other_features(rows.shape[1], estimator.n_features_in_)
+        _require_features(estimator, rows.shape[1])
         names, known = _get_feature_names(data), getattr(estimator, "feature_names_in_", None)
         if names is not None and known is not None:
             require_same_names(names, known, name)
@@ -559,7 +534,7 @@ def require_same_names(names: Any, known: Any, name: str) -> None:
         )
 
 
-def check_labels(values: Any, n: int, name: str) -> NDArray[Any]:
+def _check_labels(values: Any, n: int, name: str) -> NDArray[Any]:
     """Return labels of groups, one a row."""
     labels = np.asarray(refuse_masked(values, name))
     if labels.shape != (n,):
@@ -567,11 +542,6 @@ def check_labels(values: Any, n: int, name: str) -> NDArray[Any]:
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise ValueError(f"{name} contains NaN or infinity; give every row a label")
     return labels
-
-
-def _require_two_groups(labels: Any, name: str) -> None:
-    if labels is not None and len(np.unique(labels)) < 2:
-        raise ValueError(f"{name} has 1 group; at least 2 are needed")
 
 
 def _check_mask(is_background: Any, n_rows: int) -> NDArray[np.bool_]:
@@ -588,7 +558,9 @@ def _check_mask(is_background: Any, n_rows: int) -> NDArray[np.bool_]:
     return mask
 
 
-def _other_features(given: int | None, expected: int | None) -> ValueError:
-    return ValueError(
-        f"background has {given} features, but X has {expected}; both must have the same"
-    )
+def _require_features(estimator: Any, n_features: int | None) -> None:
+    if n_features != estimator.n_features_in_:
+        raise ValueError(
+            f"background has {n_features} features, but X has {estimator.n_features_in_}; "
+            "both must have the same"
+        )
