@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import copy
+from collections.abc import Callable
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -15,20 +16,17 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 from sklearn.utils.validation import _check_feature_names_in, check_array
 
-from cpcapp.contrast.loading import Loading
 from cpcapp.contrast.solution import Contrast, rank_features
 from cpcapp.contrast.solve import remove_main_subspace
-from cpcapp.estimators.inputs import Sides, check_rows
-from cpcapp.estimators.streams import apply_to_source
+from cpcapp.estimators.inputs import Sides, check_rows, require_same_names
 from cpcapp.moments.covariates import CovariateCoder, CovariateEffect
+from cpcapp.moments.dask import map_blocks
 from cpcapp.moments.rows import FeatureRangeError, FloatArray, refuse_masked
-from cpcapp.moments.sources import kind_of
+from cpcapp.moments.sources import column_names, kind_of, row_chunks
 
-# What is stored beside the attributes that end in an underscore.
-_STORED = (
-    *("_target_variance", "_loading", "_coder", "_calibration"),
-    *("_target", "_background", "_rows", "_why_unfitted"),
-)
+# What partial_fit keeps, and all that is stored under names without an underscore at the end.
+_KEPT = ("_target", "_background", "_rows")
+_STORED = (*_KEPT, "_contrast", "_coder", "_calibration", "_why_unfitted")
 
 
 class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -42,23 +40,21 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     mean_: FloatArray
     background_mean_: FloatArray | None
     n_features_in_: int
-    _target_variance: FloatArray
-    _loading: Loading | None
     # Only with several backgrounds, and with covariates.
     background_weights_: FloatArray
     covariate_effects_: dict[str, CovariateEffect | None]
+    _contrast: Contrast
     _coder: CovariateCoder
 
-    def _store(self, found: Contrast, sides: Sides) -> None:
+    def _store(self, contrast: Contrast, sides: Sides) -> None:
         """Store what every contrast has, and what was taken out of its sets."""
-        self.components_ = found.filters.T
-        self.atoms_ = found.atoms.T
-        self.eigenvalues_ = found.eigenvalues
-        self.contrast_ = found.contrast
-        self.mean_ = found.mean
-        self.background_mean_ = found.background_mean
-        self._target_variance = found.target_variance
-        self._loading = found.loading
+        self._contrast = contrast
+        self.components_ = contrast.filters.T
+        self.atoms_ = contrast.atoms.T
+        self.eigenvalues_ = contrast.eigenvalues
+        self.contrast_ = contrast.contrast
+        self.mean_ = contrast.mean
+        self.background_mean_ = contrast.background_mean
         if sides.shares is not None:
             self.background_weights_ = sides.shares
         if sides.coder is not None:
@@ -70,48 +66,51 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             if name in _STORED or (name.endswith("_") and not name.endswith("__")):
                 del self.__dict__[name]
 
-    def _as_contrast(self) -> Contrast:
-        """Return the fitted maps as the one value that knows how to apply them."""
-        self._check_fitted()
-        return Contrast(
-            filters=self.components_.T,
-            atoms=self.atoms_.T,
-            eigenvalues=self.eigenvalues_,
-            contrast=self.contrast_,
-            loading=self._loading,
-            bound=None,
-            solver="dense",
-            target_variance=self._target_variance,
-            explained_variance=np.full(len(self.eigenvalues_), np.nan),
-            mean=self.mean_,
-            background_mean=self.background_mean_,
-        )
+    def _named(self, error: FeatureRangeError) -> FeatureRangeError:
+        """Give the features that a solver complains of by their names."""
+        names = getattr(self, "feature_names_in_", None)
+        return FeatureRangeError(error.columns, names, source=error.source)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "components_")
 
-    def _check_fitted(self) -> None:
+    def _fitted(self) -> Contrast:
+        """Return the fitted maps."""
         if not hasattr(self, "components_"):
             why = getattr(self, "_why_unfitted", "Call 'fit' or 'partial_fit' first.")
             raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet. {why}")
-
-    @contextmanager
-    def _naming_features(self) -> Iterator[None]:
-        """Give the features that a solver complains of by their names."""
-        try:
-            yield
-        except FeatureRangeError as error:
-            names = getattr(self, "feature_names_in_", None)
-            raise FeatureRangeError(error.columns, names, source=error.source) from None
+        return self._contrast
 
     @property
     def _allows_nan(self) -> bool:
         return getattr(self, "missing", "error") == "pairwise"
 
     def _check_new(self, X: Any) -> Any:
-        self._check_fitted()
+        self._fitted()
         finite = "allow-nan" if self._allows_nan and not sp.issparse(X) else True
         return check_rows(self, X, "X", finite=finite, min_samples=1)
+
+    def _map(self, function: Callable[[Any], Any], X: Any, n_columns: int | None) -> NDArray[Any]:
+        """Return what a function makes of rows; chunk by chunk where they are not in memory.
+
+        Lazily for Dask, by the contrast of today. ``n_columns`` of the result; None for one number
+        a row.
+        """
+        if kind_of(X) is None:
+            return function(self._check_new(X))  # type: ignore[no-any-return]
+        names, known = column_names(X), getattr(self, "feature_names_in_", None)
+        if names is not None and known is not None:
+            require_same_names(names, known, "X")
+        frozen = copy.copy(self)
+        for name in (*_KEPT, "feature_names_in_"):  # need not travel, and blocks have no names
+            frozen.__dict__.pop(name, None)
+        work = partial(_map_chunk, frozen, function, n_columns)
+        if kind_of(X) == "dask":
+            return map_blocks(X, work, n_columns)  # type: ignore[no-any-return]
+        parts = [work(rows) for rows in row_chunks(X)]
+        if not parts:
+            raise ValueError("X holds no samples")
+        return np.concatenate(parts)
 
     # -- linear maps -----------------------------------------------------------------------
 
@@ -129,10 +128,8 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             float32 for float32 input, else float64. For a Dask array or dataframe a Dask array of
             the same blocks, which is not computed yet.
         """
-        contrast = self._as_contrast()
-        if kind_of(X) is not None:
-            return apply_to_source(self, "transform", X, len(self.components_))  # type: ignore[no-any-return]
-        return contrast.transform(self._check_new(X))
+        contrast = self._fitted()
+        return self._map(contrast.transform, X, len(contrast.eigenvalues))
 
     def inverse_transform(self, Y: Any) -> NDArray[Any]:
         """Return the samples that the atoms make of given components, ``mean_ + W y``.
@@ -145,7 +142,7 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         -------
         ndarray of shape (n_samples, n_features)
         """
-        contrast = self._as_contrast()
+        contrast = self._fitted()
         Y = check_array(
             refuse_masked(Y, "Y"),
             dtype=[np.float64, np.float32],
@@ -172,10 +169,8 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         -------
         ndarray of shape (n_samples, n_features)
         """
-        contrast = self._as_contrast()
-        if kind_of(X) is not None:
-            return apply_to_source(self, "denoise", X, self.n_features_in_)  # type: ignore[no-any-return]
-        return contrast.denoise(self._check_new(X))
+        contrast = self._fitted()
+        return self._map(contrast.denoise, X, len(contrast.mean))
 
     def correct(
         self,
@@ -217,7 +212,7 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         >>> est.correct(X, remove="background", background=B).std(axis=0).round(1)
         array([0. , 1. , 3.1, 1. ])
         """
-        contrast = self._as_contrast()
+        contrast = self._fitted()
         X = self._check_new(X)
         rows = X.toarray() if sp.issparse(X) else X
         if remove == "contrast":
@@ -289,12 +284,12 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         >>> [name for name, weight in est.top_features(1)[0]]
         ['x2']
         """
-        self._check_fitted()
+        contrast = self._fitted()
         if isinstance(n, bool) or not isinstance(n, Integral):
             raise TypeError(f"n={n!r} must be a whole number")
         if n < 1:
             raise ValueError(f"n={n} must be at least 1")
-        weights = self.components_ * np.sqrt(self._target_variance)
+        weights = self.components_ * np.sqrt(contrast.target_variance)
         return rank_features(weights, _check_feature_names_in(self), int(n))
 
     @property
@@ -307,3 +302,13 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         tags.input_tags.allow_nan = self._allows_nan
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _map_chunk(
+    estimator: Any, function: Callable[[Any], Any], n_columns: int | None, rows: Any
+) -> NDArray[Any]:
+    if rows.shape[0] == 0:  # a partition from which all rows were filtered
+        single = n_columns is not None and rows.dtype == np.float32
+        shape = (0,) if n_columns is None else (0, n_columns)
+        return np.empty(shape, np.float32 if single else np.float64)
+    return function(estimator._check_new(rows))  # type: ignore[no-any-return]

@@ -13,6 +13,7 @@ from cpcapp.contrast.solve import check_n_components
 from cpcapp.estimators.base import ContrastiveTransformer
 from cpcapp.estimators.inputs import FitArguments, Sides, read_moments, read_sides
 from cpcapp.moments.moments import Moments
+from cpcapp.moments.rows import FeatureRangeError
 
 _MOST_ROWS = 10_000
 
@@ -164,12 +165,8 @@ class CPCA(ContrastiveTransformer):
             )
         target, background = sides.target, sides.background
         k = check_n_components(self.n_components, target, name="n_components")
-        with self._naming_features():
-            if background is None:
-                alpha = 0.0
-                values, filters = (x[0] for x in solve_difference(target, target, k, [0.0]))
-                atoms = filters
-            elif standardize:
+        try:
+            if background is not None and standardize:
                 rows, weights = sides.rows_to_look_at(_MOST_ROWS)
                 found = solve_bounded_difference(
                     target, background, k, rows=rows, row_weights=weights, alpha=alpha
@@ -177,9 +174,12 @@ class CPCA(ContrastiveTransformer):
                 alpha, values = found.alpha, found.eigenvalues
                 filters, atoms = found.filters, found.atoms
             else:
-                assert alpha is not None
-                values, filters = (x[0] for x in solve_difference(target, background, k, [alpha]))
+                alpha = 0.0 if background is None or alpha is None else alpha
+                both = solve_difference(target, background or target, k, [alpha])
+                values, filters = (x[0] for x in both)
                 atoms = filters
+        except FeatureRangeError as error:
+            raise self._named(error) from None
         assert target.mean is not None
         contrast = Contrast(
             filters=filters,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -22,19 +23,20 @@ from cpcapp.estimators.inputs import (
     read_sides,
     read_source,
 )
-from cpcapp.estimators.streams import apply_to_source
 from cpcapp.inference.noise import count_components
 from cpcapp.inference.notes import MOST, Note, notes_on, shared_components
 from cpcapp.inference.permutation import PermutationTest, count_components_of
 from cpcapp.inference.power import Calibration, calibrate
 from cpcapp.moments.moments import Moments
 from cpcapp.moments.reservoir import Reservoir
-from cpcapp.moments.rows import FloatArray, NonFiniteError
+from cpcapp.moments.rows import FeatureRangeError, FloatArray, NonFiniteError
 from cpcapp.moments.sources import kind_of
 
 _COUNTING = ("auto", "permutation")
 # Rows whose outputs say which bound shows classes best: their kurtosis has an error of .05 then.
 _MOST_ROWS = 10_000
+# What partial_fit learns from the first chunk, and keeps.
+_LEARNED = ("n_features_in_", "feature_names_in_")
 
 
 class NoComponentsWarning(UserWarning):
@@ -420,12 +422,14 @@ class CPCAPlusPlus(ContrastiveTransformer):
             raise ValueError(f"calibrate={self.calibrate!r} must be True or False")
         target, background = sides.target, sides.background
         seen = (target.n_samples, 0 if background is None else background.n_samples)
-        with self._naming_features():
+        rows, weights = sides.rows_to_look_at(_MOST_ROWS)
+        try:
             k, test = self._count(sides)
-            rows, weights = sides.rows_to_look_at(_MOST_ROWS)
-            found = self._find(sides, max(k, 1), rows, weights, counted=test is not None)
+            contrast = self._find(sides, max(k, 1), rows, weights, counted=test is not None)
+        except FeatureRangeError as error:
+            raise self._named(error) from None
         if k == 0:
-            found = found.first(0)
+            contrast = contrast.first(0)
             warnings.warn(
                 f"n_components={self.n_components!r} found no component: nothing in the target "
                 "varies more, against the background, than sampling noise does (false_alarm_rate="
@@ -434,20 +438,22 @@ class CPCAPlusPlus(ContrastiveTransformer):
                 NoComponentsWarning,
                 stacklevel=3,
             )
-        calibration = self._calibrated(sides, found) if self.calibrate else None
-        self._store(found, sides)
-        self.n_components_ = len(found.eigenvalues)
-        self.loading_ = None if found.loading is None else found.loading.diagonal
-        self.shrinkage_ = None if found.loading is None else 1.0 - found.loading.weight
-        self.bound_ = found.bound
-        self.solver_ = found.solver
-        self.explained_variance_ = found.explained_variance
-        self.explained_variance_ratio_ = found.explained_variance / found.target_variance.sum()
+        calibration = self._calibrated(sides, contrast) if self.calibrate else None
+        self._store(contrast, sides)
+        loading = contrast.loading
+        self.n_components_ = len(contrast.eigenvalues)
+        self.loading_ = None if loading is None else loading.diagonal
+        self.shrinkage_ = None if loading is None else 1.0 - loading.weight
+        self.bound_ = contrast.bound
+        self.solver_ = contrast.solver
+        self.explained_variance_ = contrast.explained_variance
+        total = contrast.target_variance.sum()
+        self.explained_variance_ratio_ = contrast.explained_variance / total
         self.n_samples_seen_ = seen
         self.permutation_test_ = test
         self.smallest_p_value_ = None if calibration is None else calibration.smallest
         self._calibration = calibration
-        self.notes_ = self._notes(sides, found, rows, test, seen)
+        self.notes_ = self._notes(sides, contrast, rows, test, seen)
         return self
 
     def _find(
@@ -567,10 +573,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         -------
         ndarray of shape (n_samples,)
         """
-        contrast = self._as_contrast()
-        if kind_of(X) is not None:
-            return apply_to_source(self, "power", X, None)  # type: ignore[no-any-return]
-        return contrast.power(self._check_new(X))
+        return self._map(self._fitted().power, X, None)
 
     def p_value(self, X: Any) -> FloatArray:
         """Return for each sample how likely background is to have a power as high.
@@ -589,18 +592,16 @@ class CPCAPlusPlus(ContrastiveTransformer):
         -------
         ndarray of shape (n_samples,)
         """
-        self._check_fitted()
-        if self.background_mean_ is None:
+        contrast = self._fitted()
+        if contrast.background_mean is None:
             raise ValueError("p_value needs a background; this estimator was fitted without one")
         if self._calibration is None:
             raise ValueError(
                 "p_value compares with background rows that the filters have not seen: set "
                 "calibrate=True and fit again"
             )
-        if kind_of(X) is not None:
-            return apply_to_source(self, "p_value", X, None)  # type: ignore[no-any-return]
-        return self._calibration.p_value(self.power(X))
+        return self._map(partial(_p_value, self._calibration, contrast), X, None)
 
 
-# What partial_fit learns from the first chunk, and keeps.
-_LEARNED = ("n_features_in_", "feature_names_in_")
+def _p_value(calibration: Calibration, contrast: Contrast, rows: Any) -> FloatArray:
+    return calibration.p_value(contrast.power(rows))

@@ -130,7 +130,7 @@ def _read_again(
     """Return the two sets as ``fit`` read them, and what it found."""
     if not isinstance(estimator, CPCAPlusPlus):
         raise TypeError(f"estimator must be a CPCAPlusPlus, not {type(estimator).__name__}")
-    contrast = estimator._as_contrast()
+    contrast = estimator._fitted()
     if len(contrast.eigenvalues) == 0:
         raise ValueError("the estimator has no components; fit it with n_components as a number")
     given = FitArguments(missing=estimator.missing, **fit_arguments)
