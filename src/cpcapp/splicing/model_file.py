@@ -83,33 +83,13 @@ def save_model(localizer: SpliceLocalizer, path: str | os.PathLike[str]) -> None
 
 
 def save_network(network: TraceMeter, path: str | os.PathLike[str]) -> None:
-    """Write a network to a file, to train models with it: see `load_network`.
-
-    Parameters
-    ----------
-    network : TraceMeter
-    path : path
-    """
+    """Write a network to a file, to train models with it: see `load_network`."""
     header = {"network": network.facts}
     write_tensors(path, _graphs(network), header, _NETWORK_FORMAT, _NETWORK_VERSION)
 
 
 def load_network(path: str | os.PathLike[str]) -> TraceMeter:
-    """Read a network that `save_network` wrote.
-
-    Parameters
-    ----------
-    path : path
-
-    Returns
-    -------
-    TraceMeter
-
-    Raises
-    ------
-    ModelError
-        If the file is damaged or is something else.
-    """
+    """Read a network that `save_network` wrote."""
     try:
         header, tensors = read_tensors(
             path, _NETWORK_FORMAT, _NETWORK_VERSION, max_bytes=_MAX_BYTES
@@ -163,8 +143,6 @@ def load_model(model: str | os.PathLike[str] | None = None) -> SpliceLocalizer:
 def shipped_models() -> list[str]:
     """Return the names of the models that come with the package.
 
-    Examples
-    --------
     >>> shipped_models()
     ['default', 'filters', 'paper']
     """
@@ -181,13 +159,6 @@ def _is_shipped(model: str | os.PathLike[str] | None) -> bool:
 def find_model_file(model: str | os.PathLike[str] | None = None) -> Iterator[Path]:
     """Give the path of a model's file, which exists while the context lasts.
 
-    Parameters
-    ----------
-    model : str or path, optional
-        As for `load_model`.
-
-    Examples
-    --------
     >>> with find_model_file("filters") as path:
     ...     print(path.name)
     filters.safetensors

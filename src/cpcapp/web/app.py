@@ -25,13 +25,7 @@ form `{"error": {"code", "message", "help"}}`."""
 
 
 def make_app(jobs: JobQueue) -> ASGIApp:
-    """Return the application of a server.
-
-    Parameters
-    ----------
-    jobs : JobQueue
-        Its workers run as long as the application does.
-    """
+    """Return the application of a server."""
 
     @asynccontextmanager
     async def run_workers(_: FastAPI) -> AsyncIterator[None]:

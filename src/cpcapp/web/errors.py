@@ -73,8 +73,6 @@ class ApiError(Exception):
 def describe_error(code: str, message: str, help_text: str = "") -> dict[str, str]:
     """Return an error in types that JSON knows.
 
-    Examples
-    --------
     >>> describe_error("too_large", "The file is too large.")["code"]
     'too_large'
     """

@@ -48,17 +48,7 @@ class ServerFolder:
 
 
 def remove_old_folders() -> None:
-    """Remove what killed servers of this user left; folders of running ones stay.
-
-    Examples
-    --------
-    >>> left = Path(tempfile.mkdtemp(prefix="cpcapp-serve-"))
-    >>> running = ServerFolder()
-    >>> remove_old_folders()
-    >>> left.exists(), running.path.exists()
-    (False, True)
-    >>> running.remove()
-    """
+    """Remove what killed servers of this user left; folders of running ones stay."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         # What can't be removed does no harm.
         with suppress(OSError):

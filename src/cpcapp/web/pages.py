@@ -23,14 +23,6 @@ def _environment() -> Environment:
 
 
 def render_page(template: str, **values: Any) -> HTMLResponse:
-    """Return a page.
-
-    Parameters
-    ----------
-    template : str
-        Name of a file in ``templates/``.
-    **values
-        What it shows. All text is escaped.
-    """
+    """Return a page."""
     page = _environment().get_template(template).render(version=__version__, **values)
     return HTMLResponse(page)

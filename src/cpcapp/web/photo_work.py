@@ -66,15 +66,7 @@ def open_cached_model(model: str) -> tuple[SpliceLocalizer, dict[str, str]]:
 
 
 def run_photo(folder: Path, request: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Look for splices in ``folder / "file"``; see `cpcapp.web.work.run_job`.
-
-    Parameters
-    ----------
-    folder : Path
-    request : dict
-        ``name`` to show, ``model`` (one of `MODELS`) and ``max_pixels``.
-    report : callable
-    """
+    """Look for splices in ``folder / "file"``; see `cpcapp.web.work.run_job`."""
     report(0.0, "Reading the photo")
     data = (folder / UPLOAD_NAME).read_bytes()
     image = _read(data, request["max_pixels"])
@@ -235,8 +227,6 @@ def _shrink(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def shrink_by_maximum(picture: NDArray[np.uint8], side: int = _PREVIEW_SIDE) -> NDArray[np.uint8]:
     """Return a smaller map in which no thin line gets darker: each pixel is a maximum.
 
-    Examples
-    --------
     >>> line = np.zeros((40, 100), np.uint8)
     >>> line[17] = 255
     >>> small = shrink_by_maximum(line, side=10)

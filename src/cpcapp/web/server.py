@@ -27,19 +27,9 @@ _LAST_SECONDS = 2
 def open_socket(host: str, port: int | None = None) -> socket.socket:
     """Return a socket that listens.
 
-    Parameters
-    ----------
-    host : str
-    port : int, optional
-        Exactly this one; 0 lets the system choose. Without it, the first of 8000, 8001, ... that
-        is free.
+    ``port``: exactly this one; 0 lets the system choose. Without it, the first of 8000, 8001, ...
+    that is free.
 
-    Raises
-    ------
-    OSError
-
-    Examples
-    --------
     >>> with open_socket("127.0.0.1", 0) as listening:
     ...     listening.getsockname()[0]
     '127.0.0.1'
@@ -82,16 +72,7 @@ def spell_address(listening: socket.socket) -> str:
 def run_server(
     settings: Settings, listening: socket.socket, on_start: Callable[[], Any] | None = None
 ) -> None:
-    """Serve until a signal ends the process. Nothing of it stays on disk.
-
-    Parameters
-    ----------
-    settings : Settings
-    listening : socket
-        As `open_socket` gives it; it is closed at the end.
-    on_start : callable, optional
-        Called once requests are answered.
-    """
+    """Serve until a signal ends the process. Nothing of it stays on disk."""
     logging.basicConfig(format="cpcapp serve: %(message)s")
     remove_old_folders()
     folder = ServerFolder()

@@ -86,8 +86,6 @@ class Settings:
 def default_jobs() -> int:
     """Return how many jobs run at once: one photo can use four cores.
 
-    Examples
-    --------
     >>> default_jobs() >= 1
     True
     """
@@ -97,8 +95,6 @@ def default_jobs() -> int:
 def available_memory() -> int:
     """Return the memory that workers may take together: most of what this computer has.
 
-    Examples
-    --------
     >>> available_memory() > 1 << 28
     True
     """

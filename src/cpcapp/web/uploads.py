@@ -60,26 +60,7 @@ async def receive_upload(
     files: Collection[str],
     fields: Collection[str] = (),
 ) -> Upload:
-    """Read a form, and write its files to a folder, each under the name of its field.
-
-    Parameters
-    ----------
-    request : Request
-    folder : Path
-        Exists already.
-    settings : Settings
-    files, fields : collection of str
-        Which parts are expected. Files must be there, fields may.
-
-    Returns
-    -------
-    Upload
-
-    Raises
-    ------
-    ApiError
-        If something is missing, unknown, too large, too slow or no form.
-    """
+    """Read a form, and write its files to a folder, each under the name of its field."""
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     boundary = options.get(b"boundary")
     if kind != b"multipart/form-data" or not boundary:
@@ -110,11 +91,6 @@ async def reserve_for_upload(request: Request, jobs: JobQueue, client: str) -> A
 
     If there is none, the form is read all the same, up to a limit: a connection that is closed on a
     client that still sends is an error to it, and not the answer that it should try again.
-
-    Raises
-    ------
-    ApiError
-        If the queue is full.
     """
     async with AsyncExitStack() as stack:
         try:
@@ -155,13 +131,7 @@ async def _discard(chunks: AsyncIterator[bytes]) -> None:
 
 
 async def receive_chunks(request: Request, settings: Settings) -> AsyncIterator[bytes]:
-    """Yield the body of a request.
-
-    Raises
-    ------
-    ApiError
-        If it comes too slowly or breaks off.
-    """
+    """Yield the body of a request."""
     end = time.monotonic() + settings.upload_seconds
     stream = request.stream()
     while True:
@@ -284,8 +254,6 @@ class _FormReader:
 def clean_name(name: str) -> str:
     r"""Return a file's name as it can be shown: without folders and signs that are not printed.
 
-    Examples
-    --------
     >>> clean_name("C:\\photos\\cat.jpg"), clean_name("../../etc/passwd"), clean_name("a\nb\u202e")
     ('cat.jpg', 'passwd', 'a b')
     >>> clean_name("")

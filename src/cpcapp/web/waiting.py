@@ -27,11 +27,6 @@ async def answer_job(request: Request, jobs: JobQueue, job: Job, *, wait: bool) 
     """Answer with a job: at once with 202, or with 200 when it is done.
 
     If the client hangs up while it waits, the job is forgotten.
-
-    Raises
-    ------
-    ApiError
-        If the job failed, and the client has waited for it.
     """
     if not wait:
         address = {"Location": f"/api/jobs/{job.id}"}

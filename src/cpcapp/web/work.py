@@ -48,24 +48,10 @@ class JobError(Exception):
 def run_job(kind: str, folder: Path, request: dict[str, Any], report: Report) -> dict[str, Any]:
     """Do a job.
 
-    Parameters
-    ----------
-    kind : {"photo", "tables"}
-    folder : Path
-        Has what the client sent, and gets what is made of it. Nothing else is opened.
-    request : dict
-        What is asked for.
-    report : callable
+    ``folder``: has what the client sent, and gets what is made of it. Nothing else is opened.
 
-    Returns
-    -------
-    dict
-        The result, in types that JSON knows. ``files`` are the names in the folder that the client
-        may fetch, each with its media type; it does not reach the client.
-
-    Raises
-    ------
-    JobError
+    The result, in types that JSON knows. ``files`` are the names in the folder that the client may
+    fetch, each with its media type; it does not reach the client.
     """
     if kind == "photo":
         from cpcapp.web.photo_work import run_photo
@@ -81,8 +67,6 @@ def run_job(kind: str, folder: Path, request: dict[str, Any], report: Report) ->
 def file_url(folder: Path, name: str) -> str:
     """Return where a client fetches a file of a job.
 
-    Examples
-    --------
     >>> file_url(Path("/tmp/server/a1b2"), "overlay.png")
     '/api/jobs/a1b2/files/overlay.png'
     """

@@ -69,13 +69,7 @@ class WorkerProcess:
     async def run(
         self, message: dict[str, Any], on_progress: Callable[[float, str], None]
     ) -> dict[str, Any]:
-        """Do a job; return ``{"done": ...}`` or ``{"failed": ...}``.
-
-        Raises
-        ------
-        WorkerDied
-            With the argument True if it had begun the job.
-        """
+        """Do a job; return ``{"done": ...}`` or ``{"failed": ...}``."""
         started = False
         self.n_jobs += 1
         try:

@@ -59,18 +59,7 @@ class BSDSPhoto:
 
 
 def bsds_photos(folder: str | Path, splits: Sequence[str]) -> list[BSDSPhoto]:
-    """Return the photos of some splits, in the order of their names.
-
-    Parameters
-    ----------
-    folder : path
-        With the folders ``images`` and ``groundTruth``.
-    splits : sequence of {"train", "val", "test"}
-
-    Returns
-    -------
-    list of BSDSPhoto
-    """
+    """Return the photos of some splits, in the order of their names."""
     folder = Path(folder)
     photos = []
     for split in splits:
@@ -90,17 +79,7 @@ def bsds_photos(folder: str | Path, splits: Sequence[str]) -> list[BSDSPhoto]:
 def bsds_sources(folder: str | Path, splits: Sequence[str] = ("train", "val")) -> list[SourcePhoto]:
     """Return the photos of BSDS500 with what people outlined in them.
 
-    Parameters
-    ----------
-    folder : path
-        With the folders ``images`` and ``groundTruth``.
-    splits : sequence of {"train", "val", "test"}
-        The test photos are for scoring edges and stay out, unless asked for.
-
-    Returns
-    -------
-    list of SourcePhoto
-        Named like ``train/100075``.
+    ``splits``: the test photos are for scoring edges and stay out, unless asked for.
     """
     return [
         SourcePhoto(

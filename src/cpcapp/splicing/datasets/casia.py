@@ -56,54 +56,17 @@ def casia(
     The host should be the first source named. If the photo does not differ from it in a clear
     part, the second is tried, and taken if it explains the photo better.
 
-    Parameters
-    ----------
-    folder : path
-    version : {1, 2, "auto"}, default="auto"
-    kinds : sequence of {"D", "S"}, default=("D",)
-        Which tampered photos to take. ``"S"`` are copies within one photo: there the pasted part
-        comes from the same camera and has been compressed alike, so they are no splices and are
-        left out. A name that says ``D`` but has one source twice counts as ``S``.
-    masks : path, optional
-        A folder of masks: what `make_casia_masks` wrote, or anybody's with the pasted part in
-        white in ``NAME_gt.png`` or ``NAME.png``, which are then taken at their word. Without
-        it the masks are computed when the data set is opened, to know which can be trusted, and
-        again when they are read: about 0.1 s each time.
-    min_confidence : float, default=0.5
-        Computed masks below are left out as problems; see
-        `cpcapp.splicing.datasets.difference_masks.difference_mask`.
-    jobs : int, default=2
-        Threads that compute masks.
-    progress : callable, optional
-        Called with the share of masks computed, from 0 to 1.
+    ``kinds``: which tampered photos to take. ``"S"`` are copies within one photo: there the pasted
+    part comes from the same camera and has been compressed alike, so they are no splices and are
+    left out. A name that says ``D`` but has one source twice counts as ``S``.
 
-    Returns
-    -------
-    SampleSet
-        The tampered photos that have a mask, then the authentic ones, named by their files
-        without suffix.
+    ``masks``: A folder of masks: what `make_casia_masks` wrote, or anybody's with the pasted part
+    in white in ``NAME_gt.png`` or ``NAME.png``, which are then taken at their word. Without it the
+    masks are computed when the data set is opened, to know which can be trusted, and again when
+    they are read: about 0.1 s each time.
 
-    References
-    ----------
-    J. Dong, W. Wang and T. Tan, "CASIA image tampering detection evaluation database",
-    ChinaSIP 2013.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> import numpy as np
-    >>> from PIL import Image
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> for part in ("Au", "Tp"):
-    ...     (folder / part).mkdir()
-    >>> pixels = np.random.default_rng(0).integers(90, 110, size=(120, 160, 3), dtype=np.uint8)
-    >>> Image.fromarray(pixels).save(folder / "Au" / "Au_ani_00001.png")
-    >>> pixels[30:80, 40:100] = 200
-    >>> tampered = folder / "Tp" / "Tp_D_CRN_M_N_ani00001_ani00002_10035.tif"
-    >>> Image.fromarray(pixels).save(tampered)
-    >>> photos = casia(folder)
-    >>> [(sample.name[:3], int(sample.mask.sum())) for sample in photos]
-    [('Tp_', 2992), ('Au_', 0)]
+    The tampered photos that have a mask, then the authentic ones, named by their files without
+    suffix.
     """
     _check(kinds, jobs)
     if not 0.0 <= min_confidence <= 1.0:
@@ -149,36 +112,6 @@ def make_casia_masks(
     All masks are written, also those that can't be trusted: `casia` leaves them out by their
     confidence. A run that was stopped goes on where it was; masks that an earlier version of
     cpcapp made are made again.
-
-    Parameters
-    ----------
-    folder : path
-        As for `casia`.
-    output : path
-        Folder to write to; made if it is not there.
-    version, kinds, jobs, progress
-        As for `casia`.
-
-    Returns
-    -------
-    SampleSet
-        The data set with these masks.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> import numpy as np
-    >>> from PIL import Image
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> pixels = np.random.default_rng(0).integers(90, 110, size=(120, 160, 3), dtype=np.uint8)
-    >>> Image.fromarray(pixels).save(folder / "Au_ani_00001.png")
-    >>> pixels[30:80, 40:100] = 200
-    >>> Image.fromarray(pixels).save(folder / "Tp_D_CRN_M_N_ani00001_ani00002_10035.tif")
-    >>> photos = make_casia_masks(folder, folder / "masks")
-    >>> sorted(path.name for path in (folder / "masks").iterdir())
-    ['Tp_D_CRN_M_N_ani00001_ani00002_10035_gt.png', 'masks.json']
-    >>> len(photos.spliced), len(photos.authentic)
-    (1, 1)
     """
     _check(kinds, jobs)
     folder, output = check_folder(folder), Path(output)

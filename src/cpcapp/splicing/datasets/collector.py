@@ -29,33 +29,8 @@ def read_samples(
 
     Opening a data set finds what is missing; that a file is damaged shows only when it is read.
 
-    Parameters
-    ----------
-    samples : iterable of Sample
-        Such as a SampleSet.
-    problems : list of Problem
-        What can't be used is appended: files that can't be read, masks of another size than
-        their photo, and masks without a seam, all pasted or nothing.
-
-    Yields
-    ------
-    sample : Sample
-    image : ndarray of shape (height, width, 3), uint8 or uint16
-    mask : ndarray of shape (height, width), bool
-        True where something was pasted; nowhere for an authentic photo.
-
-    Examples
-    --------
-    >>> from functools import partial
-    >>> import numpy as np
-    >>> from cpcapp.splicing.photo.samples import Sample
-    >>> good = Sample("good", True, partial(np.zeros, (4, 6, 3), np.uint8))
-    >>> lost = Sample("lost", True, partial(open, "lost.png"))
-    >>> problems = []
-    >>> [(sample.name, image.shape) for sample, image, mask in read_samples([lost, good], problems)]
-    [('good', (4, 6, 3))]
-    >>> problems[0].name
-    'lost'
+    ``problems``: what can't be used is appended: files that can't be read, masks of another size
+    than their photo, and masks without a seam, all pasted or nothing.
     """
     for sample, photo, mask in read_photos(samples, problems):
         yield sample, photo.pixels, mask

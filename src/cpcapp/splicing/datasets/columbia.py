@@ -45,38 +45,7 @@ def columbia(folder: str | os.PathLike[str]) -> SampleSet:
     Photos and masks may be of any kind of image that is read, and a mask may go without its
     ``_edgemask``. `cpcapp.splicing.datasets.columbia.columbia_mask` says how the colours are read.
 
-    Parameters
-    ----------
-    folder : path
-        With the folders ``4cam_auth`` and ``4cam_splc``.
-
-    Returns
-    -------
-    SampleSet
-        The spliced photos, then the authentic ones, named by their files without suffix.
-
-    References
-    ----------
-    Y.-F. Hsu and S.-F. Chang, "Detecting image splicing using geometry invariants and camera
-    characteristics consistency", ICME 2006.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> import numpy as np
-    >>> from PIL import Image
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> (folder / "4cam_splc" / "edgemask").mkdir(parents=True)
-    >>> Image.new("RGB", (6, 4)).save(folder / "4cam_splc" / "a_b_sub_01.tif")
-    >>> edgemask = np.zeros((4, 6, 3), dtype=np.uint8)
-    >>> edgemask[:, :3, 0], edgemask[:, 3:, 1] = 255, 255
-    >>> file = folder / "4cam_splc" / "edgemask" / "a_b_sub_01_edgemask.png"
-    >>> Image.fromarray(edgemask).save(file)
-    >>> photos = columbia(folder)
-    >>> photos[0].name, photos[0].mask[0].astype(int)
-    ('a_b_sub_01', array([0, 0, 0, 1, 1, 1]))
-    >>> print(photos.problems[0])
-    4cam_auth: the folder is missing or holds no photos
+    The spliced photos, then the authentic ones, named by their files without suffix.
     """
     folder = check_folder(folder)
     spliced, authentic = folder / "4cam_splc", folder / "4cam_auth"
@@ -139,31 +108,6 @@ def columbia_mask(edgemask: NDArray[np.uint8]) -> BoolArray:
     specks. A pixel counts as red or green only if that channel is at least 96 and twice each of
     the others; all other pixels, at most 2 % of them, go with the nearest that is clear.
     Comparing green with red pixel by pixel instead leaves up to 15 false specks in a photo.
-
-    Parameters
-    ----------
-    edgemask : ndarray of shape (height, width, 3), uint8
-        RGB, as read from the file.
-
-    Returns
-    -------
-    ndarray of shape (height, width), bool
-        True in the pasted part.
-
-    Raises
-    ------
-    ValueError
-        If this is no such edge mask: one of the colours is missing, or there is too much of
-        another.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> edgemask = np.zeros((4, 6, 3), dtype=np.uint8)
-    >>> edgemask[:, :3] = [200, 0, 0]
-    >>> edgemask[:, 3:] = [0, 255, 0]
-    >>> columbia_mask(edgemask)[0].astype(int)
-    array([0, 0, 0, 1, 1, 1])
     """
     pixels = np.asarray(edgemask)
     if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8 or pixels.size == 0:

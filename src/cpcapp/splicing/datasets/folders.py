@@ -33,35 +33,11 @@ def folder_pair(
     compared without suffix and case. In a mask a pixel counts as pasted if any of its channels lies
     in the upper half of the range, above 127 of 255.
 
-    Parameters
-    ----------
-    folder : path
-        With the folders ``masks`` and ``images``, or ``masks`` and ``photos``.
-    unmasked : {"problem", "authentic"}, default="problem"
-        What a photo without a mask is: left out as a problem, since a mask may
-        have been forgotten, or authentic.
+    ``unmasked``: what a photo without a mask is: left out as a problem, since a mask may have been
+    forgotten, or authentic.
 
-    Returns
-    -------
-    SampleSet
-        Named like the folder; the photos by their files without suffix, those of
-        ``authentic`` as ``authentic/NAME``.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from PIL import Image
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> for part in ("images", "masks"):
-    ...     (folder / part).mkdir()
-    >>> Image.new("RGB", (6, 4)).save(folder / "images" / "one.jpg")
-    >>> Image.new("L", (6, 4), 255).save(folder / "masks" / "one.png")
-    >>> Image.new("RGB", (6, 4)).save(folder / "images" / "two.jpg")
-    >>> photos = folder_pair(folder)
-    >>> [sample.name for sample in photos], photos[0].mask.shape
-    (['one'], (4, 6))
-    >>> print(photos.problems[0])
-    two: masks/two is missing; photos without one go into authentic/ or need unmasked="authentic"
+    Named like the folder; the photos by their files without suffix, those of ``authentic`` as
+    ``authentic/NAME``.
     """
     if unmasked not in ("problem", "authentic"):
         raise ValueError(f"unmasked={unmasked!r} must be 'problem' or 'authentic'")
@@ -111,26 +87,7 @@ def _find_images(folder: Path) -> Path:
 def photo_files(folder: str | os.PathLike[str], *, recursive: bool = False) -> SampleSet:
     """Open the photos of a folder as authentic ones.
 
-    Parameters
-    ----------
-    folder : path
-    recursive : bool, default=False
-        Whether to take the folders in it too.
-
-    Returns
-    -------
-    SampleSet
-        Named like the folder; the photos by their files, with suffix and below the folder.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from PIL import Image
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> Image.new("RGB", (6, 4)).save(folder / "holiday.png")
-    >>> photos = photo_files(folder)
-    >>> photos[0].name, photos[0].authentic, photos[0].image.shape
-    ('holiday.png', True, (4, 6, 3))
+    Named like the folder; the photos by their files, with suffix and below the folder.
     """
     folder = check_folder(folder)
     found = SampleCollector()

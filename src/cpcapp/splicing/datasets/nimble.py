@@ -56,51 +56,17 @@ def nimble(
     where nothing comes from that donor. A probe is authentic here if no row says ``Y``; if
     several do, its mask is all of theirs.
 
-    Parameters
-    ----------
-    folder : path
-    year : int, optional
-        Such as 2016; all that there are by default.
-    task : str, optional
-        ``"splice"`` or ``"manipulation"``; all that there are by default. A probe may be in both,
-        with different masks.
-    collection : str, optional
-        Only probes whose column ``Collection`` says so; the paper's is ``"Nimble-WEB"``. A
-        reference without that column is then a problem.
-    operations : sequence of str, optional
-        Only what these operations of the journal made, by the beginnings of their names:
-        ``["PasteSplice"]``. By default all that the mask shows, which in the task
-        ``manipulation`` can be removals, blur and much else.
+    ``task``: ``"splice"`` or ``"manipulation"``; all that there are by default. A probe may be in
+    both, with different masks.
 
-    Returns
-    -------
-    SampleSet
-        Named like ``NC2016-splice/PROBE``, in the order of the references.
+    ``collection``: only probes whose column ``Collection`` says so; the paper's is
+    ``"Nimble-WEB"``. A reference without that column is then a problem.
 
-    Notes
-    -----
+    ``operations``: only what these operations of the journal made, by the beginnings of their
+    names: ``["PasteSplice"]``. By default all that the mask shows, which in the task
+    ``manipulation`` can be removals, blur and much else.
+
     The bit planes in JPEG 2000 that came with 2018 are not read; such masks are problems.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from PIL import Image
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> for part in ("probe", "reference/manipulation/mask"):
-    ...     (folder / part).mkdir(parents=True)
-    >>> Image.new("RGB", (6, 4)).save(folder / "probe" / "one.png")
-    >>> Image.new("L", (6, 4), 0).save(folder / "reference/manipulation/mask/m.png")
-    >>> table = folder / "reference/manipulation/NC2016-manipulation-ref.csv"
-    >>> _ = table.write_text(
-    ...     "ProbeFileID|ProbeFileName|IsTarget|ProbeMaskFileName|Collection\n"
-    ...     "one|probe/one.png|Y|reference/manipulation/mask/m.png|Nimble-WEB\n"
-    ...     "two|probe/two.png|N||Nimble-WEB\n"
-    ... )
-    >>> photos = nimble(folder, collection="Nimble-WEB")
-    >>> photos[0].name, bool(photos[0].mask.all())
-    ('NC2016-manipulation/one', True)
-    >>> print(photos.problems[0])
-    NC2016-manipulation/two: probe/two.png is missing
     """
     folder = check_folder(folder)
     if isinstance(operations, str) or (operations is not None and not operations):

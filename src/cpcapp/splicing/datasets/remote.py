@@ -19,16 +19,6 @@ def open_remote_pairs(url: str) -> SampleSet | None:
     The folders are those of `cpcapp.splicing.datasets.folders.folder_pair`: ``images`` or
     ``photos``, ``masks``, and ``authentic`` if there are authentic photos. Nothing is read yet, so
     that a mask of another size than its photo shows only when it is read.
-
-    Parameters
-    ----------
-    url : str
-        Such as ``s3://bucket/folder``.
-
-    Returns
-    -------
-    SampleSet or None
-        None if the folder has no masks.
     """
     url = url.rstrip("/")
     masks = {_stem(mask).casefold(): mask for mask in list_folder(f"{url}/masks")}
@@ -53,17 +43,7 @@ def open_remote_pairs(url: str) -> SampleSet | None:
 
 
 def open_remote_sources(url: str) -> list[SourcePhoto]:
-    """Return the photos in a folder of a bucket, to make splices of.
-
-    Parameters
-    ----------
-    url : str
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no photo.
-    """
+    """Return the photos in a folder of a bucket, to make splices of."""
     photos = list_folder(url)
     if not photos:
         raise FileNotFoundError(f"{url} holds no photos; check the URL")

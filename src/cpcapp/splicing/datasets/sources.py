@@ -21,32 +21,10 @@ def open_sources(
 ) -> list[SourcePhoto]:
     """Return the photos in some files and folders, to make splices of.
 
-    Parameters
-    ----------
-    paths : sequence of path
-        Files, folders or patterns. Of the folder of BSDS500 the training and validation photos
-        are taken, with what people outlined in them. A path that is given twice counts once.
-    outside : path, optional
-        A folder in which no photo may lie, since splices will be written there.
+    ``paths``: files, folders or patterns. Of the folder of BSDS500 the training and validation
+    photos are taken, with what people outlined in them. A path that is given twice counts once.
 
-    Returns
-    -------
-    list of SourcePhoto
-        Those of BSDS500 first.
-
-    Raises
-    ------
-    ValueError
-        If a photo lies in ``outside``.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from PIL import Image
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> Image.new("RGB", (60, 40)).save(folder / "holiday.png")
-    >>> open_sources([folder, folder])
-    [SourcePhoto(name='holiday.png')]
+    ``outside``: A folder in which no photo may lie, since splices will be written there.
     """
     known = {Path(path).resolve(): os.fspath(path) for path in paths}
     bsds = [path for path in known.values() if is_bsds(path)]

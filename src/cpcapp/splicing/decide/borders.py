@@ -73,23 +73,8 @@ def collect_borders(
 ) -> Borders:
     """Sum the evidence over the pixels of each border.
 
-    Parameters
-    ----------
-    count : int
-        Superpixels.
-    one, two : ndarray of shape (n,)
-        The superpixels on either side of each pair of neighbouring pixels that are unlike.
-    evidence : ndarray of shape (n,)
-        For a seam between the two pixels.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> labels = np.repeat(np.arange(3, dtype=np.int32), 4)[None].repeat(5, axis=0)  # 5 x 12
-    >>> one, two = (labels.ravel()[places] for places in border_pixels(labels))
-    >>> borders = collect_borders(3, one, two, np.full(10, 2.0))
-    >>> borders.cut(np.array([True, False, False]))
-    (10.0, 5.0)
+    ``one, two``: the superpixels on either side of each pair of neighbouring pixels that are
+    unlike.
     """
     pair = np.sort([one, two], axis=0).astype(np.intp)
     keys, where = np.unique(pair[0] * count + pair[1], return_inverse=True)

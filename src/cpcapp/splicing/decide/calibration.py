@@ -127,18 +127,7 @@ class Calibration:
         return self.weights is not None and self.authentic is not None
 
     def judge(self, features: PhotoFeatures, strengths: FloatMap) -> PhotoJudgement:
-        """Return the score and the p-values of a photo.
-
-        Parameters
-        ----------
-        features : PhotoFeatures
-        strengths : ndarray of shape (rows, columns), float32
-            Of `cpcapp.splicing.decide.features.patch_strengths`.
-
-        Returns
-        -------
-        PhotoJudgement
-        """
+        """Return the score and the p-values of a photo."""
         score = self.score(features)
         similar = self.similar_photos(features)
         if similar is None:
@@ -170,19 +159,7 @@ class Calibration:
     def square_z_scores(
         self, features: PhotoFeatures, strengths: NDArray[Any], similar: SimilarPhotos
     ) -> FloatArray:
-        """Return the z-scores of squares, each judged as if it were the photo's peak.
-
-        Parameters
-        ----------
-        features : PhotoFeatures
-        strengths : ndarray
-        similar : SimilarPhotos
-
-        Returns
-        -------
-        ndarray
-            Of the shape of ``strengths``.
-        """
+        """Return the z-scores of squares, each judged as if it were the photo's peak."""
         assert self.weights is not None
         rest = self.square_offset
         if rest is None:
@@ -194,10 +171,7 @@ class Calibration:
 
         Where few are similar, less similar ones count too, up to a limit.
 
-        Returns
-        -------
-        SimilarPhotos or None
-            None if there are not enough, or the model has not learned to judge.
+        None if there are not enough, or the model has not learned to judge.
         """
         if self.weights is None or self.authentic is None:
             return None
@@ -255,8 +229,6 @@ def student_tail(value: float) -> float:
     degrees more of Columbia's authentic photos raised an alarm than should. In closed form, with
     ``θ = atan(value / √3)``: ``1/2 - (θ + sin θ cos θ) / π``.
 
-    Examples
-    --------
     >>> round(student_tail(2.353), 3), student_tail(0.0)
     (0.05, 0.5)
     """

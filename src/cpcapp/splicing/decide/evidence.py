@@ -57,17 +57,7 @@ class LikelihoodTable:
 
     @classmethod
     def learn(cls, seam: NDArray[Any], other: NDArray[Any]) -> LikelihoodTable:
-        """Learn from values at seams and at other borders, each of shape (n,).
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> rng = np.random.default_rng(0)
-        >>> seam, other = (rng.normal(mean, 1.0, 20_000) for mean in (2.0, 0.0))
-        >>> found = LikelihoodTable.learn(seam, other)
-        >>> float(found(2.0).round(1))  # (2² - 0²) / 2 for two normal distributions
-        2.0
-        """
+        """Learn from values at seams and at other borders, each of shape (n,)."""
         inner = np.unique(np.quantile(seam, np.linspace(0.0, 1.0, _N_BINS + 1)[1:-1]))
         edges = np.concatenate([[-np.inf], inner, [np.inf]])
         # One more everywhere: what was never seen is not impossible.
@@ -121,16 +111,7 @@ class SeamEvidence:
                 raise ValueError(f"{name}={value} must lie within ±{_MAX_WEIGHT:g}")
 
     def __call__(self, measured: NDArray[Any]) -> FloatArray:
-        """Return the evidence for a seam at some places.
-
-        Parameters
-        ----------
-        measured : ndarray of shape (n_tables, ...)
-
-        Returns
-        -------
-        ndarray of shape (...)
-        """
+        """Return the evidence for a seam at some places."""
         found = -self.prior * np.ones(measured.shape[1:])
         for table, weight, values in zip(self.tables, self.weights, measured, strict=True):
             found += weight * table(values)
@@ -141,12 +122,6 @@ class SeamEvidence:
         """Learn from what is measured at seams and at other borders.
 
         The weights of the tables are those of a logistic regression; of one table alone it is 1.
-
-        Parameters
-        ----------
-        seam, other : ndarray of shape (n_tables, n)
-        **settings
-            The other attributes.
         """
         tables = tuple(LikelihoodTable.learn(*pair) for pair in zip(seam, other, strict=True))
         weights = (1.0,) if len(tables) == 1 else _regress(tables, seam, other)
@@ -208,19 +183,6 @@ def strength_unit(
     of a seam: the unit is the strength that ``seam_length_factor`` times the square root of the
     photo's pixels exceed.
 
-    Parameters
-    ----------
-    strength : ndarray of shape (n,), float32 in [0, 1]
-    size : int
-        Pixels of the photo.
-    options : RegionOptions, optional
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
     >>> import numpy as np
     >>> round(strength_unit(np.repeat([0.8, 0.4, 0.2], 40).astype(np.float32), 100), 3)
     0.4

@@ -72,23 +72,7 @@ class PhotoFeatures(NamedTuple):
         options: VerdictOptions,
         traces: LearnedTraces | None = None,
     ) -> tuple[PhotoFeatures, FloatMap]:
-        """Measure a photo.
-
-        Parameters
-        ----------
-        image : ndarray of shape (height, width, 3), float32 in [0, 1]
-        boundary : BoundaryMap
-        levels : MosaicLevels
-        options : VerdictOptions
-        traces : LearnedTraces, optional
-            If the model has a network.
-
-        Returns
-        -------
-        features : PhotoFeatures
-        strengths : ndarray of shape (rows, columns), float32
-            Of the squares that the photo consists of.
-        """
+        """Measure a photo."""
         scale = max(boundary.scale, _TINY)
         strengths = patch_strengths(boundary, options.patch_size)
         learned: tuple[float, ...] = ()
@@ -114,19 +98,8 @@ class PhotoFeatures(NamedTuple):
 def seam_strengths(seam: FloatMap, size: int) -> FloatMap:
     """Return for each square the mean of the network's evidence for a seam.
 
-    Parameters
-    ----------
-    seam : ndarray of shape (height, width), float32
-        Logarithms of odds.
-    size : int
-        Side of a square in pixels. Those at the right and at the bottom may be smaller.
+    ``size``: side of a square in pixels. Those at the right and at the bottom may be smaller.
 
-    Returns
-    -------
-    ndarray of shape (ceil(height / size), ceil(width / size)), float32
-
-    Examples
-    --------
     >>> import numpy as np
     >>> seam_strengths(np.arange(4, dtype=np.float32).reshape(2, 2), 8)
     array([[1.5]], dtype=float32)
@@ -143,18 +116,8 @@ def seam_strengths(seam: FloatMap, size: int) -> FloatMap:
 def patch_strengths(boundary: BoundaryMap, size: int) -> FloatMap:
     """Return for each square the logarithm of the highest value of the undivided boundary map.
 
-    Parameters
-    ----------
-    boundary : BoundaryMap
-    size : int
-        Side of a square in pixels. Those at the right and at the bottom may be smaller.
+    ``size``: side of a square in pixels. Those at the right and at the bottom may be smaller.
 
-    Returns
-    -------
-    ndarray of shape (ceil(height / size), ceil(width / size)), float32
-
-    Examples
-    --------
     >>> import numpy as np
     >>> found = BoundaryMap(np.eye(12, dtype=np.float32), 2.0)
     >>> patch_strengths(found, 8).round(2)

@@ -52,13 +52,7 @@ class PatchTail:
 
     @classmethod
     def learn(cls, photos: Sequence[NDArray[Any]]) -> PatchTail:
-        """Learn from the squares of authentic photos; all photos weigh the same.
-
-        Parameters
-        ----------
-        photos : sequence of ndarray of shape (n,)
-            The z-scores of the squares of each photo.
-        """
+        """Learn from the squares of authentic photos; all photos weigh the same."""
         values = np.concatenate(photos)
         weights = np.concatenate([np.full(len(photo), 1.0 / len(photo)) for photo in photos])
         order = np.argsort(values)
@@ -97,23 +91,6 @@ def benjamini_hochberg(p_values: NDArray[Any], rate: float = FALSE_DISCOVERY_RAT
 
     Of the ``n`` sorted p-values all up to the last one with ``p_k <= rate · k/n``.
 
-    Parameters
-    ----------
-    p_values : ndarray
-        Of any shape.
-    rate : float, default=0.05
-
-    Returns
-    -------
-    ndarray of bool
-        Of the same shape.
-
-    References
-    ----------
-    Y. Benjamini, Y. Hochberg, "Controlling the false discovery rate", JRSS B 57 (1995).
-
-    Examples
-    --------
     >>> import numpy as np
     >>> benjamini_hochberg(np.array([0.001, 0.2, 0.024, 0.9]), rate=0.05)
     array([ True, False,  True, False])
@@ -130,19 +107,6 @@ def benjamini_hochberg(p_values: NDArray[Any], rate: float = FALSE_DISCOVERY_RAT
 def upsample_patches(patches: NDArray[Any], shape: tuple[int, ...], size: int) -> NDArray[Any]:
     """Return a map of the photo's size from one value for each square.
 
-    Parameters
-    ----------
-    patches : ndarray of shape (rows, columns)
-    shape : (height, width)
-    size : int
-        Side of a square in pixels.
-
-    Returns
-    -------
-    ndarray of shape (height, width)
-
-    Examples
-    --------
     >>> import numpy as np
     >>> upsample_patches(np.array([[1, 2]], dtype=np.uint8), (2, 3), 2)
     array([[1, 1, 2],

@@ -55,14 +55,7 @@ class MergeTree:
 
     @classmethod
     def build(cls, borders: Borders) -> MergeTree:
-        """Merge the superpixels.
-
-        Raises
-        ------
-        ValueError
-            If the evidence is not finite, also in sum: its order would have no meaning, and the
-            climbing below no end.
-        """
+        """Merge the superpixels."""
         with np.errstate(over="ignore", invalid="ignore"):
             total = np.abs(borders.evidence).sum(dtype=np.float64)
         if not np.isfinite(total):
@@ -110,13 +103,7 @@ class MergeTree:
         return self._node_sums(self._count(joined, values))
 
     def sums_across(self, pairs: FloatArray, superpixels: FloatArray | float = 0.0) -> FloatArray:
-        """Return for each node the sum of its superpixels and of the pairs across its border.
-
-        Parameters
-        ----------
-        pairs : ndarray of shape (n_pairs,)
-        superpixels : ndarray of shape (count,), or 0
-        """
+        """Return for each node the sum of its superpixels and of the pairs across its border."""
         # A pair counts at both of its superpixels; where they are joined, it is taken off twice.
         ordered = self._count(self.pair_positions, np.concatenate([pairs, pairs, -2.0 * pairs]))
         ordered[self.position[: self.count]] += superpixels

@@ -73,15 +73,7 @@ class ExtractedBorders:
         contrast: SideContrast | None = None,
         options: RegionOptions | None = None,
     ) -> tuple[Cut, Borders, Sides]:
-        """Return the best cut, the penalised borders it was trimmed by, and what tells the sides.
-
-        Parameters
-        ----------
-        evidence : SeamEvidence
-        contrast : SideContrast, optional
-            Of the learned traces.
-        options : RegionOptions, optional
-        """
+        """Return the best cut, the penalised borders that trimmed it, and what tells the sides."""
         options = options or RegionOptions()
         borders = collect_borders(self.count, self.one, self.two, evidence(self.measured))
         kinds = [replace(self.statistics, weight=evidence.mosaic_weight)]
@@ -104,20 +96,7 @@ def extract_borders(
     options: RegionOptions | None = None,
     learned: LearnedTraces | None = None,
 ) -> ExtractedBorders:
-    """Divide a photo into superpixels and measure along their borders.
-
-    Parameters
-    ----------
-    image : ndarray of shape (height, width, 3), float32 in [0, 1]
-    boundary : BoundaryMap
-    trace : MosaicTrace or None
-    options : RegionOptions, optional
-    learned : LearnedTraces, optional
-
-    Returns
-    -------
-    ExtractedBorders
-    """
+    """Divide a photo into superpixels and measure along their borders."""
     options = options or RegionOptions()
     shape = image.shape[:2]
     maps = [boundary.map] if learned is None else [boundary.map, learned.seam]
@@ -190,37 +169,7 @@ def find_region(
 ) -> Region:
     """Find the pasted part of a photo.
 
-    Parameters
-    ----------
-    image : ndarray of shape (height, width, 3), float32 in [0, 1]
-    boundary : BoundaryMap
-    trace : MosaicTrace or None
-        None for a photo without one.
-    evidence : SeamEvidence
-    options : RegionOptions, optional
-    learned : LearnedTraces, optional
-        If the model has a network; ``evidence`` must have a table for it then.
-    contrast : SideContrast, optional
-        Of the learned traces.
-
-    Returns
-    -------
-    Region
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cpcapp.splicing.decide.evidence import LikelihoodTable
-    >>> photo = np.full((96, 128, 3), 0.2, dtype=np.float32)
-    >>> photo[32:64, 48:96] = 0.8
-    >>> seam = np.zeros((96, 128), dtype=np.float32)
-    >>> seam[30:66, 46:98], seam[34:62, 50:94] = 1.0, 0.0
-    >>> rule = SeamEvidence((LikelihoodTable(np.log([0.1, 1.0]), np.array([-3.0, 3.0])),))
-    >>> found = find_region(photo, BoundaryMap(seam, 1.0), None, rule)
-    >>> bool(found.map[40:60, 60:90].min() > 0.5), bool(found.map[:20].max() < 0.5)
-    (True, True)
-    >>> found.side_rule
-    'smaller'
+    ``learned``: if the model has a network; ``evidence`` must have a table for it then.
     """
     options = options or RegionOptions()
     shape = image.shape[:2]
@@ -272,20 +221,8 @@ def emphasise_odds(
 ) -> FloatMap:
     """Return the network's probability of a seam, raised near the border of a region.
 
-    Parameters
-    ----------
-    odds : ndarray of shape (height, width), float32
-        Logarithm of the odds that the network gives.
-    side : ndarray of shape (height, width) or smaller, bool
-        Whether each pixel lies inside. If none does, nothing is raised or lowered.
-    options : RegionOptions, optional
+    ``side``: whether each pixel lies inside. If none does, nothing is raised or lowered.
 
-    Returns
-    -------
-    ndarray of shape (height, width), float32 in [0, 1]
-
-    Examples
-    --------
     >>> import numpy as np
     >>> side = np.arange(40)[None] < np.full((8, 1), 20)
     >>> emphasise_odds(np.zeros((8, 40), np.float32), side)[4, [0, 20]].round(2)
@@ -324,17 +261,6 @@ def which_side(
     The network was trained to tell the pasted side: hosts were mostly saved as they are, and pasted
     parts moved, resized and surrounded. Where it does not tell the sides apart, the smaller one is
     taken.
-
-    Parameters
-    ----------
-    side : ndarray of shape (count,), bool
-    extracted : ExtractedBorders
-    options : RegionOptions, optional
-
-    Returns
-    -------
-    inside : bool
-    rule : {"network", "smaller"}
     """
     options = options or RegionOptions()
     area, vectors = extracted.area, extracted.vectors
@@ -352,17 +278,6 @@ def emphasise_border(
     """Return the boundary map with what lies near the border of a region emphasised.
 
     The border adds a little of its own, for the parts of a seam that no filter sees.
-
-    Parameters
-    ----------
-    boundary : ndarray of shape (height, width), float32 in [0, 1]
-    side : ndarray of shape (height, width) or smaller, bool
-        Whether each pixel lies inside.
-    options : RegionOptions, optional
-
-    Returns
-    -------
-    ndarray of shape (height, width), float32 in [0, 1]
     """
     options = options or RegionOptions()
     near = _nearness(side, boundary.shape, options.border_sigma)

@@ -73,32 +73,9 @@ def best_cut(
 ) -> Cut:
     """Return the cut with the most evidence that was found.
 
-    Parameters
-    ----------
-    borders : Borders
-    sides : Sides
-    trim_per_pixel : float, default=0.0
-        Penalty for every pixel of the best cut's border. Weak borders help to find a region whose
-        seam is seen in parts only; once it is found, parts that only weak borders support are
-        removed, if anything is left then.
-
-    Returns
-    -------
-    Cut
-        With nothing inside if no cut has evidence for it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cpcapp.splicing.decide.borders import border_pixels, collect_borders
-    >>> from cpcapp.splicing.decide.side_statistics import SideStatistics
-    >>> labels = np.repeat(np.arange(3, dtype=np.int32), 4)[None].repeat(5, axis=0)
-    >>> one, two = (labels.ravel()[pixels] for pixels in border_pixels(labels))
-    >>> seen = np.where(one == 0, 1.5, -1.0)  # a seam around the first superpixel
-    >>> nothing = SideStatistics(np.zeros((3, 1)), np.zeros(3))
-    >>> cut = best_cut(collect_borders(3, one, two, seen), Sides((nothing,)))
-    >>> cut.side.tolist(), cut.evidence
-    ([True, False, False], 7.5)
+    ``trim_per_pixel``: penalty for every pixel of the best cut's border. Weak borders help to find
+    a region whose seam is seen in parts only; once it is found, parts that only weak borders
+    support are removed, if anything is left then.
     """
     tree = MergeTree.build(borders)
     evidence = tree.sums_across(borders.evidence) + sides.gain_of_nodes(tree)

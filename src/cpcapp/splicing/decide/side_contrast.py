@@ -65,18 +65,8 @@ class SideContrast:
     ) -> SideContrast | None:
         """Learn from spliced photos.
 
-        Parameters
-        ----------
-        photos : sequence of (across, within)
-            For each photo the difference of the means of its two sides, (n_features,), and the
-            differences of superpixels from the mean of their side, (n, n_features).
-        n_filters : int
-            Fewer if there are not so many directions.
-
-        Returns
-        -------
-        SideContrast or None
-            None if there is no photo with two sides.
+        ``photos``: for each photo the difference of the means of its two sides, (n_features,), and
+        the differences of superpixels from the mean of their side, (n, n_features).
         """
         # Here: a photo is localized without SciPy, which takes long to import.
         from cpcapp.contrast.solve import InsufficientRankError, solve_contrast
@@ -103,14 +93,8 @@ class SideContrast:
     ) -> SideStatistics:
         """Return the statistics of superpixels for the search of a cut.
 
-        Parameters
-        ----------
-        vectors : ndarray of shape (count, n_features)
-            Of `superpixel_vectors`.
-        pixels : ndarray of shape (count,)
-        weight : float
-        max_deviation : float
-            Statistics are clipped at so many standard deviations from the photo's median.
+        ``max_deviation``: statistics are clipped at so many standard deviations from the photo's
+        median.
         """
         if vectors.shape[1] != len(self.filters):
             raise ValueError(
@@ -143,22 +127,6 @@ def superpixel_vectors(
 
     A vector is what the network measured in a block: its traces, and the evidence for one of two
     sides and for the pasted one.
-
-    Parameters
-    ----------
-    learned : LearnedTraces
-    labels : ndarray of shape (rows, columns), int32
-        Superpixels of the photo or of a smaller copy.
-    count : int
-        Superpixels.
-    shape : (height, width)
-        Of the photo.
-
-    Returns
-    -------
-    vectors : ndarray of shape (count, n_traces + 2)
-    pixels : ndarray of shape (count,)
-        In the size of the labels.
     """
     rows, columns = (
         (np.arange(here) * there) // here for here, there in zip(labels.shape, shape, strict=True)
@@ -185,15 +153,7 @@ def superpixel_vectors(
 def across_and_within(
     vectors: FloatArray, pasted: NDArray[Any], certain: BoolArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return what `SideContrast.learn` needs of a photo; None if it has no two sides.
-
-    Parameters
-    ----------
-    vectors : ndarray of shape (count, n_features)
-    pasted : ndarray of shape (count,), bool
-    certain : ndarray of shape (count,), bool
-        Superpixels that lie on one side almost entirely.
-    """
+    """Return what `SideContrast.learn` needs of a photo; None if it has no two sides."""
     inside, outside = vectors[pasted & certain], vectors[~pasted & certain]
     if min(len(inside), len(outside)) < _MIN_SUPERPIXELS:
         return None

@@ -132,21 +132,6 @@ def side_statistics(
 
     They are scaled by their median deviation, clipped, and projected to their main directions,
     each with variance 1 over the photo.
-
-    Parameters
-    ----------
-    trace : MosaicTrace or None
-    labels : ndarray of shape (height, width), int32
-        Superpixels of the photo or of a smaller copy.
-    count : int
-        Superpixels.
-    options : RegionOptions, optional
-    weight : float, default=1.0
-
-    Returns
-    -------
-    SideStatistics
-        Without any if no mosaic shows.
     """
     options = options or RegionOptions()
     nothing = SideStatistics(np.zeros((count, 1)), np.zeros(count), weight)

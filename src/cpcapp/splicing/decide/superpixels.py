@@ -15,25 +15,7 @@ Labels = NDArray[np.int32]
 def superpixels(image: FloatMap, options: RegionOptions | None = None) -> tuple[Labels, int]:
     """Divide a photo into superpixels, of about 16 x 16 pixels by default.
 
-    Parameters
-    ----------
-    image : ndarray of shape (height, width, 3), float32 in [0, 1]
-    options : RegionOptions, optional
-
-    Returns
-    -------
-    labels : ndarray of shape (height, width), int32
-        The number of the superpixel that each pixel belongs to, from 0.
-    count : int
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> photo = np.zeros((64, 96, 3), dtype=np.float32)
-    >>> photo[:, 41:] = 0.8
-    >>> labels, count = superpixels(photo)
-    >>> bool(np.intersect1d(labels[:, :41], labels[:, 41:]).size)  # none lies across the edge
-    False
+    ``labels``: The number of the superpixel that each pixel belongs to, from 0.
     """
     options = options or RegionOptions()
     pixels = np.rint(np.clip(image, 0.0, 1.0) * np.float32(255.0)).astype(np.uint8)

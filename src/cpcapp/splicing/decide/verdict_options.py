@@ -78,16 +78,6 @@ class VerdictOptions:
         Edges of a length of L sides cross L √n of n squares, which is a share of L / √n: a small
         photo consists of edges to a larger part. At least half of the squares count.
 
-        Parameters
-        ----------
-        n_squares : int
-
-        Returns
-        -------
-        float
-
-        Examples
-        --------
         >>> VerdictOptions(outline_length=12.0).background_quantile(6400)
         0.85
         """

@@ -64,33 +64,10 @@ def find_verdict(
 ) -> Verdict:
     """Return what there is to say of a photo.
 
-    Parameters
-    ----------
-    p_value : float or None
-        None if the photo resembles too few of those the model was calibrated on.
-    shape : (height, width)
-    calibrated : bool, default=True
-        Whether the model has learned to judge.
-    too_compressed : bool, default=False
-        Whether compression is stronger than the model was calibrated for. It may hide a splice,
-        so signs are reported, and their absence is not.
+    ``p_value``: none if the photo resembles too few of those the model was calibrated on.
 
-    Returns
-    -------
-    Verdict
-
-    Examples
-    --------
-    >>> find_verdict(0.004, (480, 640))
-    Verdict(code='signs', text='signs of splicing')
-    >>> find_verdict(0.1, (480, 640)).text
-    'weak signs of splicing'
-    >>> find_verdict(0.4, (480, 640)).text
-    'no signs found'
-    >>> find_verdict(None, (480, 640))
-    Verdict(code='unknown', text="can't tell (unlike anything it was calibrated on)")
-    >>> find_verdict(0.4, (40, 640)).text
-    "can't tell (too small)"
+    ``too_compressed``: whether compression is stronger than the model was calibrated for. It may
+    hide a splice, so signs are reported, and their absence is not.
     """
     if min(shape[:2]) < MIN_REGION_SIDE:
         return _refuse("too small")
@@ -110,8 +87,6 @@ def find_verdict(
 def format_p(p_value: float) -> str:
     """Return a p-value in two digits, or as many as show on which side of a level it is.
 
-    Examples
-    --------
     >>> format_p(0.00412), format_p(0.0501)
     ('0.0041', '0.0501')
     """
@@ -123,37 +98,12 @@ def format_p(p_value: float) -> str:
 
 
 def format_verdict(text: str, p_value: float | None) -> str:
-    """Return a verdict with its p-value, if it has one.
-
-    Examples
-    --------
-    >>> format_verdict("signs of splicing", 0.00412)
-    'signs of splicing, p = 0.0041'
-    >>> format_verdict("no signs found", 0.1519)
-    'no signs found, p = 0.152'
-    >>> format_verdict("can't tell (too small)", None)
-    "can't tell (too small)"
-    """
+    """Return a verdict with its p-value, if it has one."""
     return text if p_value is None else f"{text}, p = {format_p(p_value)}"
 
 
 def verdict_sentence(found: Judged) -> str:
-    """Return the verdict and its false-alarm probability in one plain sentence.
-
-    Parameters
-    ----------
-    found : Localization
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> found = SimpleNamespace(verdict="signs of splicing", verdict_code="signs", p_value=0.0041)
-    >>> verdict_sentence(found)
-    'There are signs of splicing: about 4 in 1000 genuine photos score this high (p = 0.0041).'
-    >>> found = SimpleNamespace(verdict="", verdict_code="none", p_value=0.45)
-    >>> verdict_sentence(found)
-    'No signs of splicing were found: about 45 in 100 genuine photos score this high (p = 0.45).'
-    """
+    """Return the verdict and its false-alarm probability in one plain sentence."""
     if found.verdict_code == "unknown" or found.p_value is None:
         _, _, reason = found.verdict.partition("(")
         said = _REASONS.get(reason.rstrip(")"), reason.rstrip(")"))
@@ -170,12 +120,6 @@ def verdict_sentence(found: Judged) -> str:
 def explain_verdict(found: Judged) -> str:
     """Return what the verdict means and what it does not, in a few plain sentences.
 
-    Parameters
-    ----------
-    found : Localization
-
-    Examples
-    --------
     >>> from types import SimpleNamespace
     >>> explain_verdict(SimpleNamespace(verdict_code="none", p_value=0.4)).partition(".")[0]
     'Nothing was learned about this photo: it may still be spliced'
@@ -189,13 +133,6 @@ def explain_verdict(found: Judged) -> str:
 def explain_limits(found: Judged | None = None) -> list[str]:
     """Return what can't be seen in a photo, a sentence each.
 
-    Parameters
-    ----------
-    found : Localization, optional
-        Adds what limits the result of this photo.
-
-    Examples
-    --------
     >>> len(explain_limits())
     6
     >>> from types import SimpleNamespace

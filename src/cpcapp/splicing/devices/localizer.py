@@ -16,22 +16,6 @@ def to_device(localizer: SpliceLocalizer, device: Any = "cuda") -> SpliceLocaliz
     Edges, superpixels, the merge tree and the cut stay on the CPU. Maps differ by the rounding of
     float32; verdicts are the same.
 
-    Parameters
-    ----------
-    localizer : SpliceLocalizer
-    device : torch.device or str, default="cuda"
-
-    Returns
-    -------
-    SpliceLocalizer
-
-    Raises
-    ------
-    ValueError
-        If there is no such device here.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> from cpcapp.splicing import load_model
     >>> found = to_device(load_model("filters"), "cpu").localize(np.zeros((40, 50, 3), np.uint8))

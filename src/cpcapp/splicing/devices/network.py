@@ -31,22 +31,7 @@ _MAX_CPU_PIXELS = 1_000_000
 def load_trace_network(stages: dict[str, bytes], facts: dict[str, Any]) -> TraceNetwork:
     """Return the network whose graphs a model holds.
 
-    Parameters
-    ----------
-    stages : dict of str to bytes
-        The ONNX graphs, by the names of the stages.
-    facts : dict
-        With the network's ``options``.
-
-    Returns
-    -------
-    TraceNetwork
-        In float32 on the CPU, to be evaluated: normalization is part of the convolutions.
-
-    Raises
-    ------
-    ValueError
-        If the graphs are not those of a network of these options.
+    In float32 on the CPU, to be evaluated: normalization is part of the convolutions.
     """
     network: TraceNetwork = TraceNetwork(NetworkOptions.from_dict(facts["options"]))
     network.eval()
@@ -156,15 +141,7 @@ class DeviceTraceMeter(TraceMeter):
         )
 
     def run(self, levels: Tensor, steps: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return seam, region, pasted side and traces of photos of one size.
-
-        Parameters
-        ----------
-        levels : tensor of shape (n, 3, height, width)
-            From 0 to 255; height and width are multiples of 8.
-        steps : tensor of shape (n, 64)
-            Of the luminance tables, or 0.
-        """
+        """Return seam, region, pasted side and traces of photos of one size."""
         image = levels.to(self.device, torch.float32).contiguous(memory_format=torch.channels_last)
         with torch.inference_mode(), _exact_convolutions():
             found = self.network(image, steps.to(self.device))

@@ -47,8 +47,6 @@ def example_photos() -> SampleSet:
 def read_example(name: str) -> bytes:
     """Return the file of an example photo.
 
-    Examples
-    --------
     >>> read_example("astronaut.jpg")[:2].hex()
     'ffd8'
     """

@@ -33,28 +33,8 @@ def calibration_photos(
     smaller and sharpened afterwards, and most are compressed in the end. Half of the splices are
     plain cut and paste; in the others edges are soft, colours matched, and parts turned and scaled.
 
-    Parameters
-    ----------
-    sources : sequence of SourcePhoto
-    n : int
-    seed : int, default=0
-    as_they_are : int, default=0
-        So many of the sources follow unchanged, spread evenly over them: the history that a file
-        has in the world is none of the simulated ones.
-
-    Returns
-    -------
-    SampleSet
-        Of ``n + as_they_are`` photos.
-
-    Examples
-    --------
-    >>> from functools import partial
-    >>> import numpy as np
-    >>> dark = SourcePhoto("dark", partial(np.full, (60, 80, 3), 30, np.uint8))
-    >>> light = SourcePhoto("light", partial(np.full, (70, 70, 3), 220, np.uint8))
-    >>> [sample.authentic for sample in calibration_photos([dark, light], 4)]
-    [False, True, False, True]
+    ``as_they_are``: so many of the sources follow unchanged, spread evenly over them: the history
+    that a file has in the world is none of the simulated ones.
     """
     if not 0 <= as_they_are <= len(sources):
         raise ValueError(
@@ -66,19 +46,7 @@ def calibration_photos(
 
 
 def authentic_source(sources: Sequence[SourcePhoto], number: int, seed: int = 0) -> SourcePhoto:
-    """Return the source of the authentic photo of this number in `calibration_photos`.
-
-    Parameters
-    ----------
-    sources : sequence of SourcePhoto
-    number : int
-        Odd.
-    seed : int, default=0
-
-    Returns
-    -------
-    SourcePhoto
-    """
+    """Return the source of the authentic photo of this number in `calibration_photos`."""
     rng = np.random.default_rng([seed, number, 2])
     return sources[int(rng.integers(len(sources)))]
 

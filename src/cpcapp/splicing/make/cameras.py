@@ -91,27 +91,7 @@ class Camera:
         )
 
     def shoot(self, scene: NDArray[Any], rng: np.random.Generator) -> NDArray[np.uint8]:
-        """Simulate the photo that this camera takes of a scene.
-
-        Parameters
-        ----------
-        scene : ndarray of shape (height, width, 3), uint8 or uint16
-        rng : numpy.random.Generator
-            For the noise.
-
-        Returns
-        -------
-        ndarray of shape (height, width, 3), uint8
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> rng = np.random.default_rng(0)
-        >>> scene = np.full((8, 8, 3), 128, dtype=np.uint8)
-        >>> photo = Camera(shot_noise=0.0, read_noise=0.0).shoot(scene, rng)
-        >>> int(photo.min()), int(photo.max())
-        (128, 128)
-        """
+        """Simulate the photo that this camera takes of a scene."""
         light = as_unit_float(scene) ** np.float32(_GAMMA)
         raw = mosaic(light, self.phase)
         deviation = np.sqrt(np.float32(self.shot_noise) * raw + np.float32(self.read_noise))
@@ -137,19 +117,7 @@ def mosaic(light: NDArray[np.float32], phase: tuple[int, int]) -> NDArray[np.flo
 
 
 def demosaic(raw: NDArray[np.float32], phase: tuple[int, int], method: str) -> NDArray[np.float32]:
-    """Interpolate the colours that the sensor did not measure.
-
-    Parameters
-    ----------
-    raw : ndarray of shape (height, width), float32 in [0, 1]
-    phase : (int, int)
-    method : {"bilinear", "gradient-corrected", "edge-aware"}
-
-    Returns
-    -------
-    ndarray of shape (height, width, 3), float32
-        Measured colours are kept as they are.
-    """
+    """Interpolate the colours that the sensor did not measure."""
     # Reflected so that the pattern of the mosaic continues beyond the border.
     padded = cv2.copyMakeBorder(raw, 4, 4, 4, 4, cv2.BORDER_REFLECT_101)
     h, w = padded.shape

@@ -151,8 +151,6 @@ class SpliceOptions:
     def hard(cls) -> SpliceOptions:
         """Return plain cut and paste: pixels copied as they are, hard edges, no JPEG.
 
-        Examples
-        --------
         >>> SpliceOptions.hard().jpeg_share
         0.0
         """

@@ -56,8 +56,6 @@ def libjpeg_matrix(device: torch.device | str = "cpu") -> Tensor:
     It is √8 times the orthonormal one, with constants of 13 bits. After C. Loeffler, A. Ligtenberg
     and G. Moschytz, "Practical fast 1-D DCT algorithms with 11 multiplications", ICASSP 1989.
 
-    Examples
-    --------
     >>> bool(torch.allclose(libjpeg_matrix(), cosine_matrix() * 8**0.5, atol=3e-4))
     True
     """
@@ -96,17 +94,6 @@ def libjpeg_matrix(device: torch.device | str = "cpu") -> Tensor:
 def quality_tables(quality: Tensor) -> tuple[Tensor, Tensor]:
     """Return libjpeg's tables of luminance and chrominance for some qualities.
 
-    Parameters
-    ----------
-    quality : tensor of shape (n,)
-        From 1 to 100.
-
-    Returns
-    -------
-    luminance, chrominance : tensor of shape (n, 8, 8)
-
-    Examples
-    --------
     >>> luminance, _ = quality_tables(torch.tensor([50.0, 90.0]))
     >>> luminance[:, 0, 0]
     tensor([16.,  3.])
@@ -122,22 +109,6 @@ def quality_tables(quality: Tensor) -> tuple[Tensor, Tensor]:
 def compress(x: Tensor, luminance: Tensor, chrominance: Tensor, *, subsample: bool) -> Tensor:
     """Return what is left of photos after JPEG, as libjpeg computes it to about a level.
 
-    Parameters
-    ----------
-    x : tensor of shape (n, 3, height, width)
-        Levels from 0 to 255.
-    luminance, chrominance : tensor of shape (n, 8, 8)
-        Quantization tables, one pair for each photo.
-    subsample : bool
-        Whether chroma has half the resolution (4:2:0), or the same (4:4:4).
-
-    Returns
-    -------
-    tensor of shape (n, 3, height, width)
-        Whole levels from 0 to 255.
-
-    Examples
-    --------
     >>> photo = torch.full((1, 3, 16, 24), 100.0)
     >>> tables = quality_tables(torch.tensor([75.0]))
     >>> bool((compress(photo, *tables, subsample=True) == 100.0).all())
@@ -204,17 +175,7 @@ def blur(x: Tensor, sigma: float) -> Tensor:
 def remosaic(x: Tensor, phase: tuple[int, int], demosaicer: str) -> Tensor:
     """Return photos as a sensor with a colour mosaic would see them, interpolated.
 
-    Parameters
-    ----------
-    x : tensor of shape (n, 3, height, width)
-    phase : (int, int)
-        Row and column, each 0 or 1, of the first red filter.
-    demosaicer : {"bilinear", "gradient-corrected"}
-
-    Returns
-    -------
-    tensor of shape (n, 3, height, width)
-        Known colours are kept as they are.
+    ``phase``: row and column, each 0 or 1, of the first red filter.
     """
     height, width = x.shape[2:]
     known = torch.zeros(3, height, width, device=x.device, dtype=x.dtype)
@@ -248,8 +209,6 @@ def resize(x: Tensor, size: tuple[int, int], kernel: str, *, antialias: bool) ->
 def keep_strong(detail: Tensor, threshold: float) -> Tensor:
     """Return detail with what is weaker than a threshold suppressed, as cameras do with noise.
 
-    Examples
-    --------
     >>> keep_strong(torch.tensor([1.0, 4.0, 40.0]), 4.0).round(decimals=2)
     tensor([ 0.0600,  2.0000, 39.6000])
     """
@@ -279,14 +238,7 @@ class Step:
         return float(self.values["scale"]) if self.kind == "resize" else 1.0
 
     def apply(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the photos after the step, (n, 3, height, width).
-
-        Parameters
-        ----------
-        x : tensor of shape (n, 3, height, width)
-        generator : torch.Generator
-            For noise; on the device of the photos.
-        """
+        """Return the photos after the step, (n, 3, height, width)."""
         values = self.values
         if self.kind == "noise":
             spread = torch.sqrt(values["read"] ** 2 + values["shot"] * x.clamp(min=0.0))

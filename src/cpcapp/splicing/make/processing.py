@@ -72,12 +72,6 @@ class Processing:
 
         One in five is crisp, as small photos of cameras are: made much smaller, and sharpened
         until edges have halos.
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-        size : (float, float)
-            The smallest and the largest.
         """
         resized, sharpened = rng.random(2) < (0.8, 0.35)
         ranges = np.log([size, (0.2, 1.0), (0.7, 1.5)])
@@ -103,16 +97,6 @@ class Processing:
     def apply(self, photo: NDArray[Any]) -> NDArray[Any]:
         """Return the photo, processed.
 
-        Parameters
-        ----------
-        photo : ndarray of shape (height, width, 3), uint8 or uint16
-
-        Returns
-        -------
-        ndarray of shape (round(size * height), round(size * width), 3)
-
-        Examples
-        --------
         >>> import numpy as np
         >>> Processing(size=1.5).apply(np.zeros((40, 60, 3), dtype=np.uint8)).shape
         (60, 90, 3)
@@ -128,16 +112,7 @@ class Processing:
         return np.asarray(photo)
 
     def apply_to_mask(self, labels: NDArray[Any]) -> NDArray[Any]:
-        """Return a mask or labels of the photo, resized in the same way.
-
-        Parameters
-        ----------
-        labels : ndarray of shape (height, width)
-
-        Returns
-        -------
-        ndarray of shape (round(size * height), round(size * width))
-        """
+        """Return a mask or labels of the photo, resized in the same way."""
         rows, cols = (
             np.arange(there) * here // there
             for here, there in zip(labels.shape, self._shape(labels.shape), strict=True)

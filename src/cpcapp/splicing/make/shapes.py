@@ -25,21 +25,10 @@ _MARGIN = 3
 def random_shape(kind: str, area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Return a random region of one of the kinds in `SHAPES`.
 
-    Parameters
-    ----------
-    kind : {"outline", "noise", "polygon", "ellipse", "rectangle"}
-        A wavy closed line, smooth noise above a threshold, straight cuts, or a plain shape.
-    area : float
-        Number of pixels, reached to within a few percent; a noise region can be smaller.
-    rng : numpy.random.Generator
+    ``kind``: A wavy closed line, smooth noise above a threshold, straight cuts, or a plain shape.
 
-    Returns
-    -------
-    ndarray of shape (height, width), bool
-        Every outer row and column has a pixel of the region.
+    ``area``: number of pixels, reached to within a few percent; a noise region can be smaller.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> shape = random_shape("ellipse", 2000, np.random.default_rng(0))
     >>> bool(1800 < shape.sum() < 2200)
@@ -167,28 +156,8 @@ def draw_segment(
 ) -> Segment | None:
     """Draw a segment, or two that touch, from a segmentation of a photo.
 
-    Parameters
-    ----------
-    labels : ndarray of shape (height, width), int
-        The number of each pixel's segment.
-    min_area, max_area : float
-        Limits of the area in pixels.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    Segment or None
-        None if what was drawn is no usable object: too small or large, thin, or cut off by
-        opposite sides of the photo. Then draw again.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> labels = np.ones((60, 80), dtype=np.uint16)
-    >>> labels[20:40, 30:60] = 7
-    >>> segment = draw_segment(labels, 300, 1000, np.random.default_rng(0))
-    >>> segment.labels, segment.region.shape, segment.top, segment.left
-    ((7,), (20, 30), 20, 30)
+    None if what was drawn is no usable object: too small or large, thin, or cut off by opposite
+    sides of the photo. Then draw again.
     """
     counts = np.bincount(labels.ravel())
     # Two that touch may be large enough together, so half of the area will do for one.
@@ -245,23 +214,12 @@ def draw_place(
 ) -> tuple[int, int] | None:
     """Draw where a box lies on a host.
 
-    Parameters
-    ----------
-    box, host : tuple of int
-        Heights and widths.
-    rng : numpy.random.Generator
-    sides : sequence of {"top", "bottom", "left", "right"}, optional
-        Sides of the host that the box must reach. Without them it reaches no side.
-    over : float
-        Share of the box that lies outside of each of those sides.
+    ``sides``: sides of the host that the box must reach. Without them it reaches no side.
 
-    Returns
-    -------
-    tuple of int, or None
-        Top and left of the box; None if it does not fit.
+    ``over``: share of the box that lies outside of each of those sides.
 
-    Examples
-    --------
+    Top and left of the box; None if it does not fit.
+
     >>> import numpy as np
     >>> draw_place((10, 20), (50, 60), np.random.default_rng(0), sides=["bottom", "left"])
     (40, 0)
@@ -326,13 +284,7 @@ class Move:
         return int(height), int(width)
 
     def onto(self, box: tuple[int, int], centre: tuple[float, float]) -> NDArray[np.float64]:
-        """Return the map from a box's pixels to the donor's; its centre goes to ``centre`` (y, x).
-
-        Returns
-        -------
-        ndarray of shape (2, 3)
-            Applies to (x, y, 1).
-        """
+        """Return the map from a box's pixels to the donor's, its middle to ``centre`` (y, x)."""
         middle = np.array([(box[1] - 1) / 2, (box[0] - 1) / 2])
         return np.column_stack([self.matrix, (centre[1], centre[0]) - self.matrix @ middle])
 
@@ -349,33 +301,7 @@ def lift(
     move: Move,
     outside: int = cv2.BORDER_REFLECT_101,
 ) -> NDArray[np.uint8]:
-    """Return the pixels of a donor that fill a box on the host.
-
-    Parameters
-    ----------
-    donor : ndarray of shape (rows, columns) or (rows, columns, 3), uint8
-    affine : ndarray of shape (2, 3)
-        From the box's pixels (x, y, 1) to the donor's.
-    box : tuple of int
-        Height and width.
-    move : Move
-        The move that ``affine`` was made from.
-    outside : int
-        OpenCV's border mode, for pixels outside of the donor.
-
-    Returns
-    -------
-    ndarray of shape (height, width) or (height, width, 3), uint8
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> donor = np.arange(12, dtype=np.uint8).reshape(3, 4)
-    >>> move = Move(flip=True)
-    >>> lift(donor, move.onto((2, 2), centre=(0.5, 1.5)), (2, 2), move)
-    array([[2, 1],
-           [6, 5]], dtype=uint8)
-    """
+    """Return the pixels of a donor that fill a box on the host."""
     corners = np.array([[0, box[1] - 1, 0, box[1] - 1], [0, 0, box[0] - 1, box[0] - 1], [1] * 4])
     reached = affine @ corners
     # A wide margin, so that blur and interpolation use the same neighbours as in the whole photo.

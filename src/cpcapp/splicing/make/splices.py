@@ -68,33 +68,7 @@ def make_splice(
 ) -> Splice:
     """Paste a part of one photo into another.
 
-    Parameters
-    ----------
-    host, donor : array-like of shape (height, width, 3), uint8 or uint16
-        RGB, of any two sizes. They are not changed.
-    rng : numpy.random.Generator
-        All that is random comes from here.
-    options : SpliceOptions, optional
-    segments : sequence of ndarray of shape of the donor, int, optional
-        Segmentations of the donor: the number of the thing that each pixel belongs to.
-
-    Returns
-    -------
-    Splice
-        Of the size of the host, unless ``options.size`` is less.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> host = np.full((120, 160, 3), 90, dtype=np.uint8)
-    >>> donor = np.full((100, 200, 3), 200, dtype=np.uint8)
-    >>> splice = make_splice(host, donor, np.random.default_rng(0), SpliceOptions.hard())
-    >>> splice.image.shape, splice.mask.shape
-    ((120, 160, 3), (120, 160))
-    >>> np.unique(splice.image[splice.mask]), np.unique(splice.image[~splice.mask])
-    (array([200], dtype=uint8), array([90], dtype=uint8))
-    >>> 0.02 <= splice.recipe["area"] <= 0.35
-    True
+    ``segments``: segmentations of the donor: the number of the thing that each pixel belongs to.
     """
     options = options or SpliceOptions()
     below, above = _check_photo("host", host), _check_photo("donor", donor)
@@ -271,35 +245,7 @@ def split_readable(
     jobs: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[list[SourcePhoto], list[Problem]]:
-    """Read every photo once, and separate those that can be used from the others.
-
-    Parameters
-    ----------
-    sources : sequence of SourcePhoto
-    jobs : int
-        Photos read at the same time.
-    progress : callable, optional
-        Called with the share done, from 0 to 1.
-
-    Returns
-    -------
-    photos : list of SourcePhoto
-        Those that a splice can be made of.
-    problems : list of Problem
-        What is wrong with the others.
-
-    Examples
-    --------
-    >>> from functools import partial
-    >>> import numpy as np
-    >>> good = SourcePhoto("good", partial(np.zeros, (40, 40, 3), np.uint8))
-    >>> small = SourcePhoto("small", partial(np.zeros, (4, 4, 3), np.uint8))
-    >>> photos, problems = split_readable([good, small])
-    >>> photos
-    [SourcePhoto(name='good')]
-    >>> print(problems[0])
-    small: of 4x4 pixels is too small: at least 32x32 are needed
-    """
+    """Read every photo once, and separate those that can be used from the others."""
     photos, problems = [], []
     reasons = map_threads(_why_unusable, sources, jobs=jobs, progress=progress)
     for source, reason in zip(sources, reasons, strict=True):
@@ -397,25 +343,6 @@ def training_splices(sources: Sequence[SourcePhoto], n: int, *, seed: int = 0) -
 
     Of four, one is plain cut and paste, two are the same from simulated cameras, and one has a bit
     of everything.
-
-    Parameters
-    ----------
-    sources : sequence of SourcePhoto
-    n : int
-    seed : int, default=0
-
-    Returns
-    -------
-    SampleSet
-
-    Examples
-    --------
-    >>> from functools import partial
-    >>> import numpy as np
-    >>> dark = SourcePhoto("dark", partial(np.full, (60, 80, 3), 30, np.uint8))
-    >>> light = SourcePhoto("light", partial(np.full, (70, 70, 3), 220, np.uint8))
-    >>> len(training_splices([dark, light], 10))
-    10
     """
     plain = SpliceOptions.hard()
     taken = replace(plain, camera_share=1.0)

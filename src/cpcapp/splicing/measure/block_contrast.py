@@ -39,31 +39,12 @@ _CONSTANT = 1e-4
 def block_contrast(pixels: Pixels, once: NDArray[np.floating] | None = None) -> FloatMap:
     """Return the first component of the contrast between tiles and within them, block by block.
 
-    Parameters
-    ----------
-    pixels : ndarray of shape (height, width, 3), uint8 or uint16
-    once : ndarray of shape (height // 8, width // 8), optional
-        A map that is high where a block was compressed less often, such as ``aligned`` of
-        `cpcapp.splicing.measure.double_jpeg.DoubleJpegTrace`. It gives the sign. By default, and if
-        it is the same everywhere, `cpcapp.splicing.photo.jpeg_grid.near_zeros` does, negated.
+    ``once``: A map that is high where a block was compressed less often, such as ``aligned`` of
+    `cpcapp.splicing.measure.double_jpeg.DoubleJpegTrace`. It gives the sign. By default, and if it
+    is the same everywhere, `cpcapp.splicing.photo.jpeg_grid.near_zeros` does, negated.
 
-    Returns
-    -------
-    ndarray of shape (height // 8, width // 8), float32
-        In standard deviations from the median, high on the side that was compressed less often.
-        0 everywhere if the photo is flat or has less than 12 tiles of 48 x 48 pixels.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cpcapp.splicing.examples import example_photos
-    >>> from cpcapp.splicing.photo.jpeg import recompress
-    >>> photo = example_photos()[-1].image[3:, 5:]  # off the grid of its own file
-    >>> spliced = recompress(photo, 70)
-    >>> spliced[128:320, 128:320] = photo[128:320, 128:320]
-    >>> found = block_contrast(spliced)
-    >>> found.shape, bool(found[17:39, 17:39].mean() > found[:, 44:].mean() + 1)
-    ((63, 63), True)
+    In standard deviations from the median, high on the side that was compressed less often. 0
+    everywhere if the photo is flat or has less than 12 tiles of 48 x 48 pixels.
     """
     photo = as_bytes(np.asarray(pixels))
     if photo.ndim != 3 or photo.shape[2] != 3:
@@ -102,18 +83,9 @@ def _sign(component: FloatMap, once: NDArray[np.floating]) -> float:
 def block_vectors(photo: NDArray[np.uint8], plane: FloatMap) -> FloatArray:
     """Return the traces of each block.
 
-    Parameters
-    ----------
-    photo : ndarray of shape (height, width, 3), uint8
-    plane : ndarray of shape (height, width), float32
-        Its luminance, in grey levels.
-
-    Returns
-    -------
-    ndarray of shape (height // 8, width // 8, 16)
-        Error levels at 4 qualities, the energy in 4 bands on JPEG's grid and off it, the excess of
-        near-zeros on the grid, the energy of both colour differences, and of the third difference
-        of the luminance; all but the near-zeros in logarithms.
+    Error levels at 4 qualities, the energy in 4 bands on JPEG's grid and off it, the excess of
+    near-zeros on the grid, the energy of both colour differences, and of the third difference of
+    the luminance; all but the near-zeros in logarithms.
     """
     rows, cols = (n // BLOCK for n in plane.shape)
     colours = cv2.cvtColor(photo, cv2.COLOR_RGB2YCrCb)

@@ -204,29 +204,11 @@ def combine_banks(
 ) -> BoundaryMap:
     """Return the product of edges, the maps of all banks, and the contrast of the two sides.
 
-    Parameters
-    ----------
-    image : ndarray of shape (height, width, 3), float32 in [0, 1]
-    edges : ndarray of shape (height, width), float32 in [0, 1]
-    banks : sequence of FilterBank
-    side_contrast : ndarray of shape (height, width), float32, optional
-        How differently the two sides of each pixel look; its square root is a factor.
-    smoothing : float, default=0.0
-        Standard deviation of the Gaussian that smooths the product, in pixels; 0 for none.
+    ``side_contrast``: how differently the two sides of each pixel look; its square root is a
+    factor.
 
-    Returns
-    -------
-    BoundaryMap
-        All 0 for a photo that is smaller than a patch.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cpcapp.splicing import load_model
-    >>> image = np.random.default_rng(0).random((40, 60, 3), dtype=np.float32)
-    >>> edges = np.ones((40, 60), dtype=np.float32)
-    >>> float(combine_banks(image, edges, load_model("filters").banks, smoothing=2.0).map.max())
-    1.0
+    ``smoothing``: standard deviation of the Gaussian that smooths the product, in pixels; 0 for
+    none.
     """
     if min(image.shape[:2]) < max(bank.options.size for bank in banks):
         return BoundaryMap(np.zeros(image.shape[:2], dtype=np.float32), 0.0)

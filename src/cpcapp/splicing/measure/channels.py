@@ -90,17 +90,6 @@ def _recompress(image: FloatMap) -> NDArray[np.uint8]:
 def image_planes(image: FloatMap, channels: str) -> NDArray[np.float32]:
     """Return the channels of a photo as separate planes.
 
-    Parameters
-    ----------
-    image : ndarray of shape (height, width, 3), float32 in [0, 1]
-    channels : {"rgb", "laplacian", "error-level"}
-
-    Returns
-    -------
-    ndarray of shape (3, height, width), float32
-
-    Examples
-    --------
     >>> import numpy as np
     >>> image_planes(np.zeros((4, 5, 3), dtype=np.float32), "rgb").shape
     (3, 4, 5)

@@ -109,35 +109,7 @@ class DoubleJpegTrace:
 
 
 def double_jpeg_trace(coefficients: JpegCoefficients) -> DoubleJpegTrace:
-    """Measure which blocks of a JPEG were compressed once, and which twice.
-
-    Parameters
-    ----------
-    coefficients : JpegCoefficients
-        Of a file, by `cpcapp.splicing.photo.coefficients.read_coefficients`, or of pixels, by
-        `coefficients_from_pixels`.
-
-    Returns
-    -------
-    DoubleJpegTrace
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cpcapp.splicing.examples import example_photos
-    >>> from cpcapp.splicing.photo.coefficients import read_coefficients
-    >>> from cpcapp.splicing.photo.jpeg import encode_jpeg, recompress
-    >>> photo = example_photos()[-1].image
-    >>> spliced = recompress(photo, 70)
-    >>> spliced[64:192, 64:192] = photo[64:192, 64:192]
-    >>> trace = double_jpeg_trace(read_coefficients(encode_jpeg(spliced, 90)))
-    >>> pasted = np.zeros(trace.aligned.shape, bool)
-    >>> pasted[8:24, 8:24] = True
-    >>> bool(trace.aligned[pasted].mean() > 0.8), bool(trace.aligned[~pasted].mean() < 0.2)
-    (True, True)
-    >>> trace.first_table[0, :4]  # of quality 70, but for the mean
-    array([ 0,  7,  6, 10], dtype=uint8)
-    """
+    """Measure which blocks of a JPEG were compressed once, and which twice."""
     rows, cols = coefficients.luminance.shape[:2]
     plane = np.asarray(coefficients.plane, dtype=np.float32)
     if min(rows, cols) < 2:
@@ -198,17 +170,7 @@ class Histories:
 
 
 def compare_histories(coefficients: JpegCoefficients) -> Histories:
-    """Compare "compressed once" with "compressed twice", block by block.
-
-    Parameters
-    ----------
-    coefficients : JpegCoefficients
-
-    Returns
-    -------
-    Histories
-        All 0 if no first compression shows.
-    """
+    """Compare "compressed once" with "compressed twice", block by block."""
     values = coefficients.luminance
     rows, cols = values.shape[:2]
     ratio, if_once, if_twice = np.zeros((rows, cols)), 0.0, 0.0
@@ -305,18 +267,7 @@ def _gains(seen: FloatArray, once: FloatArray, twice: FloatArray) -> tuple[Float
 def find_shift(plane: FloatMap, table: Table) -> tuple[tuple[int, int] | None, float]:
     """Find the offset of an earlier grid that is not the one of the file.
 
-    Parameters
-    ----------
-    plane : ndarray of shape (height, width), float32
-        The decoded luminance.
-    table : ndarray of shape (8, 8)
-        The last steps.
-
-    Returns
-    -------
-    offset : (row, column) or None
-    score : float
-        How far the best offset stands out, in standard deviations of the others.
+    ``score``: How far the best offset stands out, in standard deviations of the others.
     """
     shares = offset_shares(plane, _near_zero_limit(table), _COUNTED)
     if shares is None:
@@ -365,24 +316,8 @@ def _shifted_map(plane: FloatMap, table: Table, offset: tuple[int, int]) -> Floa
 def coefficients_from_pixels(pixels: Pixels) -> JpegCoefficients:
     """Return coefficients of a photo whose JPEG file is not at hand.
 
-    Parameters
-    ----------
-    pixels : ndarray of shape (height, width, 3), uint8 or uint16
-
-    Returns
-    -------
-    JpegCoefficients
-        The table has the step of each frequency that (nearly) all blocks show, else 1: then one
-        compression and the pixels without any are what `double_jpeg_trace` distinguishes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cpcapp.splicing.examples import example_photos
-    >>> from cpcapp.splicing.photo.jpeg import recompress
-    >>> photo = example_photos()[-1].image
-    >>> coefficients_from_pixels(recompress(photo, 70)).table[0, :4]  # the first one is not used
-    array([ 1,  7,  6, 10], dtype=uint16)
+    The table has the step of each frequency that (nearly) all blocks show, else 1: then one
+    compression and the pixels without any are what `double_jpeg_trace` distinguishes.
     """
     levels = luminance(pixels)
     plane = np.asarray(np.rint(levels), dtype=np.uint8)

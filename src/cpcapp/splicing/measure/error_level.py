@@ -27,27 +27,8 @@ _MAX_JPEG_SIDE = 65_488
 def error_levels(pixels: ArrayLike, qualities: Sequence[int] = QUALITIES) -> FloatMap:
     """Return how much each block changes when the photo is compressed at some qualities.
 
-    Parameters
-    ----------
-    pixels : array-like of shape (height, width, 3), uint8 or uint16
-        RGB. 16 bits are rounded to 8.
-    qualities : sequence of int
-        From 1 to 100.
-
-    Returns
-    -------
-    ndarray of shape (n_qualities, height // 8, width // 8), float32
-        The logarithm of the mean squared difference, minus its mean over the qualities: blocks with
-        much detail change more at all of them. With one quality nothing is subtracted.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cpcapp.splicing.photo.jpeg import recompress
-    >>> noise = np.random.default_rng(0).normal(128, 9, (64, 64, 3)).clip(0, 255).astype(np.uint8)
-    >>> curves = error_levels(recompress(noise, 75))
-    >>> QUALITIES[int(curves.mean(axis=(1, 2)).argmin())]
-    75
+    The logarithm of the mean squared difference, minus its mean over the qualities: blocks with
+    much detail change more at all of them. With one quality nothing is subtracted.
     """
     photo = as_bytes(np.asarray(pixels))
     if photo.ndim != 3 or photo.shape[2] != 3:
@@ -66,8 +47,6 @@ def error_levels(pixels: ArrayLike, qualities: Sequence[int] = QUALITIES) -> Flo
 def squared_errors(photo: ArrayLike, quality: int) -> FloatMap:
     """Return the mean squared change of each whole block by JPEG, (height // 8, width // 8).
 
-    Examples
-    --------
     >>> import numpy as np
     >>> squared_errors(np.full((20, 30, 3), 128, np.uint8), 50)
     array([[0., 0., 0.],

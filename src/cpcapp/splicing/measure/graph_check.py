@@ -52,8 +52,6 @@ def check_graph(graph: bytes) -> None:
 
     It must be whole, keep its weights itself, and compute with ordinary operators only.
 
-    Examples
-    --------
     >>> check_graph(b"no graph")
     Traceback (most recent call last):
     ValueError: it is no whole ONNX graph
@@ -178,18 +176,6 @@ def try_network(stages: Mapping[str, bytes], facts: Mapping[str, Any]) -> int:
 
     ONNX Runtime may crash on a hostile graph. What passes here gives learned traces of the right
     shapes, in finite numbers.
-
-    Returns
-    -------
-    int
-        Length of the vectors.
-
-    Raises
-    ------
-    ValueError
-        With the reason, in one line.
-    ImportError
-        If ONNX Runtime is not installed.
     """
     worker = Worker("cpcapp.splicing.measure.graph_check")
     request = {"names": list(stages), "facts": dict(facts)}

@@ -25,23 +25,12 @@ def jpeg_block_traces(
 ) -> FloatMap:
     """Measure the traces of JPEG in each block of a photo.
 
-    Parameters
-    ----------
-    pixels : ndarray of shape (height, width, 3), uint8 or uint16
-    table : ndarray of shape (8, 8), optional
-        Luminance table of the JPEG file, row by row. Without it there is no evidence for one
-        compression or two.
-    offset : (int, int), default=(0, 0)
-        Row and column of the corner of the first whole block.
+    ``table``: luminance table of the JPEG file, row by row. Without it there is no evidence for one
+    compression or two.
 
-    Returns
-    -------
-    ndarray of shape (rows, columns, 2), float32
-        For each block, those that are cut off by the border included: the logarithm of the odds of
-        one compression against two, by `double_jpeg_trace`, and `near_zeros`.
+    For each block, those that are cut off by the border included: the logarithm of the odds of one
+    compression against two, by `double_jpeg_trace`, and `near_zeros`.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> jpeg_block_traces(np.zeros((20, 40, 3), np.uint8)).shape
     (3, 5, 2)

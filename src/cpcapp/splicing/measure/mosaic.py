@@ -111,18 +111,6 @@ class MosaicTrace(NamedTuple):
 def mosaic_trace(image: FloatMap, options: MosaicOptions | None = None) -> MosaicTrace:
     """Measure the mosaic's trace around each cell of the lattice.
 
-    Parameters
-    ----------
-    image : ndarray of shape (height, width, 3), float32 in [0, 1]
-        At least 2 x 2 pixels.
-    options : MosaicOptions, optional
-
-    Returns
-    -------
-    MosaicTrace
-
-    Examples
-    --------
     >>> import numpy as np
     >>> trace = mosaic_trace(np.full((40, 60, 3), 0.5, dtype=np.float32))
     >>> trace.statistics.shape, trace.valid_share.shape, float(trace.valid_share.min())
@@ -190,18 +178,6 @@ class MosaicLevels(NamedTuple):
 def mosaic_levels(trace: MosaicTrace | None, options: MosaicOptions | None = None) -> MosaicLevels:
     """Return how clearly a photo shows a mosaic, and how strongly its opposite phase.
 
-    Parameters
-    ----------
-    trace : MosaicTrace or None
-    options : MosaicOptions, optional
-
-    Returns
-    -------
-    MosaicLevels
-        Both 0 if nothing shows.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> mosaic_levels(mosaic_trace(np.full((40, 60, 3), 0.5, dtype=np.float32)))
     MosaicLevels(level=0.0, opposite_phase=0.0)
@@ -244,32 +220,10 @@ def lattice_contrast(
 ) -> FloatMap:
     """Return how much the colour mosaic differs between the two sides of each pixel.
 
-    Parameters
-    ----------
-    image : ndarray of shape (height, width, 3), float32 in [0, 1]
-    trace : MosaicTrace, optional
-        Of the photo, if it was measured already.
-    options : MosaicOptions, optional
-
-    Returns
-    -------
-    ndarray of shape (height, width), float32
-        ``2(|a||b| - a · b)`` for the statistics ``a`` and ``b`` of two windows, 56 pixels apart;
-        the largest value over four directions. For vectors of the same length this is their
-        squared distance. It is 0 if one side only has a weaker form of the same trace, and near 0
-        if no mosaic shows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cpcapp.splicing.make.cameras import Camera
-    >>> rng = np.random.default_rng(0)
-    >>> grey = np.full((160, 240, 3), 128, dtype=np.uint8)
-    >>> one, other = (Camera(phase, shot_noise=1e-3).shoot(grey, rng) for phase in ((0, 0), (1, 0)))
-    >>> spliced = np.where(np.arange(240)[:, None] < 120, one, other).astype(np.float32) / 255
-    >>> contrast = lattice_contrast(spliced)
-    >>> bool(contrast[:, 110:130].mean() > 20 * contrast[:, 20:40].mean())
-    True
+    ``2(|a||b| - a · b)`` for the statistics ``a`` and ``b`` of two windows, 56 pixels apart; the
+    largest value over four directions. For vectors of the same length this is their squared
+    distance. It is 0 if one side only has a weaker form of the same trace, and near 0 if no mosaic
+    shows.
     """
     height, width = image.shape[:2]
     if min(height, width) < 2:

@@ -152,22 +152,10 @@ class TraceMeter:
     ) -> LearnedTraces:
         """Measure a photo.
 
-        Parameters
-        ----------
-        image : ndarray of shape (height, width, 3), uint8, uint16 or float32 in [0, 1]
-        table : ndarray of shape (8, 8), optional
-            Luminance table of the JPEG file, row by row.
-        offset : (int, int), default=(0, 0)
-            Row and column of the corner of the first whole block of JPEG.
-        progress : callable, optional
-            Called with the share done, from 0 to 1.
-        after_pixels : callable, optional
-            Called once, when the network has seen all pixels, which takes most of the time. It may
-            wait for other work on the photo: comparing blocks takes most of the memory.
+        ``offset``: row and column of the corner of the first whole block of JPEG.
 
-        Returns
-        -------
-        LearnedTraces
+        ``after_pixels``: called once, when the network has seen all pixels, which takes most of the
+        time. It may wait for other work on the photo: comparing blocks takes most of the memory.
         """
         height, width = image.shape[:2]
         top, left = ((-start) % BLOCK for start in offset)
@@ -200,16 +188,7 @@ class TraceMeter:
     ) -> dict[str, list[NDArray[np.float32]]]:
         """Return what each stage is given for a photo: to time the graphs one by one.
 
-        Parameters
-        ----------
-        image : ndarray of shape (height, width, 3), uint8, uint16 or float32 in [0, 1]
-            Measured as a single tile: a small one.
-        table : ndarray of shape (8, 8), optional
-
-        Returns
-        -------
-        dict of str to list of ndarray, float32
-            By the names of `STAGES`; the inputs of a graph are ``in0``, ``in1`` and so on.
+        By the names of `STAGES`; the inputs of a graph are ``in0``, ``in1`` and so on.
         """
         height, width = image.shape[:2]
         whole = slice(0, -(-height // BLOCK)), slice(0, -(-width // BLOCK))
@@ -348,14 +327,7 @@ def _tiles(shape: tuple[int, int], limit: int, margin: int, at_once: int = 1) ->
     Those at the border of the photo have a margin on fewer sides. Their inner part is larger, so
     that all see about as much: ``(length + 2 margin (n - 1)) / n`` blocks if there are ``n``.
 
-    Parameters
-    ----------
-    shape : (rows, columns)
-    limit : int
-        Blocks that a tile may see, if that is possible.
-    margin : int
-    at_once : int
-        Tiles that are run at a time: the last ones shall not have to wait for one.
+    ``at_once``: tiles that are run at a time: the last ones shall not have to wait for one.
     """
     best, chosen = (True, 0, 0), (0, 0)
     for down in range(1, max(1, shape[0] - 2 * margin) + 1):

@@ -29,24 +29,7 @@ def noise_levels(pixels: Pixels) -> FloatMap:
     By the median of what a high-pass filter leaves, so that edges in less than half of a window do
     not count.
 
-    Parameters
-    ----------
-    pixels : ndarray of shape (height, width, 3), uint8 or uint16
-
-    Returns
-    -------
-    ndarray of shape ((height - 8) // 8, (width - 8) // 8), float32
-        In grey levels of 0 to 255. Windows begin every 8 pixels. Empty if a side has less than 16.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> photo = np.repeat(rng.normal(128, 3, (64, 128, 1)), 3, axis=2)
-    >>> photo[:, 64:] = np.repeat(rng.normal(128, 9, (64, 64, 1)), 3, axis=2)
-    >>> found = noise_levels(photo.clip(0, 255).astype(np.uint8))
-    >>> found.shape, found[:, :6].mean().round(), found[:, 9:].mean().round()
-    ((7, 15), np.float32(3.0), np.float32(9.0))
+    In grey levels of 0 to 255. Windows begin every 8 pixels. Empty if a side has less than 16.
     """
     photo = np.asarray(pixels)
     if photo.ndim != 3 or photo.shape[2] != 3:

@@ -22,8 +22,6 @@ _ROWS_PER_STRIP = 128
 def starts(length: int, size: int, stride: int) -> NDArray[np.intp]:
     """Return where patches begin along a side, so that the whole side is covered.
 
-    Examples
-    --------
     >>> starts(30, size=16, stride=4)
     array([ 0,  4,  8, 12, 14])
     """
@@ -91,17 +89,8 @@ class PatchGrid:
     def cut(self, planes: FloatMap) -> Iterator[tuple[slice, FloatMap]]:
         """Yield the patches, some rows of the grid at a time.
 
-        Parameters
-        ----------
-        planes : ndarray of shape (channels, height, width), float32
-
-        Yields
-        ------
-        rows : slice
-            Of the grid.
-        patches : ndarray of shape (n, channels * size * size), float32
-            Flattened, the ``Z̃`` of the paper with a patch in each row. The next iteration
-            overwrites it.
+        ``patches``: Flattened, the ``Z̃`` of the paper with a patch in each row. The next iteration
+        overwrites it.
         """
         windows = _windows(planes, self.size)
         rows, cols = self.rows, self.cols
@@ -120,15 +109,7 @@ class PatchGrid:
             yield slice(first, first + len(some)), patches
 
     def bands(self) -> Iterator[tuple[slice, Band]]:
-        """Yield the grid in bands, from the top to the bottom.
-
-        Yields
-        ------
-        rows : slice
-            Of the grid.
-        band : Band
-            The same patches in a strip of the photo.
-        """
+        """Yield the grid in bands, from the top to the bottom."""
         rows, per_block = self.rows, self._rows_per_block
         together = per_block * max(1, _ROWS_PER_STRIP // per_block)
         for first in range(0, len(rows), together):
@@ -142,12 +123,7 @@ class PatchGrid:
         return max(1, _PATCHES_PER_BLOCK // len(self.cols))
 
     def mean(self, planes: FloatMap | PhotoPlanes) -> NDArray[np.float64]:
-        """Return the mean of all patches, ``(channels * size * size,)``, without cutting them.
-
-        Parameters
-        ----------
-        planes : ndarray of shape (channels, height, width), float32, or PhotoPlanes
-        """
+        """Return the mean of all patches, ``(channels * size * size,)``, without cutting them."""
         # The number of patches in which a pixel is the d-th of a row or a column: (pixels, size).
         down, across = (
             np.stack([np.bincount(first + d, minlength=length) for d in range(self.size)], axis=1)
@@ -165,21 +141,7 @@ class PatchGrid:
         return total.ravel() / (len(self.rows) * len(self.cols))
 
     def variance(self, planes: FloatMap) -> NDArray[np.float64]:
-        """Return the variance over all values of each patch, of the grid's shape.
-
-        Parameters
-        ----------
-        planes : ndarray of shape (channels, height, width), float32
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> planes = np.zeros((3, 4, 6), dtype=np.float32)
-        >>> planes[:, :, 3:] = 1
-        >>> PatchGrid(4, 6, size=2, stride=2).variance(planes)
-        array([[0.  , 0.25, 0.  ],
-               [0.  , 0.25, 0.  ]])
-        """
+        """Return the variance over all values of each patch, of the grid's shape."""
         rows, n = self.rows, len(planes) * self.size**2
         variance = np.empty(self.shape)
         # Some rows at a time, so that no array of the size of the photo is needed.
@@ -197,18 +159,7 @@ class PatchGrid:
         return variance
 
     def put_back(self, values: FloatMap, *, window: str = "uniform") -> FloatMap:
-        """Average, at each pixel, the values of the patches that contain it.
-
-        Parameters
-        ----------
-        values : ndarray of the grid's shape
-        window : {"uniform", "gaussian"}, default="uniform"
-            ``"gaussian"`` gives a patch more weight at its centre.
-
-        Returns
-        -------
-        ndarray of shape (height, width), float32
-        """
+        """Average, at each pixel, the values of the patches that contain it."""
         profile = window_profile(self.size, window)
         # The sum over the patches that contain a pixel is separable: Σ over rows, Σ over columns.
         total = _sum_over_pixels(values.T, self.cols, self.width, profile)
@@ -224,8 +175,6 @@ class PatchGrid:
 def window_profile(size: int, window: str) -> NDArray[np.float64]:
     """Return the weight of a patch along one of its sides, (size,).
 
-    Examples
-    --------
     >>> window_profile(3, "uniform")
     array([1., 1., 1.])
     """
@@ -296,19 +245,6 @@ def _windows(planes: FloatMap, size: int) -> Any:
 def gather(planes: FloatMap, places: NDArray[np.intp], size: int) -> FloatMap:
     """Return the patches that begin at given pixels.
 
-    Parameters
-    ----------
-    planes : ndarray of shape (channels, height, width), float32
-    places : ndarray of shape (n, 2)
-        Row and column of the first pixel.
-    size : int
-
-    Returns
-    -------
-    ndarray of shape (n, channels * size * size), float32
-
-    Examples
-    --------
     >>> import numpy as np
     >>> planes = np.arange(12, dtype=np.float32).reshape(1, 3, 4)
     >>> gather(planes, np.array([[1, 2]]), size=2)
@@ -323,17 +259,6 @@ def gather(planes: FloatMap, places: NDArray[np.intp], size: int) -> FloatMap:
 def share_in_patch(mask: NDArray[Any], size: int) -> NDArray[np.float32]:
     """Return, for every patch (stride 1), the share of its pixels in a mask.
 
-    Parameters
-    ----------
-    mask : ndarray of shape (height, width), bool
-    size : int
-
-    Returns
-    -------
-    ndarray of shape (height - size + 1, width - size + 1), float32
-
-    Examples
-    --------
     >>> import numpy as np
     >>> share_in_patch(np.eye(3, dtype=bool), size=2)
     array([[0.5 , 0.25],

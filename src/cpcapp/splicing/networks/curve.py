@@ -13,15 +13,7 @@ _PLACE = ("seconds", "step")
 
 
 def draw_curve(curve: Sequence[dict[str, float]], path: str | os.PathLike[str]) -> None:
-    """Draw losses, and scores on splices of held-out photos, over the seconds of a training.
-
-    Parameters
-    ----------
-    curve : sequence of dict
-        Of a `cpcapp.splicing.networks.loop.Learner`, all with the same names.
-    path : path
-        A PNG file to write.
-    """
+    """Draw losses, and scores on splices of held-out photos, over the seconds of a training."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.0, 3.6), layout="constrained")

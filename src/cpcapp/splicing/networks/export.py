@@ -22,8 +22,6 @@ def margins(options: NetworkOptions) -> dict[str, int]:
     Each residual block has two convolutions of reach ``dilation``. At full resolution these are the
     mean of 3 x 3 pixels, the stem of 5 x 5, the residual blocks and the layer of details.
 
-    Examples
-    --------
     >>> margins(NetworkOptions())
     {'pixels': 2, 'near': 16, 'far': 30, 'seam': 1}
     """
@@ -40,18 +38,6 @@ def margins(options: NetworkOptions) -> dict[str, int]:
 def export_network(network: TraceNetwork, facts: dict[str, Any] | None = None) -> TraceMeter:
     """Return what measures photos with a network's weights, rounded to 16 bits.
 
-    Parameters
-    ----------
-    network : TraceNetwork
-    facts : dict, optional
-        What is known of the training, in types that JSON knows.
-
-    Returns
-    -------
-    TraceMeter
-
-    Examples
-    --------
     >>> tiny = TraceNetwork(NetworkOptions(8, 1, 4, 16, 8, (1,), (1,), 3, 2, 8, 4))
     >>> found = export_network(tiny).measure(np.zeros((40, 50, 3), np.uint8))
     >>> found.seam.shape, found.region.shape, found.vectors.shape

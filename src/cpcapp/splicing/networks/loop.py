@@ -160,24 +160,7 @@ def train_network(
     stream: StreamOptions | None = None,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Learning:
-    """Train for one piece, or to the end of the plan if that comes first.
-
-    Parameters
-    ----------
-    run : Learner
-    photos : Photos
-        Those that are held out are chosen here; see `Photos.split`.
-    plan : TrainingPlan
-    piece_seconds : float
-    stream : StreamOptions, optional
-    report : callable, optional
-        Called with the entries of the curve.
-
-    Returns
-    -------
-    Learner
-        The same, further on.
-    """
+    """Train for one piece, or to the end of the plan if that comes first."""
     device = run.device
     train, held = photos.split()
     options = stream or StreamOptions()
@@ -230,13 +213,7 @@ def _entry(
 def average_weights(average: nn.Module, network: nn.Module, step: int) -> None:
     """Add a network's weights to their running mean.
 
-    Parameters
-    ----------
-    average : Module
-        The mean, which is changed.
-    network : Module
-    step : int
-        Steps that were taken. Of few the mean is that of all of them.
+    ``step``: steps that were taken. Of few the mean is that of all of them.
     """
     keep = min(_AVERAGING, step / (step + 9.0))
     mine, theirs = average.state_dict(), network.state_dict()
@@ -248,17 +225,7 @@ def average_weights(average: nn.Module, network: nn.Module, step: int) -> None:
 
 
 def best_f1(logits: Tensor, truth: Tensor) -> Tensor:
-    """Return the F1 of each map of a batch at its best threshold.
-
-    Parameters
-    ----------
-    logits : tensor of shape (n, 1, height, width)
-    truth : tensor of shape (n, 1, height, width), bool
-
-    Returns
-    -------
-    tensor of shape (n,)
-    """
+    """Return the F1 of each map of a batch at its best threshold."""
     levels = torch.sigmoid(logits).flatten(1)
     wanted = truth.flatten(1).float()
     best = torch.zeros(len(levels), device=levels.device)

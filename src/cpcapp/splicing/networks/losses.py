@@ -40,8 +40,6 @@ class Losses(NamedTuple):
 def seam_band(mask: Tensor, radius: int = BAND_RADIUS) -> Tensor:
     """Return the band of pixels around a seam: dilated less eroded mask.
 
-    Examples
-    --------
     >>> mask = torch.zeros(1, 1, 4, 8)
     >>> mask[..., 4:] = 1
     >>> seam_band(mask, 1)[0, 0, 0].int().tolist()
@@ -54,18 +52,7 @@ def seam_band(mask: Tensor, radius: int = BAND_RADIUS) -> Tensor:
 
 
 def measure_losses(output: NetworkOutput, mask: Tensor) -> Losses:
-    """Compare what a network measured with the truth.
-
-    Parameters
-    ----------
-    output : NetworkOutput
-    mask : tensor of shape (n, 1, height, width)
-        1 where something was pasted.
-
-    Returns
-    -------
-    Losses
-    """
+    """Compare what a network measured with the truth."""
     seam = F.binary_cross_entropy_with_logits(
         output.seam.float(),
         seam_band(mask),

@@ -76,8 +76,6 @@ class MFCNOptions:
     def from_dict(cls, content: dict[str, Any]) -> MFCNOptions:
         """Return what `to_dict` gave.
 
-        Examples
-        --------
         >>> MFCNOptions.from_dict(MFCNOptions(top=8).to_dict()) == MFCNOptions(top=8)
         True
         """
@@ -179,17 +177,7 @@ class MFCN(nn.Module):
         self.edges = _Decoder(options) if options.edges else None
 
     def forward(self, image: Tensor) -> MFCNOutput:
-        """Measure photos.
-
-        Parameters
-        ----------
-        image : tensor of shape (n, 3, height, width)
-            Levels from 0 to 255, of any size.
-
-        Returns
-        -------
-        MFCNOutput
-        """
+        """Measure photos."""
         height, width = image.shape[2:]
         coarse = self.coarse(
             F.pad(image, (0, -width % _STRIDE, 0, -height % _STRIDE), mode="replicate")
@@ -203,15 +191,7 @@ class MFCN(nn.Module):
     def coarse(self, image: Tensor) -> list[Tensor]:
         """Return the logits of surface and, of MFCN, edges for each square of 8 x 8 pixels.
 
-        Parameters
-        ----------
-        image : tensor of shape (n, 3, height, width)
-            Levels from 0 to 255; height and width are multiples of 32.
-
-        Returns
-        -------
-        list of tensor of shape (n, 1, height / 8, width / 8), float32
-            `forward` enlarges them; they hold all that a network says.
+        ``image``: levels from 0 to 255; height and width are multiples of 32.
         """
         x = (image - _CENTRE) / _SPREAD
         pools = []
@@ -231,21 +211,8 @@ def measure_coarse(
 ) -> NDArray[np.float32]:
     """Return the logits of a photo for squares of 8 x 8 pixels. A large one is measured in tiles.
 
-    Parameters
-    ----------
-    network : MFCN
-        On any device.
-    pixels : ndarray of shape (height, width, 3), uint8
-    progress : callable, optional
-        Called with the share done, from 0 to 1.
+    Surface and, of MFCN, edges. The photo is filled up to multiples of 32 pixels.
 
-    Returns
-    -------
-    ndarray of shape (1 or 2, rows, columns), float32
-        Surface and, of MFCN, edges. The photo is filled up to multiples of 32 pixels.
-
-    Examples
-    --------
     >>> tiny = MFCN(MFCNOptions(widths=(2, 2, 4, 4, 4), top=4, window=3))
     >>> measure_coarse(tiny, np.zeros((40, 30, 3), np.uint8)).shape
     (2, 8, 4)

@@ -71,16 +71,8 @@ class MFCNLocalizer(SpliceLocalizer):
     ) -> Localization:
         """Show where a photo was spliced.
 
-        Parameters
-        ----------
-        image, progress
-            As for `cpcapp.splicing.SpliceLocalizer.localize`.
-
-        Returns
-        -------
-        Localization
-            Of MFCN ``boundary`` is the map of edges and ``region`` the surface within them. SFCN
-            has no edges: ``boundary`` is where its surface is near one half, ``4 p (1 - p)``.
+        Of MFCN ``boundary`` is the map of edges and ``region`` the surface within them. SFCN has no
+        edges: ``boundary`` is where its surface is near one half, ``4 p (1 - p)``.
         """
         start = time.perf_counter()
         read = image if isinstance(image, ReadImage) else read_image(image)
@@ -102,12 +94,7 @@ class MFCNLocalizer(SpliceLocalizer):
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, which `cpcapp.splicing.load_model` reads: weights in 16 bits.
-
-        Parameters
-        ----------
-        path : path
-        """
+        """Write it to a file, which `cpcapp.splicing.load_model` reads: weights in 16 bits."""
         header = {
             "options": self.mfcn.options.to_dict(),
             "training": {"cpcapp": __version__, **self.facts},
@@ -121,21 +108,7 @@ class MFCNLocalizer(SpliceLocalizer):
 
 
 def read_localizer(path: str | os.PathLike[str]) -> MFCNLocalizer:
-    """Read what `MFCNLocalizer.save` wrote, checking all of it.
-
-    Parameters
-    ----------
-    path : path
-
-    Returns
-    -------
-    MFCNLocalizer
-
-    Raises
-    ------
-    ValueError, KeyError or TypeError
-        If the file is damaged or is something else.
-    """
+    """Read what `MFCNLocalizer.save` wrote, checking all of it."""
     data = read_tensor_file(path, max_bytes=_MAX_BYTES)
     header, tensors = parse_tensors(data, _FORMAT, _FORMAT_VERSION)
     facts = header["training"]

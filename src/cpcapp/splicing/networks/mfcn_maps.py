@@ -43,19 +43,6 @@ class ProbabilityMaps(NamedTuple):
 def enlarge(coarse: NDArray[Any], height: int, width: int) -> ProbabilityMaps:
     """Return the probabilities of all pixels from the logits of squares.
 
-    Parameters
-    ----------
-    coarse : ndarray of shape (1 or 2, rows, columns)
-        Of `cpcapp.splicing.networks.mfcn.measure_coarse`, of squares of 8 x 8 pixels.
-    height, width : int
-        Of the photo.
-
-    Returns
-    -------
-    ProbabilityMaps
-
-    Examples
-    --------
     >>> maps = enlarge(np.zeros((2, 8, 4), np.float16), 60, 30)
     >>> maps.surface.shape, float(maps.edges.max())
     ((60, 30), 0.5)
@@ -73,17 +60,8 @@ def enlarge(coarse: NDArray[Any], height: int, width: int) -> ProbabilityMaps:
 def fill_holes(marked: BoolArray) -> BoolArray:
     """Return what is marked, and all that it encloses.
 
-    Parameters
-    ----------
-    marked : ndarray of shape (height, width), bool
+    What can be reached from outside the map without crossing a mark stays out.
 
-    Returns
-    -------
-    ndarray of shape (height, width), bool
-        What can be reached from outside the map without crossing a mark stays out.
-
-    Examples
-    --------
     >>> ring = np.array([[0, 1, 1, 1], [0, 1, 0, 1], [0, 1, 1, 1]], dtype=bool)
     >>> fill_holes(ring).astype(int).tolist()
     [[0, 1, 1, 1], [0, 1, 1, 1], [0, 1, 1, 1]]
@@ -96,25 +74,6 @@ def fill_holes(marked: BoolArray) -> BoolArray:
 def refine_surface(surface: FloatMap, edges: FloatMap, threshold: float = THRESHOLD) -> FloatMap:
     """Keep of a surface what the edges enclose: the edge-enhanced inference of MFCN.
 
-    Parameters
-    ----------
-    surface, edges : ndarray of shape (height, width), float32 in [0, 1]
-    threshold : float, default=0.5
-        On the edges.
-
-    Returns
-    -------
-    ndarray of shape (height, width), float32 in [0, 1]
-        The surface where edges are or enclose a pixel, else 0: above one half it is what both
-        say.
-
-    Examples
-    --------
-    >>> surface = np.full((5, 5), 0.8, np.float32)
-    >>> edges = np.zeros((5, 5), np.float32)
-    >>> edges[1:4, 1:4] = 0.9
-    >>> edges[2, 2] = 0.1
-    >>> int((refine_surface(surface, edges) > 0.5).sum())
-    9
+    The surface where edges are or enclose a pixel, else 0: above one half it is what both say.
     """
     return np.where(fill_holes(edges >= threshold), surface, np.float32(0))

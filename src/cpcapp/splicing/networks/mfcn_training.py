@@ -39,18 +39,6 @@ def class_weights(truth: Tensor) -> tuple[Tensor, Tensor]:
 
     Of two shares, which add up to 1, the median is a half.
 
-    Parameters
-    ----------
-    truth : tensor
-        1 for the class that is sought, 0 for the other.
-
-    Returns
-    -------
-    other, sought : tensor
-        Of the two classes.
-
-    Examples
-    --------
     >>> [float(weight) for weight in class_weights(torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0]))]
     [0.625, 2.5]
     """
@@ -60,16 +48,7 @@ def class_weights(truth: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def balanced_cross_entropy(logits: Tensor, truth: Tensor) -> Tensor:
-    """Return the mean cross-entropy, in which each class counts by its weight.
-
-    Parameters
-    ----------
-    logits, truth : tensor of shape (n, 1, height, width)
-
-    Returns
-    -------
-    tensor of shape ()
-    """
+    """Return the mean cross-entropy, in which each class counts by its weight."""
     other, sought = class_weights(truth)
     weights = torch.where(truth > 0, sought, other)
     return F.binary_cross_entropy_with_logits(logits.float(), truth, weight=weights)
@@ -78,11 +57,7 @@ def balanced_cross_entropy(logits: Tensor, truth: Tensor) -> Tensor:
 def measure_tasks(output: MFCNOutput, mask: Tensor) -> dict[str, Tensor]:
     """Return the loss of each task, by name; they are added up.
 
-    Parameters
-    ----------
-    output : MFCNOutput
-    mask : tensor of shape (n, 1, height, width)
-        1 where something was pasted. Its edge is the band that edges are scored with.
+    ``mask``: 1 where something was pasted. Its edge is the band that edges are scored with.
     """
     losses = {"surface": balanced_cross_entropy(output.surface, mask)}
     if output.edges is not None:

@@ -23,22 +23,6 @@ def read_training_photos(
 ) -> tuple[Photos, list[Problem]]:
     """Read photos into memory, with the segmentation of medium detail of each.
 
-    Parameters
-    ----------
-    sources : sequence of SourcePhoto
-    jobs : int, default=2
-        Photos read at the same time.
-    progress : callable, optional
-        Called with the share done, from 0 to 1.
-
-    Returns
-    -------
-    photos : Photos
-    problems : list of Problem
-        Photos that could not be read.
-
-    Examples
-    --------
     >>> from functools import partial
     >>> grey = SourcePhoto("grey", partial(np.full, (40, 60, 3), 128, np.uint8))
     >>> photos, problems = read_training_photos([grey])

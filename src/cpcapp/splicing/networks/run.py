@@ -71,32 +71,12 @@ def train_in_folder(
 ) -> NetworkTraining:
     """Train a network, or go on with a training, and keep everything in a folder.
 
-    Parameters
-    ----------
-    photos : sequence of path
-        Files and folders; BSDS500 with what people outlined.
-    folder : path
-        For the networks, ``curve.png``, and all that a later piece needs. If it holds a training
-        already, that one goes on.
-    seconds : float, default=1500.0
-        Of training in all.
-    piece_seconds : float, optional
-        Stop after so many seconds.
-    seed, workers, batch, n_validation : int
-        See `cpcapp.splicing.networks.loop.TrainingPlan`.
-    architecture : {"trace", "mfcn"}, default="trace"
-        ``"trace"``: the network that measures traces, ``network.safetensors``, which models are
-        trained with. ``"mfcn"``: MFCN and SFCN on the same splices, ``mfcn.safetensors`` and
-        ``sfcn.safetensors``, which are models themselves.
-    network : NetworkOptions or MFCNOptions, optional
-        Sizes of a new network of that architecture.
-    stream : StreamOptions, optional
-    reading_progress, progress : callable, optional
-        Called with the share done, from 0 to 1.
+    ``folder``: for the networks, ``curve.png``, and all that a later piece needs. If it holds a
+    training already, that one goes on.
 
-    Returns
-    -------
-    NetworkTraining
+    ``architecture``: ``"trace"``: the network that measures traces, ``network.safetensors``, which
+    models are trained with. ``"mfcn"``: MFCN and SFCN on the same splices, ``mfcn.safetensors`` and
+    ``sfcn.safetensors``, which are models themselves.
     """
     if architecture not in ARCHITECTURES:
         raise ValueError(f"architecture={architecture!r} must be one of {', '.join(ARCHITECTURES)}")

@@ -272,16 +272,9 @@ class TraceNetwork(nn.Module):
     def forward(self, image: Tensor, table: Tensor) -> NetworkOutput:
         """Measure photos.
 
-        Parameters
-        ----------
-        image : tensor of shape (n, 3, height, width)
-            Levels from 0 to 255; height and width are multiples of 8.
-        table : tensor of shape (n, 64)
-            Steps of the luminance table of a JPEG file, in rows; all 0 if there is no file.
+        ``image``: levels from 0 to 255; height and width are multiples of 8.
 
-        Returns
-        -------
-        NetworkOutput
+        ``table``: steps of the luminance table of a JPEG file, in rows; all 0 if there is no file.
         """
         blocks, detail = self.pixels(image, table)
         blocks = self.near(blocks)

@@ -154,11 +154,8 @@ class TrainingRun:
 def validate(network: TraceNetwork, batches: Sequence[SpliceBatch]) -> dict[str, float]:
     """Score a network on some splices.
 
-    Returns
-    -------
-    dict
-        Of spliced photos the mean best F1 of seams, of regions (better sign) and of the pasted side
-        at one half; and how well the highest seams tell spliced from authentic photos (AUC).
+    Of spliced photos the mean best F1 of seams, of regions (better sign) and of the pasted side at
+    one half; and how well the highest seams tell spliced from authentic photos (AUC).
     """
     network.eval()
     seams, regions, sides, peaks, truths = [], [], [], [], []

@@ -64,29 +64,13 @@ def localize_examples(
 ) -> list[ExampleResult]:
     """Look for the seams in the example photos, and write the results.
 
-    Parameters
-    ----------
-    folder : path
-        Of an existing folder. It gets ``demo.png``, and what `cpcapp.splicing.localize_files`
-        writes with a report for each photo; the PDF only where reportlab is installed. It all
-        replaces what an earlier demo wrote.
-    model : SpliceLocalizer, str or path, optional
-        A localizer, the name of a model of the package, or the path of a file. Without it, the
-        default model.
-    progress : callable, optional
-        Called with the share done, from 0 to 1.
+    ``folder``: of an existing folder. It gets ``demo.png``, and what
+    `cpcapp.splicing.localize_files` writes with a report for each photo; the PDF only where
+    reportlab is installed. It all replaces what an earlier demo wrote.
 
-    Returns
-    -------
-    list of ExampleResult
+    ``model``: A localizer, the name of a model of the package, or the path of a file. Without it,
+    the default model.
 
-    Raises
-    ------
-    ResultsError
-        If the folder has a ``summary.csv`` or an ``index.html`` of somebody else.
-
-    Examples
-    --------
     >>> import tempfile
     >>> results = localize_examples(tempfile.mkdtemp(), "filters")
     >>> results[1].photo.name, results[1].found.boundary.shape
@@ -131,17 +115,6 @@ def _compare_with_truth(photo: Sample, found: Localization, threshold: float) ->
 def measure_distance_to_seam(mask: BoolArray, row: int, column: int) -> float:
     """Return the distance of a pixel to where both sides of a mask meet, in pixels.
 
-    Parameters
-    ----------
-    mask : ndarray of shape (height, width), bool
-    row, column : int
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
     >>> import numpy as np
     >>> mask = np.zeros((9, 30), dtype=bool)
     >>> mask[:, 20:] = True

@@ -30,16 +30,6 @@ _WIDTH = len(_TITLES) * (_PANEL + _GAP) + _GAP
 def draw_demo_sheet(rows: Sequence[Picture]) -> Picture:
     """Return rows of `draw_demo_row` below each other, with an explanation and titles above.
 
-    Parameters
-    ----------
-    rows : sequence of ndarray of shape (height, width, 3), uint8
-
-    Returns
-    -------
-    ndarray of shape (height, width, 3), uint8
-
-    Examples
-    --------
     >>> import numpy as np
     >>> draw_demo_sheet([np.zeros((100, 1848, 3), dtype=np.uint8)]).shape
     (159, 1848, 3)
@@ -57,18 +47,6 @@ def draw_demo_row(photo: Sample, found: Finding, threshold: float) -> Picture:
 
     The verdict is written below the last two. If it says nothing of signs, the last one is the
     photo as it is.
-
-    Parameters
-    ----------
-    photo : Sample
-    found : Localization
-        Of this photo.
-    threshold : float
-        Of the model.
-
-    Returns
-    -------
-    ndarray of shape (height, width, 3), uint8
     """
     pixels, mask = photo.read()
     panels = [

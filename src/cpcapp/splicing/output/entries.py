@@ -61,25 +61,8 @@ def write_result(
 ) -> dict[str, Any]:
     """Write the pictures and the JSON file of a photo, the JSON file last.
 
-    Parameters
-    ----------
-    files : ResultFiles
-    image : ReadImage
-    found : Localization
-        Of this image.
-    threshold : float
-        Of the model.
-    origin : dict
-        ``sha256`` of the photo and the ``model``, which tell whether the result is still valid.
-    report : PhotoReport, optional
-        Of this image: it is written too.
-    pdf : bool, default=True
-        Whether the report is also written as PDF, which needs reportlab.
-
-    Returns
-    -------
-    dict
-        What the JSON file says.
+    ``origin``: ``sha256`` of the photo and the ``model``, which tell whether the result is still
+    valid.
     """
     entry = describe_result(files, image, found, threshold=threshold, origin=origin)
     if report is not None:
@@ -139,16 +122,7 @@ def describe_result(
 
 
 def write_pictures(files: ResultFiles, pixels: Any, found: Localization, threshold: float) -> None:
-    """Write overlay and boundary map of a photo; region and hot spots too, if there are any.
-
-    Parameters
-    ----------
-    files : ResultFiles
-    pixels : ndarray of shape (height, width, 3), uint8 or uint16
-    found : Localization
-    threshold : float
-        Of the model.
-    """
+    """Write overlay and boundary map of a photo; region and hot spots too, if there are any."""
     for kind, picture in draw_pictures(pixels, found, threshold):
         path: Path = getattr(files, kind)
         if picture is None:

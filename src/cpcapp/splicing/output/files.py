@@ -94,17 +94,6 @@ def name_results(photos: Iterable[Path], folder: Path) -> list[ResultFiles]:
     Photos of the same name get a few digits that follow from the whole path: the same in every
     run that has both, in whatever order. Case does not tell names apart, as on some systems.
 
-    Parameters
-    ----------
-    photos : iterable of Path
-    folder : Path
-
-    Returns
-    -------
-    list of ResultFiles
-
-    Examples
-    --------
     >>> photos = [Path("/a/cat.jpg"), Path("/b/Cat.png"), Path("/b/dog.jpg")]
     >>> [files.name for files in name_results(photos, Path("out"))]
     ['cat-b229594b', 'Cat-9a584c93', 'dog']

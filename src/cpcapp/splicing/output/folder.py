@@ -20,18 +20,7 @@ class ResultsError(MessageError):
 def check_folder(
     folder: Path, results: Sequence[ResultFiles], *, resume: bool = False, force: bool = False
 ) -> None:
-    """Raise `ResultsError` if a file would be lost that nobody allowed to replace.
-
-    Parameters
-    ----------
-    folder : Path
-    results : sequence of ResultFiles
-        What is to be written.
-    resume : bool, default=False
-        Whether earlier results of the same photos are kept.
-    force : bool, default=False
-        Whether earlier results are replaced.
-    """
+    """Raise `ResultsError` if a file would be lost that nobody allowed to replace."""
     photos = {files.photo.resolve() for files in results}
     present = [path for files in results for path in files.all if os.path.lexists(path)]
     for path in present:
@@ -58,14 +47,7 @@ def check_folder(
 
 
 def check_overviews(folder: Path, advice: str) -> None:
-    """Raise `ResultsError` if the table or the page of a folder is not one of ours.
-
-    Parameters
-    ----------
-    folder : Path
-    advice : str
-        What to do then.
-    """
+    """Raise `ResultsError` if the table or the page of a folder is not one of ours."""
     for name, is_ours, kind in (
         (SUMMARY_NAME, is_summary, "table"),
         (INDEX_NAME, is_index, "page"),

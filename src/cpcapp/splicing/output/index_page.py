@@ -44,12 +44,6 @@ def write_index(folder: Path, entries: Mapping[str, dict[str, Any]]) -> None:
 
     It holds no picture itself, so that ten thousand photos make a page of some megabytes; a
     browser loads the thumbnails that are seen.
-
-    Parameters
-    ----------
-    folder : Path
-    entries : mapping of str to dict
-        As `cpcapp.splicing.output.summary.read_results` returns them.
     """
     present = set(os.listdir(folder))  # noqa: PTH208 - names only: a folder may have 100,000
     photos = [_row(folder, name, entry, present) for name, entry in entries.items()]

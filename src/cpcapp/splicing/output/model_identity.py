@@ -16,27 +16,13 @@ def open_model(
 ) -> tuple[SpliceLocalizer, dict[str, str]]:
     """Return a localizer, and what distinguishes it from others.
 
-    Parameters
-    ----------
-    model : SpliceLocalizer, str or path, optional
-        A localizer, the name of a model of the package, or the path of a file. Without it, the
-        default model.
+    ``model``: A localizer, the name of a model of the package, or the path of a file. Without it,
+    the default model.
 
-    Returns
-    -------
-    localizer : SpliceLocalizer
-    identity : dict
-        With ``name``, ``version`` and ``sha256`` of its file: another one of the same name that
-        was trained later has another. Of a localizer it is that of the file it would be saved as,
-        and of one that was moved to a device that of the file it was read from.
+    ``identity``: With ``name``, ``version`` and ``sha256`` of its file: another one of the same
+    name that was trained later has another. Of a localizer it is that of the file it would be saved
+    as, and of one that was moved to a device that of the file it was read from.
 
-    Raises
-    ------
-    ModelError
-        If the file can't be used.
-
-    Examples
-    --------
     >>> localizer, identity = open_model("filters")
     >>> identity["name"], len(identity["sha256"])
     ('filters', 64)

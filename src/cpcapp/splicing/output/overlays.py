@@ -161,17 +161,8 @@ def evidence_opacity(p_value: float) -> float:
     ``(1 - s)²`` with ``s = 3t² - 2t³``, and ``t`` runs from 0 at p = 0.05 to 1 at p = 0.3,
     in proportion to the logarithm of p: at the end of "weak signs", p = 0.15, little is left.
 
-    Parameters
-    ----------
-    p_value : float
+    1 up to p = 0.05, falling to 0 at p = 0.3.
 
-    Returns
-    -------
-    float
-        1 up to p = 0.05, falling to 0 at p = 0.3.
-
-    Examples
-    --------
     >>> [round(evidence_opacity(p), 2) for p in (0.001, 0.05, 0.1, 0.15, 0.3, 1.0)]
     [1.0, 1.0, 0.44, 0.11, 0.0, 0.0]
     """
@@ -232,22 +223,7 @@ def draw_localization(
 def draw_pictures(
     image: ArrayLike, found: Finding, threshold: float
 ) -> Iterator[tuple[str, NDArray[np.uint8] | None]]:
-    """Draw all that is written for a photo, one picture after the other.
-
-    Parameters
-    ----------
-    image : array-like of shape (height, width, 3), uint8 or uint16
-    found : Localization
-        Of this image.
-    threshold : float
-        Of the model.
-
-    Yields
-    ------
-    kind : {"overlay", "boundary", "region", "hot_spots"}
-    picture : ndarray of shape (height, width) or (height, width, 3), uint8, or None
-        None where the model gives none.
-    """
+    """Draw all that is written for a photo, one picture after the other."""
     yield "overlay", draw_localization(image, found, threshold)
     white = choose_boundary_white(found.boundary, threshold)
     yield "boundary", draw_boundary(found.boundary, white=white)
@@ -260,20 +236,8 @@ def draw_boundary(boundary: ArrayLike, *, white: float = 1.0) -> NDArray[np.uint
 
     It is the map as it is: no verdict fades it, and that of a genuine photo has bright spots too.
 
-    Parameters
-    ----------
-    boundary : array-like of shape (height, width)
-        From 0 to 1.
-    white : float, default=1.0
-        The value of the map that is white, as all above are.
+    ``white``: the value of the map that is white, as all above are.
 
-    Returns
-    -------
-    ndarray of shape (height, width), uint8
-        The map is ``picture / 255 * white``.
-
-    Examples
-    --------
     >>> draw_boundary([[0.0, 0.5, 1.0]])
     array([[  0, 128, 255]], dtype=uint8)
     >>> draw_boundary([[0.0, 0.02, 0.1]], white=0.1)
@@ -289,17 +253,6 @@ def draw_boundary(boundary: ArrayLike, *, white: float = 1.0) -> NDArray[np.uint
 def draw_part(image: ArrayLike, part: NDArray[np.bool_]) -> NDArray[np.uint8]:
     """Paint a part of a photo pink; the rest is dimmed and nearly grey.
 
-    Parameters
-    ----------
-    image : array-like of shape (height, width, 3), uint8 or uint16
-    part : ndarray of shape (height, width), bool
-
-    Returns
-    -------
-    ndarray of shape (height, width, 3), uint8
-
-    Examples
-    --------
     >>> import numpy as np
     >>> photo = np.full((1, 2, 3), 200, dtype=np.uint8)
     >>> draw_part(photo, np.array([[False, True]]))
@@ -317,17 +270,6 @@ def choose_boundary_white(boundary: NDArray[np.float32], threshold: float) -> fl
     Models differ in how high their maps are, so it is the maximum. But of a map that does not
     reach the threshold, nothing may look like a seam.
 
-    Parameters
-    ----------
-    boundary : ndarray of shape (height, width), float32 in [0, 1]
-    threshold : float
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
     >>> import numpy as np
     >>> choose_boundary_white(np.array([[0.0, 0.5]], dtype=np.float32), threshold=0.1)
     0.5
@@ -343,17 +285,6 @@ def choose_overlay_white(boundary: NDArray[np.float32], threshold: float) -> flo
     A few pixels are much higher than the rest of a seam, and an overlay has to show all of it.
     So the highest three of a thousand pixels look alike.
 
-    Parameters
-    ----------
-    boundary : ndarray of shape (height, width), float32 in [0, 1]
-    threshold : float
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
     >>> import numpy as np
     >>> choose_overlay_white(np.linspace(0, 1, 1001, dtype=np.float32), threshold=0.1)
     0.997
@@ -412,17 +343,6 @@ def _check_map(boundary: ArrayLike) -> NDArray[np.float32]:
 def build_ramp(colours: bool = True) -> NDArray[np.float32]:
     """Return the colour of each of the values 0, 1/255, ..., 1.
 
-    Parameters
-    ----------
-    colours : bool, default=True
-        Without them all are white.
-
-    Returns
-    -------
-    ndarray of shape (256, 3), float32 from 0 to 255
-
-    Examples
-    --------
     >>> build_ramp()[255].tolist()
     [250.0, 250.0, 140.0]
     """

@@ -32,35 +32,6 @@ def case_picture(
 
     From left to right: the photo with the true seam in pink, all edges, the map. The brightest
     value of either map is white.
-
-    Parameters
-    ----------
-    image : ndarray of shape (height, width, 3), uint8 or uint16
-    mask : ndarray of shape (height, width), bool
-        True where something was pasted.
-    edges, boundary : ndarray of shape (height, width), float32
-    caption : str, default=""
-        A line of text above.
-    side : int, default=480
-        Longest side of each panel; a larger photo is made smaller.
-
-    Returns
-    -------
-    ndarray of shape (panel height, 3 panels wide, 3), uint8
-        Higher by a line if there is a caption.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> photo = np.full((40, 60, 3), 100, np.uint8)
-    >>> mask = np.zeros((40, 60), dtype=bool)
-    >>> mask[:, 30:] = True
-    >>> flat = np.zeros((40, 60), np.float32)
-    >>> picture = case_picture(photo, mask, flat, flat)
-    >>> picture.shape
-    (40, 192, 3)
-    >>> picture[20, 10], picture[20, 30]
-    (array([100, 100, 100], dtype=uint8), array([255,  20, 147], dtype=uint8))
     """
     shape = np.shape(image)[:2]
     for name, array in (("mask", mask), ("edges", edges), ("boundary", boundary)):
@@ -81,16 +52,6 @@ def case_picture(
 def contact_sheet(pictures: Sequence[Picture]) -> Picture:
     """Return pictures one below the other, the narrower ones filled up with white.
 
-    Parameters
-    ----------
-    pictures : sequence of ndarray of shape (height, width, 3), uint8
-
-    Returns
-    -------
-    ndarray of shape (height, largest width, 3), uint8
-
-    Examples
-    --------
     >>> import numpy as np
     >>> contact_sheet([np.zeros((20, 30, 3), np.uint8), np.zeros((10, 50, 3), np.uint8)]).shape
     (36, 50, 3)

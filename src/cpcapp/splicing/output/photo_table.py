@@ -80,37 +80,10 @@ def localize_to_table(
     p-value and where the seam is, or the reason why the photo could not be used. There are no
     pictures: `cpcapp.splicing.localize_files` makes those of the photos that are worth a look.
 
-    Parameters
-    ----------
-    paths : path or iterable of paths
-        Files, folders, patterns, or URLs of folders such as ``s3://bucket/photos``. The workers
-        must be able to open them.
-    folder : path
-        For the table, on this machine.
-    model : SpliceLocalizer, str or path, optional
-        As for `cpcapp.splicing.localize_files`. It is sent to the workers.
-    client : distributed.Client
-    recursive : bool, default=False
-        Whether to search the folders in a folder too.
-    resume : bool, default=False
-        Go on: photos that are in the table already are not looked at again.
-    force : bool, default=False
-        Replace the table that is there.
-    max_pixels : int, default=120_000_000
-        Larger photos are not read.
-    progress : callable, optional
-        Called with the share done, from 0 to 1.
+    ``paths``: files, folders, patterns, or URLs of folders such as ``s3://bucket/photos``. The
+    workers must be able to open them.
 
-    Returns
-    -------
-    PhotoTable
-
-    Raises
-    ------
-    FileNotFoundError
-        If a path does not exist, or there is no photo.
-    ResultsError
-        If there is a table, and neither ``resume`` nor ``force``; or one of another model.
+    ``resume``: go on: photos that are in the table already are not looked at again.
     """
     _require_pyarrow()
     check_max_pixels(max_pixels)
@@ -140,13 +113,7 @@ def localize_to_table(
 def find_photos(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, recursive: bool = False
 ) -> Iterator[str]:
-    """Yield photos as absolute paths or URLs: names that a worker understands too.
-
-    Parameters
-    ----------
-    paths, recursive
-        As for `localize_to_table`.
-    """
+    """Yield photos as absolute paths or URLs: names that a worker understands too."""
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     for path in given:
         if is_url(path):
@@ -162,15 +129,6 @@ def find_photos(
 def describe_photo(localizer: SpliceLocalizer, max_pixels: float, photo: str) -> dict[str, Any]:
     """Return the row of a photo.
 
-    Parameters
-    ----------
-    localizer : SpliceLocalizer
-    max_pixels : float
-    photo : str
-        A path or a URL.
-
-    Examples
-    --------
     >>> from cpcapp.splicing import load_model
     >>> describe_photo(load_model("filters"), 1e8, "nowhere.jpg")["error"]
     'nowhere.jpg: does not exist; check the path'

@@ -20,15 +20,8 @@ _PACKAGES = {
 def repeat_command(name: str, model: str) -> str:
     """Return the command that makes a report again.
 
-    Parameters
-    ----------
-    name : str
-        Of the file.
-    model : str
-        The name of a model of the package, or of a file.
+    ``model``: the name of a model of the package, or of a file.
 
-    Examples
-    --------
     >>> repeat_command("my cat.jpg", "default")
     "cpcapp localize 'my cat.jpg' --model default --report"
     """
@@ -40,8 +33,6 @@ def repeat_command(name: str, model: str) -> str:
 def list_versions() -> list[tuple[str, str]]:
     """Return the versions of what computed a result.
 
-    Examples
-    --------
     >>> [name for name, _ in list_versions()][:2]
     ['cpcapp', 'Python']
     """

@@ -140,41 +140,12 @@ class PhotoReport:
     ) -> PhotoReport:
         """Gather everything that a report says.
 
-        Parameters
-        ----------
-        image : ReadImage
-        data : bytes or None
-            The file. Without it there are no hashes, and nothing is said of the file.
-        found : Localization
-            Of this image. Its ``threshold`` is that of the line in the overlay.
-        model_identity : mapping
-            ``name``, ``version`` and ``sha256``, as `open_model` returns it.
-        name : str
-            Of the photo's file.
-        settings : mapping, optional
-            What was chosen by hand. ``model`` is the model as the command would be given it; by
-            default it is the name of the model.
-        facts : FileFacts, optional
-            What the file says, if that was read already.
-        views : sequence of TraceView, optional
-            The single traces, if they were drawn already.
+        ``data``: the file. Without it there are no hashes, and nothing is said of the file.
 
-        Returns
-        -------
-        PhotoReport
+        ``found``: of this image. Its ``threshold`` is that of the line in the overlay.
 
-        Examples
-        --------
-        >>> from cpcapp.splicing import load_model, read_image
-        >>> from cpcapp.splicing.examples import example_photos
-        >>> image = example_photos()[1].photo
-        >>> found = load_model("filters").localize(image)
-        >>> identity = {"name": "filters", "version": "0.1", "sha256": "0" * 64}
-        >>> report = PhotoReport.build(image, None, found, identity, name="cup.png")
-        >>> report.command.split()[:3]
-        ['cpcapp', 'localize', 'cup.png']
-        >>> report.html().startswith("<!DOCTYPE html>"), report.pdf()[:5]
-        (True, b'%PDF-')
+        ``settings``: what was chosen by hand. ``model`` is the model as the command would be given
+        it; by default it is the name of the model.
         """
         if facts is None and data is not None:
             facts = read_file_facts(data, image)
@@ -215,13 +186,7 @@ class PhotoReport:
         )
 
     def pdf(self) -> bytes:
-        """Return the report as PDF, on A4 paper.
-
-        Raises
-        ------
-        ImportError
-            Without reportlab, which the extra ``report`` installs.
-        """
+        """Return the report as PDF, on A4 paper."""
         document = PdfDocument(
             f"{self.name}: {self.verdict}", f"cpcapp {__version__}, {self.made}, {self.name}"
         )
@@ -276,21 +241,7 @@ _REPEATING: Final = (
 
 
 def write_reports(files: ResultFiles, report: PhotoReport, *, pdf: bool = True) -> None:
-    """Write a report as a page and as PDF.
-
-    Parameters
-    ----------
-    files : ResultFiles
-        Where to.
-    report : PhotoReport
-    pdf : bool, default=True
-        Whether the PDF is written too.
-
-    Raises
-    ------
-    ImportError
-        For the PDF without reportlab.
-    """
+    """Write a report as a page and as PDF."""
     contents = {files.report: report.html().encode(errors="backslashreplace")}
     if pdf:
         contents[files.report_pdf] = report.pdf()

@@ -14,27 +14,11 @@ from cpcapp._io.text import number
 def find_strongest_seam(boundary: NDArray[np.float32], threshold: float) -> dict[str, Any] | None:
     """Return where a boundary map is highest, and the box of the piece of seam around it.
 
-    Parameters
-    ----------
-    boundary : ndarray of shape (height, width), float32 in [0, 1]
-    threshold : float
-        The piece is the connected part of at least this height or, if the map does not reach
-        it, of at least half of its maximum.
+    ``threshold``: the piece is the connected part of at least this height or, if the map does not
+    reach it, of at least half of its maximum.
 
-    Returns
-    -------
-    dict or None
-        With ``row``, ``column``, ``strength`` and ``box``: top, left, height, width. None if
-        the map is 0 everywhere.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> boundary = np.zeros((40, 60), dtype=np.float32)
-    >>> boundary[10:31, 20] = 0.5
-    >>> boundary[25, 20] = 0.75
-    >>> find_strongest_seam(boundary, threshold=0.4)
-    {'row': 25, 'column': 20, 'strength': 0.75, 'box': [10, 20, 21, 1]}
+    With ``row``, ``column``, ``strength`` and ``box``: top, left, height, width. None if the map is
+    0 everywhere.
     """
     row, column = (int(i) for i in divmod(int(boundary.argmax()), boundary.shape[1]))
     strength = float(boundary[row, column])

@@ -25,17 +25,7 @@ _COLUMNS: Final = (
 def read_results(folder: Path, results: Sequence[PhotoResult]) -> dict[str, dict[str, Any]]:
     """Return all results in a folder, those of earlier runs too, and the failures.
 
-    Parameters
-    ----------
-    folder : Path
-    results : sequence of PhotoResult
-        Of this run; only failures are taken from it.
-
-    Returns
-    -------
-    dict of str to dict
-        What the JSON file says, or ``file`` and ``error``; by the name of the result, in natural
-        order.
+    What the JSON file says, or ``file`` and ``error``; by the name of the result, in natural order.
     """
     entries: dict[str, dict[str, Any]] = {}
     for path in folder.glob("*.json"):
@@ -50,14 +40,7 @@ def read_results(folder: Path, results: Sequence[PhotoResult]) -> dict[str, dict
 
 
 def write_summary(folder: Path, entries: Mapping[str, dict[str, Any]]) -> None:
-    """Write the table of all results in a folder.
-
-    Parameters
-    ----------
-    folder : Path
-    entries : mapping of str to dict
-        As `read_results` returns them.
-    """
+    """Write the table of all results in a folder."""
     text = io.StringIO()
     table = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
     table.writeheader()

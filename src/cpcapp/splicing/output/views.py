@@ -75,30 +75,11 @@ class TraceView:
 def draw_views(image: ReadImage, data: bytes | None = None) -> list[TraceView]:
     """Draw the single traces of a photo.
 
-    Parameters
-    ----------
-    image : ReadImage
-        By `cpcapp.splicing.read_image`.
-    data : bytes, optional
-        The file. With that of a JPEG, double compression is measured on its coefficients, else on
-        the pixels.
+    ``data``: the file. With that of a JPEG, double compression is measured on its coefficients,
+    else on the pixels.
 
-    Returns
-    -------
-    list of TraceView
-        Always the same five, in the same order. A trace that a photo does not have comes without a
-        picture and with a note.
-
-    Examples
-    --------
-    >>> from cpcapp.splicing.examples import example_photos
-    >>> for view in draw_views(example_photos()[0].photo):
-    ...     print(view.name, None if view.picture is None else view.picture.shape)
-    error_level (300, 451, 3)
-    jpeg_grid None
-    double_jpeg None
-    mosaic (300, 451, 3)
-    noise (300, 451, 3)
+    Always the same five, in the same order. A trace that a photo does not have comes without a
+    picture and with a note.
     """
     photo = image.pixels
     found = []

@@ -67,22 +67,8 @@ def open_album(folder: str | os.PathLike[str], *, replace: bool = False) -> Iter
         best.png, worst.png           the first and the last of them
         index.html                    all of them
 
-    Parameters
-    ----------
-    folder : path
-        Made if it is not there.
-    replace : bool, default=False
-        Whether earlier results in the folder are replaced, once the new ones are complete. Other
-        files are kept.
-
-    Yields
-    ------
-    Album
-
-    Raises
-    ------
-    FolderInUseError
-        If the folder is not empty and nothing is to be replaced.
+    ``replace``: whether earlier results in the folder are replaced, once the new ones are complete.
+    Other files are kept.
     """
     check_album_folder(folder, replace=replace)
     with stage_results(folder) as staged:

@@ -43,17 +43,6 @@ def constant_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
 
     It shows what a score is worth where the truth alone decides.
 
-    Parameters
-    ----------
-    pixels : ndarray of shape (height, width, 3), uint8 or uint16
-    edges : ndarray of shape (height, width), float32
-
-    Returns
-    -------
-    ndarray of shape (height, width), float32
-
-    Examples
-    --------
     >>> import numpy as np
     >>> constant_map(np.zeros((2, 3, 3), np.uint8), np.ones((2, 3), np.float32)).max()
     np.float32(0.0)
@@ -63,26 +52,7 @@ def constant_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
 
 
 def edge_strength_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
-    """Return the edges, smoothed: every edge is a seam, the stronger the likelier.
-
-    Parameters
-    ----------
-    pixels : ndarray of shape (height, width, 3), uint8 or uint16
-    edges : ndarray of shape (height, width), float32
-
-    Returns
-    -------
-    ndarray of shape (height, width), float32 in [0, 1]
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> edges = np.zeros((30, 40), np.float32)
-    >>> edges[:, 20] = 0.3
-    >>> found = edge_strength_map(np.zeros((30, 40, 3), np.uint8), edges)
-    >>> int(found[15].argmax()), found.max()
-    (20, np.float32(1.0))
-    """
+    """Return the edges, smoothed: every edge is a seam, the stronger the likelier."""
     _check(pixels, edges)
     return _smooth(edges)
 
@@ -92,24 +62,6 @@ def error_level_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
 
     Mean over channels of ``|I − JPEG(I)|``, times the edges, smoothed. 16 bits are
     rounded to 8 first.
-
-    Parameters
-    ----------
-    pixels : ndarray of shape (height, width, 3), uint8 or uint16
-    edges : ndarray of shape (height, width), float32
-
-    Returns
-    -------
-    ndarray of shape (height, width), float32 in [0, 1]
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> photo = np.full((48, 64, 3), 90, np.uint8)
-    >>> photo[:, 36:] = [200, 40, 60]
-    >>> found = error_level_map(photo, np.ones((48, 64), np.float32))
-    >>> bool(found[:, 32:40].mean() > 5 * found[:, :16].mean())
-    True
     """
     _check(pixels, edges)
     photo = as_bytes(pixels)
@@ -120,17 +72,6 @@ def error_level_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
 def grey_level_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
     """Return the photo's own grey: whether a part is light or dark, for surfaces.
 
-    Parameters
-    ----------
-    pixels : ndarray of shape (height, width, 3), uint8 or uint16
-    edges : ndarray of shape (height, width), float32
-
-    Returns
-    -------
-    ndarray of shape (height, width), float32 in [0, 1]
-
-    Examples
-    --------
     >>> import numpy as np
     >>> grey_level_map(np.full((2, 3, 3), 51, np.uint8), np.zeros((2, 3), np.float32)).max()
     np.float32(0.2)
@@ -144,24 +85,6 @@ def third_difference_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
 
     ``|I(x−1) − 3 I(x) + 3 I(x+1) − I(x+2)|``, along rows and along columns, summed, mean over
     channels, times the edges, smoothed.
-
-    Parameters
-    ----------
-    pixels : ndarray of shape (height, width, 3), uint8 or uint16
-    edges : ndarray of shape (height, width), float32
-
-    Returns
-    -------
-    ndarray of shape (height, width), float32 in [0, 1]
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> photo = np.tile(np.arange(64, dtype=np.uint8)[:, None], (48, 1, 3))  # a ramp
-    >>> photo[:, 36:] += 100
-    >>> found = third_difference_map(photo, np.ones((48, 64), np.float32))
-    >>> int(found[24].argmax()) in (35, 36)
-    True
     """
     _check(pixels, edges)
     photo = as_unit_float(pixels)
@@ -174,25 +97,6 @@ def near_zeros_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
 
     From pixels alone; see `cpcapp.splicing.photo.jpeg_grid.near_zeros`. If the photo was cropped,
     the grid is found first.
-
-    Parameters
-    ----------
-    pixels : ndarray of shape (height, width, 3), uint8 or uint16
-    edges : ndarray of shape (height, width), float32
-
-    Returns
-    -------
-    ndarray of shape (height, width), float32 in [0, 1]
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> noise = np.random.default_rng(0).normal(128, 4, (80, 96, 3)).clip(0, 255).astype(np.uint8)
-    >>> photo = recompress(noise, 75)
-    >>> photo[:, 48:] = noise[:, 48:]
-    >>> found = near_zeros_map(photo, np.zeros((80, 96), np.float32))
-    >>> bool(found[:, 60:].min() > found[:, :40].max())
-    True
     """
     _check(pixels, edges)
     plane = luminance(as_bytes(pixels))
@@ -202,27 +106,7 @@ def near_zeros_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
 
 
 def block_error_level_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
-    """Return the error of JPEG at quality 90, block by block: error level analysis of surfaces.
-
-    Parameters
-    ----------
-    pixels : ndarray of shape (height, width, 3), uint8 or uint16
-    edges : ndarray of shape (height, width), float32
-
-    Returns
-    -------
-    ndarray of shape (height, width), float32 in [0, 1]
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> noise = np.random.default_rng(0).normal(128, 4, (80, 96, 3)).clip(0, 255).astype(np.uint8)
-    >>> photo = recompress(noise, 90)
-    >>> photo[:, 48:] = noise[:, 48:]
-    >>> found = block_error_level_map(photo, np.zeros((80, 96), np.float32))
-    >>> bool(found[:, 60:].min() > found[:, :40].max())
-    True
-    """
+    """Return the error of JPEG at quality 90, block by block: error level analysis of surfaces."""
     _check(pixels, edges)
     (levels,) = error_levels(pixels, (_QUALITY,))
     return spread_blocks(_unit_range(smooth_blocks(levels, _BLOCK_WINDOW)), edges.shape)
@@ -233,20 +117,8 @@ def double_jpeg_map(
 ) -> FloatMap:
     """Return how likely each block was compressed once, in a photo that was compressed twice.
 
-    Parameters
-    ----------
-    pixels : ndarray of shape (height, width, 3), uint8 or uint16
-    edges : ndarray of shape (height, width), float32
-    coefficients : JpegCoefficients, optional
-        Of the photo's file. Without them they are estimated from the pixels.
+    ``coefficients``: of the photo's file. Without them they are estimated from the pixels.
 
-    Returns
-    -------
-    ndarray of shape (height, width), float32 in [0, 1]
-        0 everywhere if no first compression shows.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> double_jpeg_map(np.zeros((40, 48, 3), np.uint8), np.zeros((40, 48), np.float32)).max()
     np.float32(0.0)
@@ -260,19 +132,8 @@ def block_contrast_map(
 ) -> FloatMap:
     """Return the contrast of blocks across the photo against blocks nearby.
 
-    Parameters
-    ----------
-    pixels : ndarray of shape (height, width, 3), uint8 or uint16
-    edges : ndarray of shape (height, width), float32
-    coefficients : JpegCoefficients, optional
-        Of the photo's file: they tell which side is high. Without them the pixels do.
+    ``coefficients``: of the photo's file: they tell which side is high. Without them the pixels do.
 
-    Returns
-    -------
-    ndarray of shape (height, width), float32 in [0, 1]
-
-    Examples
-    --------
     >>> import numpy as np
     >>> block_contrast_map(np.zeros((40, 48, 3), np.uint8), np.zeros((40, 48), np.float32)).max()
     np.float32(0.0)

@@ -123,55 +123,24 @@ def evaluate(
 ) -> Evaluation:
     """Score methods on the spliced photos of a data set.
 
-    Parameters
-    ----------
-    samples : SampleSet or sequence of Sample
-        Authentic photos are counted and not read.
-    methods : localizer, callable, or dict of str to one of these
-        A localizer sees each photo with what its file says; a callable takes the pixels, (height,
-        width, 3). Both return an object with the maps
-        ``boundary`` and ``region``, both (height, width); ``region`` may be None. A photo that
-        it refuses with a ValueError is a problem, and scored for no method. One without a name
-        is called ``"method"``.
-    controls : dict of str to callable, optional
-        Each takes the pixels and all edges and returns one map, (height, width), which is
-        scored by all protocols that a method is scored by; such as
-        `cpcapp.splicing.score.controls.CONTROLS`. The edges are those of the first method that
-        gives ``edges``, else the package's own. A `FileControl` is also given the coefficients of
-        the sample's JPEG file.
-    protocols : iterable of str, default=("edge", "edge-r2")
-        Names from ``PROTOCOLS``. Those of the edge are about ``boundary``, those of the surface
-        about ``region`` and left out for a method that gives none.
-    thresholds : dict of str to float, optional
-        For each method the threshold for ``"edge-fixed"``, which is left out for the others.
-    jobs : int, default=1
-        Photos at the same time.
-    progress : callable, optional
-        Called with the share done, from 0 to 1.
-    on_case : callable, optional
-        Called with each `Case` by the thread that scored it, in no particular order.
+    ``methods``: A localizer sees each photo with what its file says; a callable takes the pixels,
+    (height, width, 3). Both return an object with the maps ``boundary`` and ``region``, both
+    (height, width); ``region`` may be None. A photo that it refuses with a ValueError is a problem,
+    and scored for no method. One without a name is called ``"method"``.
 
-    Returns
-    -------
-    Evaluation
-        With the photos in the order of the samples, whatever ``jobs``.
+    ``controls``: each takes the pixels and all edges and returns one map, (height, width), which is
+    scored by all protocols that a method is scored by; such as
+    `cpcapp.splicing.score.controls.CONTROLS`. The edges are those of the first method that gives
+    ``edges``, else the package's own. A `FileControl` is also given the coefficients of the
+    sample's JPEG file.
 
-    Examples
-    --------
-    >>> from functools import partial
-    >>> from types import SimpleNamespace
-    >>> import numpy as np
-    >>> from cpcapp.splicing.photo.samples import Sample
-    >>> mask = np.zeros((40, 60), dtype=bool)
-    >>> mask[:, 30:] = True
-    >>> photo = np.repeat(mask[..., None], 3, axis=2).astype(np.uint8) * 200
-    >>> sample = Sample("half", False, partial(np.copy, photo), partial(np.copy, mask))
-    >>> def steps(image):
-    ...     step = np.abs(np.diff(image[..., 0].astype(np.float32), axis=1, append=200))
-    ...     return SimpleNamespace(boundary=step / 255, region=None)
-    >>> result = evaluate([sample], {"steps": steps})
-    >>> round(result.scores["steps"]["edge"].mean.mcc, 3)  # one column of the eight in the band
-    0.332
+    ``protocols``: names from ``PROTOCOLS``. Those of the edge are about ``boundary``, those of the
+    surface about ``region`` and left out for a method that gives none.
+
+    ``thresholds``: for each method the threshold for ``"edge-fixed"``, which is left out for the
+    others.
+
+    ``on_case``: called with each `Case` by the thread that scored it, in no particular order.
     """
     work = _Work(
         dict(methods) if isinstance(methods, Mapping) else {"method": methods},

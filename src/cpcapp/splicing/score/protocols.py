@@ -175,44 +175,11 @@ def score_map(
 ) -> dict[str, ImageScore]:
     """Score a map against the pasted part.
 
-    Parameters
-    ----------
-    values : array-like of shape (height, width)
-        The map: the higher, the likelier spliced. Any finite numbers.
-    mask : ndarray of shape (height, width), bool
-        True where something was pasted.
-    protocols : iterable of str, default=("edge",)
-        Names from ``PROTOCOLS``. Whether the map shows the seam or the pasted part is for the
-        caller to know.
-    threshold : float, optional
-        For ``"edge-fixed"``, which needs it.
-    name : str, default=""
-        Of the photo, for the result.
+    ``protocols``: names from ``PROTOCOLS``. Whether the map shows the seam or the pasted part is
+    for the caller to know.
 
-    Returns
-    -------
-    dict of str to ImageScore
-        By protocol.
-
-    Notes
-    -----
     The best threshold is exact: all distinct values of the map are tried, by sorting it once,
     and marking nothing besides. Of thresholds that score the same the highest is taken.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cpcapp.splicing.score.truth import boundary_band
-    >>> mask = np.zeros((40, 60), dtype=bool)
-    >>> mask[10:30, 20:40] = True
-    >>> seam = 0.2 + 0.5 * boundary_band(mask)
-    >>> score_map(seam, mask)["edge"].f1_threshold
-    0.7
-    >>> score = score_map(seam, mask, ["edge-fixed"], threshold=0.9)["edge-fixed"]
-    >>> score.f1, score.mcc
-    (0.0, 0.0)
-    >>> score_map(~mask, mask, ["surface"])["surface"].mcc_inverted
-    True
     """
     chosen = check_protocols(protocols)
     if threshold is None and any(protocol.threshold == "given" for protocol in chosen):

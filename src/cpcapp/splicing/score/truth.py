@@ -14,26 +14,6 @@ def boundary_band(mask: BoolArray, radius: int = 4) -> BoolArray:
     The element is OpenCV's ellipse of diameter 2r + 1. There is a seam only where pasted and
     original pixels of the photo meet: what lies outside the photo counts as neither, so a pasted
     part that is cut by the photo's border has no seam along that border.
-
-    Parameters
-    ----------
-    mask : ndarray of shape (height, width), bool
-        True where something was pasted.
-    radius : int, default=4
-        Reach to either side of the seam, in pixels.
-
-    Returns
-    -------
-    ndarray of shape (height, width), bool
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> mask = np.zeros((40, 60), dtype=bool)
-    >>> mask[:, 30:] = True  # the right half, up to the border
-    >>> columns = boundary_band(mask, radius=4).any(axis=0)
-    >>> np.flatnonzero(columns)
-    array([26, 27, 28, 29, 30, 31, 32, 33])
     """
     mask = np.asarray(mask)
     if mask.ndim != 2 or mask.dtype != bool:

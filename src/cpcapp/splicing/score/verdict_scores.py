@@ -69,16 +69,8 @@ class VerdictScores:
     def auc(self, *, same_size: bool = False) -> float | None:
         """Return how often a spliced photo scores higher than an authentic one.
 
-        Parameters
-        ----------
-        same_size : bool, default=False
-            Count only pairs of the same height and width: where cameras differ, the size of a
-            photo alone can tell.
-
-        Returns
-        -------
-        float or None
-            Ties count half. None if there is no pair.
+        ``same_size``: count only pairs of the same height and width: where cameras differ, the size
+        of a photo alone can tell.
         """
         spliced, authentic = self._with_score(False), self._with_score(True)
         if not spliced or not authentic:
@@ -114,8 +106,6 @@ class VerdictScores:
     def describe(self) -> str:
         """Return a sentence on how well spliced photos are told from authentic ones.
 
-        Examples
-        --------
         >>> print(VerdictScores((PhotoVerdict("c", False, 10, 10, 0.5, 0.03),)).describe())
         verdict: signs of splicing (p <= 0.05) in 100 % of 1 spliced photos, weak signs (p <= 0.15)
         in 0 %; no authentic ones
@@ -163,36 +153,7 @@ def judge_photos(
     jobs: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[list[PhotoVerdict], list[Problem]]:
-    """Ask a method for its verdict on photos.
-
-    Parameters
-    ----------
-    samples : sequence of Sample
-        Their masks are not read.
-    method : callable
-        As for `cpcapp.splicing.score.evaluate.evaluate`.
-    jobs : int, default=1
-        Photos at the same time.
-    progress : callable, optional
-        Called with the share done, from 0 to 1.
-
-    Returns
-    -------
-    verdicts : list of PhotoVerdict
-        In the order of the samples.
-    problems : list of Problem
-        Photos that could not be judged.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cpcapp.splicing import load_model
-    >>> pixels = np.random.default_rng(0).integers(90, 100, (80, 90, 3), dtype=np.uint8)
-    >>> noise = Sample("noise", True, partial(np.copy, pixels))
-    >>> verdicts, problems = judge_photos([noise], load_model("filters"))
-    >>> verdicts[0].name, verdicts[0].width, problems
-    ('noise', 90, [])
-    """
+    """Ask a method for its verdict on photos."""
     results = list(map_threads(partial(_judge, method), samples, jobs=jobs, progress=progress))
     verdicts = [result for result in results if isinstance(result, PhotoVerdict)]
     return verdicts, [result for result in results if isinstance(result, Problem)]

@@ -83,26 +83,14 @@ def calibrate(
 ) -> Calibration | None:
     """Learn what a localizer needs to find regions and to judge photos.
 
-    Parameters
-    ----------
-    localizer : SpliceLocalizer
-        Its filters and preset count; it is not changed.
-    samples : sequence of Sample
-        Spliced and authentic photos. Those that can't be read are left out.
-    jobs : int, default=2
-        Threads.
-    progress : callable, optional
-        Called with the share done, from 0 to 1.
-    checkpoint : Checkpoint, optional
-        Where to keep what was measured; a stopped run goes on from there.
-    client : distributed.Client, optional
-        Of a Dask cluster, which measures the photos in place of threads.
+    ``samples``: spliced and authentic photos. Those that can't be read are left out.
 
-    Returns
-    -------
-    Calibration or None
-        With fewer than 20 authentic or 20 spliced photos it finds regions, but judges no photo.
-        None if no photo has a seam.
+    ``checkpoint``: where to keep what was measured; a stopped run goes on from there.
+
+    ``client``: of a Dask cluster, which measures the photos in place of threads.
+
+    With fewer than 20 authentic or 20 spliced photos it finds regions, but judges no photo. None if
+    no photo has a seam.
     """
     photos = measure_photos(
         localizer, samples, jobs=jobs, progress=progress, checkpoint=checkpoint, client=client
@@ -208,18 +196,6 @@ def fisher_direction(
 ) -> FloatArray:
     """Return Fisher's direction, ``S⁻¹(m_f - m_b)`` with the mean of the two covariances.
 
-    Parameters
-    ----------
-    target, background : ndarray of shape (n_samples, n_features)
-    ridge : float, default=0.02
-        Share of each variance that is added to it.
-
-    Returns
-    -------
-    ndarray of shape (n_features,)
-
-    Examples
-    --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> background = rng.normal(size=(100_000, 2)) * [1.0, 2.0]
@@ -237,25 +213,6 @@ def evidence_direction(target: FloatArray, background: FloatArray) -> FloatArray
     A negative weight of evidence says how the photos of the calibration differ, not what a splice
     looks like: it would raise alarms on photos of another kind. The features without a sign, the
     mean of the filters' map and the mosaic's level, are what photos are compared by in any case.
-
-    Parameters
-    ----------
-    target, background : ndarray of shape (n_samples, n_features)
-        Of `PhotoFeatures.score_features` with a network.
-
-    Returns
-    -------
-    ndarray of shape (n_features,)
-        0 for what is left out.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> background = rng.normal(size=(10_000, 6))
-    >>> target = background + [2.0, 1.0, 1.0, -1.0, 2.0, -1.0]
-    >>> evidence_direction(target, background).round(1)
-    array([1.3, 0. , 0. , 0. , 1.3, 0. ])
     """
     kept = [number for number in range(target.shape[1]) if number not in _WITHOUT_SIGN]
     while True:

@@ -143,14 +143,7 @@ class Checkpoint:
         self.last = time.monotonic()
 
     def save_arrays(self, start: int, stop: int, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Add what was measured in the photos from ``start`` to ``stop``.
-
-        Parameters
-        ----------
-        start, stop : int
-            The first of them, and the one after the last.
-        arrays : dict of str to ndarray
-        """
+        """Add what was measured in the photos from ``start`` to ``stop``."""
         self.folder.mkdir(parents=True, exist_ok=True)
         about = {"fingerprint": np.array(self.fingerprint), "photos": np.array([start, stop])}
         with atomic_write(self.folder / f"calibration-{stop:08d}.npz") as file:

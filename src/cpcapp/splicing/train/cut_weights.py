@@ -128,22 +128,7 @@ def learn_cut_weights(
     traces get the least weight, and a seam the lowest prior, that is not worse by more than a
     standard error; with less weight of the traces a lower prior and more trimming are tried too.
 
-    Parameters
-    ----------
-    trials : sequence of CutTrial
-        Evenly chosen if there are many.
-    evidence : SeamEvidence
-        With its tables learned.
-    sides : SideContrast or None
-    options : RegionOptions
-    jobs : int, default=1
-        Photos at the same time.
-    report : callable, optional
-        Called with the name of a weight, its value and the mean F1.
-
-    Returns
-    -------
-    SeamEvidence
+    ``report``: called with the name of a weight, its value and the mean F1.
     """
     borders = [(trial, trial.borders()) for trial in choose_evenly(trials, _MAX_TRIALS)]
 

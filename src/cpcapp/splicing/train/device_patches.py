@@ -22,20 +22,6 @@ _PATCHES = 4096
 def gather_patches(planes: Tensor, places: Tensor, size: int) -> Tensor:
     """Return the patches that begin at given pixels, flattened.
 
-    Parameters
-    ----------
-    planes : tensor of shape (n_photos, channels, height, width)
-    places : tensor of shape (n, 3), int64
-        Photo, row and column of the first pixel.
-    size : int
-
-    Returns
-    -------
-    tensor of shape (n, channels * size * size)
-        Of the type of the planes.
-
-    Examples
-    --------
     >>> planes = torch.arange(12.0).view(1, 1, 3, 4)
     >>> gather_patches(planes, torch.tensor([[0, 1, 2]]), size=2)
     tensor([[ 6.,  7., 10., 11.]])
@@ -49,22 +35,9 @@ def gather_patches(planes: Tensor, places: Tensor, size: int) -> Tensor:
 def add_patches(moments: DeviceMoments, planes: Tensor, places: Tensor, size: int) -> DeviceMoments:
     """Add patches of photos to moments, some thousands at a time.
 
-    Parameters
-    ----------
-    moments : DeviceMoments
-    planes : tensor of shape (n_photos, channels, height, width), uint8 or float32
-        Moved to the device of the moments if it is elsewhere. Levels of uint8 are divided by 255.
-    places : tensor of shape (n, 3), int64
-        Photo, row and column of the first pixel.
-    size : int
+    ``planes``: moved to the device of the moments if it is elsewhere. Levels of uint8 are divided
+    by 255.
 
-    Returns
-    -------
-    DeviceMoments
-        The same.
-
-    Examples
-    --------
     >>> photo = torch.zeros(1, 3, 20, 30, dtype=torch.uint8)
     >>> add_patches(DeviceMoments("cpu"), photo, torch.tensor([[0, 0, 0], [0, 3, 4]]), size=8)
     DeviceMoments(n_samples=2, n_features=192, device='cpu')
@@ -84,20 +57,6 @@ def cut_on_device(
 ) -> Tensor:
     """Return the patches of a photo that begin at given pixels, cut on a device.
 
-    Parameters
-    ----------
-    planes : ndarray of shape (channels, height, width), float32
-    places : ndarray of shape (n, 2)
-        Row and column of the first pixel.
-    size : int
-    device : torch.device or str
-
-    Returns
-    -------
-    tensor of shape (n, channels * size * size), float32
-
-    Examples
-    --------
     >>> planes = np.arange(12, dtype=np.float32).reshape(1, 3, 4)
     >>> cut_on_device(planes, np.array([[1, 2]]), 2, "cpu")
     tensor([[ 6.,  7., 10., 11.]])

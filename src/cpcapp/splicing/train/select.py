@@ -19,35 +19,8 @@ def select_patches(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Choose target and background patches of a photo.
 
-    Parameters
-    ----------
-    mask : ndarray of shape (height, width), bool
-        The pasted part.
-    edges : ndarray of shape (height, width), float32
-    size : int
-        Side of a patch.
-    rules : PatchRules
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    target, background : ndarray of shape (n, 2)
-        First row and column of each patch: of patches across the seam, and of patches with
-        edges but no seam.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cpcapp.splicing.presets import PatchRules
-    >>> mask = np.zeros((40, 60), dtype=bool)
-    >>> mask[:, 30:] = True
-    >>> everywhere = np.ones(mask.shape, dtype=np.float32)
-    >>> rng = np.random.default_rng(0)
-    >>> target, background = select_patches(mask, everywhere, 10, PatchRules(), rng)
-    >>> int(target[:, 1].min()), int(target[:, 1].max())
-    (23, 27)
-    >>> sorted(set((background[:, 1] + 10 <= 30) | (background[:, 1] >= 30)))
-    [np.True_]
+    ``target, background``: First row and column of each patch: of patches across the seam, and of
+    patches with edges but no seam.
     """
     if min(mask.shape) < size:
         nothing = np.empty((0, 2), dtype=np.intp)

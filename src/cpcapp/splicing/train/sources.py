@@ -67,39 +67,12 @@ def open_training_set(
 ) -> TrainingSet:
     """Open folders to train on: spliced photos with masks, or plain photos to make splices of.
 
-    Parameters
-    ----------
-    folders : sequence of path
-        Either data sets with masks, as `cpcapp.splicing.datasets.open_photos` opens them, or
-        plain photos and BSDS500, from which splices are made while they are read. URLs such as
-        ``s3://bucket/folder`` are opened by fsspec: folders of photos, or with ``images`` and
-        ``masks`` in them.
-    n_splices : int, default=2000
-        Splices to make from plain photos.
-    seed : int, default=0
-        Decides which ones.
-    progress : callable, optional
-        Called with the share done, from 0 to 1, for each folder.
+    ``folders``: either data sets with masks, as `cpcapp.splicing.datasets.open_photos` opens them,
+    or plain photos and BSDS500, from which splices are made while they are read. URLs such as
+    ``s3://bucket/folder`` are opened by fsspec: folders of photos, or with ``images`` and ``masks``
+    in them.
 
-    Returns
-    -------
-    TrainingSet
-
-    Raises
-    ------
-    ValueError
-        If some folders have masks and others have not.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from PIL import Image
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> for level in (30, 220):
-    ...     Image.new("RGB", (80, 60), (level,) * 3).save(folder / f"{level}.png")
-    >>> found = open_training_set([folder], n_splices=10)
-    >>> len(found.samples), len(found.calibrate_on)
-    (10, 22)
+    ``progress``: called with the share done, from 0 to 1, for each folder.
     """
     if n_splices < 1:
         raise ValueError(f"n_splices={n_splices} must be at least 1")
@@ -162,8 +135,6 @@ def for_own_photos(preset: Preset) -> Preset:
     The package's models judge photos of collections they don't know, whose scores vary more
     (`cpcapp.splicing.decide.verdict_options.VerdictOptions.collection_spread`). Here they need not.
 
-    Examples
-    --------
     >>> PRESETS["default"].verdict.collection_spread
     1.2
     >>> for_own_photos(PRESETS["default"]).verdict.collection_spread

@@ -33,27 +33,7 @@ class ThresholdChoice(NamedTuple):
 
 
 def choose_threshold(maps: Iterable[tuple[FloatMap, BoolArray]]) -> ThresholdChoice | None:
-    """Return the threshold with the best mean F1 over some photos.
-
-    Parameters
-    ----------
-    maps : iterable of (boundary, mask)
-        Boundary maps, (height, width), float32 in [0, 1], and true masks.
-
-    Returns
-    -------
-    ThresholdChoice or None
-        None if there are no maps.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> mask = np.zeros((40, 40), dtype=bool)
-    >>> mask[:, 20:] = True
-    >>> found = np.where(boundary_band(mask), 0.6, 0.3).astype(np.float32)
-    >>> choose_threshold([(found, mask)]).threshold
-    0.31
-    """
+    """Return the threshold with the best mean F1 over some photos."""
     f1, scores = [], []
     for boundary, mask in maps:
         band = boundary_band(mask)

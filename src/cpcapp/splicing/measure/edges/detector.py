@@ -47,17 +47,10 @@ class EdgeDetector:
     def detect(self, image: Any, *, scales: Sequence[float] = (1.0,)) -> NDArray[np.float32]:
         """Return the strength of the edge at each pixel.
 
-        Parameters
-        ----------
-        image : array-like of shape (height, width[, channels])
-            Grey, RGB or RGBA; whole numbers of 8 or 16 bits, or floats in [0, 1].
-        scales : sequence of float, default=(1.0,)
-            Sizes at which edges are detected; the mean is returned. ``(0.5, 1.0, 2.0)`` is more
-            accurate and takes five times as long.
+        ``image``: grey, RGB or RGBA; whole numbers of 8 or 16 bits, or floats in [0, 1].
 
-        Returns
-        -------
-        ndarray of shape (height, width), float32 in [0, 1]
+        ``scales``: sizes at which edges are detected; the mean is returned. ``(0.5, 1.0, 2.0)`` is
+        more accurate and takes five times as long.
         """
         rgb = as_rgb_float(image)
         if not len(scales) or not all(np.isfinite(s) and 0.0 < s <= 8.0 for s in scales):
@@ -71,17 +64,8 @@ class EdgeDetector:
     def thin(self, edges: NDArray[np.float32], *, border: int = 0) -> NDArray[np.float32]:
         """Keep an edge only where it is strongest across its direction.
 
-        Parameters
-        ----------
-        edges : ndarray of shape (height, width)
-            What `detect` returns.
-        border : int, default=0
-            Fade out edges closer than this to the border of the photo, where the detector uses
-            reflected pixels. The scores on BSDS500 use 5.
-
-        Returns
-        -------
-        ndarray of shape (height, width), float32
+        ``border``: fade out edges closer than this to the border of the photo, where the detector
+        uses reflected pixels. The scores on BSDS500 use 5.
         """
         edges = np.ascontiguousarray(edges, dtype=np.float32)
         if edges.ndim != 2 or edges.size == 0:

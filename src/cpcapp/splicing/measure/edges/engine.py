@@ -86,16 +86,8 @@ class ForestEngine:
     def detect(self, image: NDArray[np.float32], margin: int) -> NDArray[np.float32]:
         """Return the strength of the edge at each pixel.
 
-        Parameters
-        ----------
-        image : ndarray of shape (height, width, 3), float32 in [0, 1], RGB
-        margin : int
-            Pixels that are added around the photo by reflection, and processed like the photo; at
-            least 1.
-
-        Returns
-        -------
-        ndarray of shape (height, width), float32
+        ``margin``: pixels that are added around the photo by reflection, and processed like the
+        photo; at least 1.
         """
         o = self.options
         height, width = image.shape[:2]

@@ -105,18 +105,7 @@ def feature_table(options: EdgeOptions) -> FeatureTable:
 def feature_maps(
     image: NDArray[np.float32], options: EdgeOptions
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the maps of a photo, smoothed for values and for differences.
-
-    Parameters
-    ----------
-    image : ndarray of shape (height, width, 3), float32 in [0, 1], RGB
-    options : EdgeOptions
-
-    Returns
-    -------
-    regular, similar : ndarray of shape (height', width', n_channels)
-        Of the photo with the detector's border, shrunk by ``shrinkNumber``.
-    """
+    """Return the maps of a photo, smoothed for values and for differences."""
     p = options.padding
     maps = _maps(cv2.copyMakeBorder(image, p, p, p, p, cv2.BORDER_REFLECT), options)
     radii = (options.regFeatureSmoothingRadius, options.ssFeatureSmoothingRadius)
@@ -133,15 +122,8 @@ def put_maps(
 ) -> None:
     """Write a part of the maps of a photo that has the detector's border already.
 
-    Parameters
-    ----------
-    out : ndarray of shape (2, height, width, depth)
-        The maps for values and for differences are written to its beginning. It must be large
-        enough for them.
-    padded : ndarray of shape (height', width', 3), float32 in [0, 1], RGB
-    options : EdgeOptions
-    rows, cols : slice
-        Of the maps.
+    ``out``: the maps for values and for differences are written to its beginning. It must be large
+    enough for them.
     """
     maps = _maps(padded, options)
     height, width = maps[rows, cols].shape[:2]

@@ -83,14 +83,7 @@ class Forest:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Forest:
-        """Read a forest and check that it is safe to run.
-
-        Raises
-        ------
-        ForestError
-            If the file is damaged, of another format, or would make the detector read outside
-            its arrays.
-        """
+        """Read a forest and check that it is safe to run."""
         raw = Path(path).read_bytes()
         try:
             if raw[:2] == b"\x1f\x8b":

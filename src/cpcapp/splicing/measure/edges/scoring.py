@@ -92,30 +92,9 @@ def count_correspondences(
 ) -> Counts:
     """Compare a map of edge strength with the boundaries that people drew.
 
-    Parameters
-    ----------
-    edges : ndarray of shape (height, width)
-        Strengths in [0, 1], already thinned along the edges' direction.
-    truths : sequence of bool ndarrays of shape (height, width)
-        Thin boundaries, one map for each annotator.
-    thresholds : ndarray, optional
-        99 of them by default.
-    thin : bool, default=True
-        Thin the binary map at each threshold to lines of one pixel.
+    ``thin``: thin the binary map at each threshold to lines of one pixel.
 
-    Returns
-    -------
-    Counts
-        From a one-to-one assignment of detected to drawn pixels with as many pairs as possible.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> line = np.zeros((100, 100), dtype=bool)
-    >>> line[50, 10:90] = True
-    >>> counts = count_correspondences(np.roll(line, 1, axis=0).astype(float), [line])
-    >>> counts.f_measure.max()
-    np.float64(1.0)
+    From a one-to-one assignment of detected to drawn pixels with as many pairs as possible.
     """
     for truth in truths:
         if truth.shape != edges.shape:
@@ -140,17 +119,7 @@ def count_correspondences(
 
 
 def summarize(counts: Iterable[Counts], thresholds: NDArray[np.float64] = THRESHOLDS) -> EdgeScores:
-    """Return the scores over photos.
-
-    Parameters
-    ----------
-    counts : iterable of Counts, one for each photo
-    thresholds : ndarray, optional
-
-    Returns
-    -------
-    EdgeScores
-    """
+    """Return the scores over photos."""
     every = list(counts)
     if not every:
         raise ValueError("there are no counts to summarize")

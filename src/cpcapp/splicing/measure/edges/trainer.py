@@ -88,21 +88,7 @@ def train_forest(
     *,
     progress: Callable[[float], None] | None = None,
 ) -> Forest:
-    """Train a forest.
-
-    Parameters
-    ----------
-    photos : sequence of BSDSPhoto
-    options : EdgeOptions, optional
-    training : TrainingOptions, optional
-    progress : callable, optional
-        Called with the share done, from 0 to 1.
-
-    Returns
-    -------
-    Forest
-        The same for the same photos and seed, whatever ``jobs``.
-    """
+    """Train a forest."""
     options = options or EdgeOptions()
     training = training or TrainingOptions()
     report = _Progress(options.numberOfTrees, progress)
