@@ -73,11 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _localize(folder: Path) -> None:
     from cpcapp.reports.pdf import has_reportlab
-    from cpcapp.splicing.decide.words import format_verdict
+    from cpcapp.splicing.decide.words import FADING, format_verdict
     from cpcapp.splicing.output.demo import localize_examples
     from cpcapp.splicing.output.files import INDEX_NAME
     from cpcapp.splicing.output.folder import ResultsError
-    from cpcapp.splicing.output.overlays import FADING
 
     start = time.monotonic()
     try:

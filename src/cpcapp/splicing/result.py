@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cpcapp.splicing.decide.hot_spots import benjamini_hochberg, upsample_patches
 from cpcapp.splicing.decide.verdict_options import VerdictOptions
-from cpcapp.splicing.decide.words import Verdict, VerdictCode, find_verdict
+from cpcapp.splicing.decide.words import Display, Verdict, VerdictCode, find_verdict, shown
 from cpcapp.splicing.photo.pixels import BoolArray, FloatArray, FloatMap
 
 
@@ -81,7 +81,7 @@ class Localization:
         """
         if self.region is None:
             return None
-        return (self.region > 0.5) & self._judgement.shows_region
+        return (self.region > 0.5) & self.display.part
 
     @cached_property
     def p_map(self) -> FloatMap | None:
@@ -102,8 +102,8 @@ class Localization:
         if self.patch_p_values is None:
             return None
         chosen = benjamini_hochberg(self.patch_p_values).astype(np.uint8)
-        shown = upsample_patches(chosen, self.edges.shape, self.options.patch_size) > 0
-        return shown & (self.verdict_code != "none")
+        significant = upsample_patches(chosen, self.edges.shape, self.options.patch_size) > 0
+        return significant & self.display.part
 
     @property
     def verdict(self) -> str:
@@ -114,6 +114,16 @@ class Localization:
     def verdict_code(self) -> VerdictCode:
         """The same for programs: ``"signs"``, ``"weak"``, ``"none"`` or ``"unknown"``."""
         return self._judgement.code
+
+    @property
+    def display(self) -> Display:
+        """What pictures show of this, how strongly, and the words below them."""
+        return shown(
+            self.verdict_code,
+            self.p_value,
+            calibrated=self.calibrated,
+            side_rule=self.side_rule,
+        )
 
     def plot(self) -> Any:
         """Draw the photo, the likely seam and the likely part beside each other.
@@ -137,7 +147,7 @@ class Localization:
         >>> from cpcapp.splicing.examples import example_photos
         >>> found = load_model("filters").localize(example_photos()[1].photo)
         >>> [axes.get_title() for axes in found.plot().axes]
-        ['the photo', 'the likely seam', 'the likely part']
+        ['The photo', 'The likely seam', 'The likely part']
         """
         return _notebook().plot_localization(self)
 

@@ -66,6 +66,8 @@ class Display(BaseModel):
 
     opacity: float
     colours: bool = Field(description="False if there is no verdict: then the map is white.")
+    title: str = Field(description="What the map is called, for this verdict.")
+    text: str = Field(description="What there is to say of it.")
     white: float = Field(description="Value of the boundary map that gets the lightest colour.")
     has_region: bool
     has_hot_spots: bool

@@ -27,7 +27,6 @@ from cpcapp.splicing.output.overlays import (
     choose_overlay_white,
     draw_boundary,
     draw_localization,
-    evidence_opacity,
 )
 from cpcapp.splicing.output.report import PhotoReport
 from cpcapp.splicing.output.views import TraceView, draw_views
@@ -269,15 +268,13 @@ def _describe(
 
 
 def _choose_display(found: Localization, threshold: float) -> dict[str, Any]:
-    """Return how strongly the page shows the evidence at first: as strongly as the verdict speaks.
-
-    The same rules as in `draw_localization`.
-    """
-    judged = found.calibrated and found.verdict_code != "unknown"
-    faded = judged and found.p_value is not None
+    """Return what the page shows at first, and says of it."""
+    display = found.display
     return {
-        "opacity": number(evidence_opacity(found.p_value or 0.0) if faded else 1.0),
-        "colours": judged or not found.calibrated,
+        "opacity": number(display.strength),
+        "colours": display.colours,
+        "title": display.seam_title,
+        "text": display.seam_text,
         "white": number(choose_overlay_white(found.boundary, threshold)),
         "has_region": bool(found.mask is not None and found.mask.any()),
         "has_hot_spots": bool(found.hot_spots is not None and found.hot_spots.any()),

@@ -12,6 +12,7 @@ from cpcapp.splicing.decide.words import (
     explain_verdict,
     find_verdict,
     format_verdict,
+    shown,
     verdict_sentence,
 )
 from cpcapp.splicing.result import Localization
@@ -39,19 +40,48 @@ def test_words_say_no_more_than_is_known(p_value, facts, words):
 
 
 @pytest.mark.parametrize(
-    ("p_value", "facts", "code", "shown"),
+    ("p_value", "facts", "code"),
     [
-        (0.05, {}, "signs", True),
-        (0.06, {}, "weak", True),
-        (0.2, {}, "none", False),
-        (None, {}, "unknown", False),
-        (0.2, {"too_compressed": True}, "unknown", False),
-        (0.001, {"calibrated": False}, "unknown", False),
+        (0.05, {}, "signs"),
+        (0.06, {}, "weak"),
+        (0.2, {}, "none"),
+        (None, {}, "unknown"),
+        (0.2, {"too_compressed": True}, "unknown"),
+        (0.001, {"calibrated": False}, "unknown"),
     ],
 )
-def test_programs_read_a_code_and_regions_are_shown_with_signs_only(p_value, facts, code, shown):
-    verdict = find_verdict(p_value, PHOTO, **facts)
-    assert (verdict.code, verdict.shows_region) == (code, shown)
+def test_programs_read_a_code(p_value, facts, code):
+    assert find_verdict(p_value, PHOTO, **facts).code == code
+
+
+class TestDisplay:
+    """What pictures show follows from the words, for all outputs alike."""
+
+    def test_signs_in_full_weak_signs_fainter_but_seen(self):
+        strengths = [shown("signs", p).strength for p in (1e-4, 0.05)]
+        strengths += [shown("weak", p).strength for p in (0.0501, 0.08, 0.1, 0.15)]
+        assert strengths[:2] == [1.0, 1.0]
+        assert strengths[1:] == sorted(strengths[1:], reverse=True)
+        assert strengths[-1] >= 0.35
+        for display in (shown("signs", 0.01), shown("weak", 0.1)):
+            assert display.outline and display.part and display.colours
+
+    @pytest.mark.parametrize("p_value", [0.151, 0.3, 1.0])
+    def test_without_signs_nothing_is_drawn_and_the_picture_says_so(self, p_value):
+        display = shown("none", p_value)
+        assert (display.strength, display.outline, display.part) == (0.0, False, False)
+        assert "no signs" in display.seam_text and "no signs" in display.part_text
+
+    def test_what_can_not_be_judged_is_not_called_a_likely_seam(self):
+        display = shown("unknown", None)
+        assert not (display.outline or display.part or display.colours)
+        assert display.strength < 1.0
+        assert "likely" not in display.seam_title
+        assert "no signs" not in display.part_text
+
+    def test_a_model_that_does_not_judge_shows_its_map(self):
+        display = shown("unknown", None, calibrated=False)
+        assert display.strength == 1.0 and display.outline and not display.part
 
 
 @given(st.floats(1e-9, 1))
@@ -59,10 +89,10 @@ def test_programs_read_a_code_and_regions_are_shown_with_signs_only(p_value, fac
 @example(0.15 + 1e-12)
 def test_a_rounded_p_value_is_on_the_side_of_the_level_that_the_words_say(p_value):
     text = format_verdict("text", p_value)
-    shown = float(text.removeprefix("text, p = "))
+    printed = float(text.removeprefix("text, p = "))
     for level in (ALARM_LEVEL, WEAK_LEVEL):
-        assert (shown <= level) == (p_value <= level)
-    assert shown == pytest.approx(p_value, rel=0.05)
+        assert (printed <= level) == (p_value <= level)
+    assert printed == pytest.approx(p_value, rel=0.05)
 
 
 @pytest.mark.parametrize("shape", [(63, 300), (300, 63)])

@@ -36,7 +36,7 @@ class TestPlot:
     def test_photo_seam_and_part(self, found, photo):
         figure = found.plot()
         assert [axes.get_title() for axes in figure.axes] == [
-            *("the photo", "the likely seam", "the likely part")
+            *("The photo", "The likely seam", "The likely part")
         ]
         shown = [axes.images[0].get_array() for axes in figure.axes]
         np.testing.assert_allclose(shown[0], photo / 255, atol=1e-6)

@@ -3,8 +3,6 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cpcapp.splicing import Localization
 from cpcapp.splicing.output.overlays import (
@@ -15,7 +13,6 @@ from cpcapp.splicing.output.overlays import (
     draw_localization,
     draw_overlay,
     draw_part,
-    evidence_opacity,
 )
 from helpers import peak_bytes
 
@@ -241,21 +238,6 @@ def test_few_pixels_do_not_darken_the_rest_of_a_seam():
     assert choose_boundary_white(boundary, 0.1) == 1.0
 
 
-@given(st.floats(1e-6, 1), st.floats(1e-6, 1))
-def test_less_evidence_never_covers_more(one, other):
-    low, high = sorted((one, other))
-    assert 0.0 <= evidence_opacity(high) <= evidence_opacity(low) <= 1.0
-    # Smooth: no p-value where the picture jumps.
-    assert evidence_opacity(low) - evidence_opacity(min(low * 1.01, 1.0)) < 0.02
-
-
-def test_signs_are_shown_in_full_and_photos_like_genuine_ones_not_at_all():
-    assert [evidence_opacity(p) for p in (0.0, 0.001, 0.05)] == [1.0] * 3
-    assert [evidence_opacity(p) for p in (0.3, 0.5, 1.0, np.nan)] == [0.0] * 4
-    assert evidence_opacity(0.06) > 0.9
-    assert 0.05 < evidence_opacity(0.15) < 0.2
-
-
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 def test_opacity_lies_between_the_photo_and_the_whole_overlay(dtype):
     pixels, boundary = photo(30, 40, dtype), np.random.default_rng(7).random((30, 40))
@@ -299,17 +281,22 @@ class TestPicturesSayWhatTheWordsSay:
         change = [
             np.abs(p[40] - self.pixels[40].astype(int)).mean() for p in (strong, weak, weaker)
         ]
-        assert change[0] > 1.5 * change[1] > 2 * change[2] > 5
-        assert has_line(draw_localization(self.pixels, found_in(self.pixels, p_value=0.15), 0.5))
+        assert change[0] > 1.2 * change[1] > 1.2 * change[2] > 5
+        assert has_line(draw_localization(self.pixels, found_in(self.pixels, p_value=0.05), 0.5))
+        lines = [
+            draw_localization(self.pixels, found_in(self.pixels, p_value=p), 0.5)[39]
+            for p in (0.05, 0.1, 0.15)
+        ]
+        far = [np.abs(line - np.array(LINE_COLOUR, float)).mean() for line in lines]
+        assert far[0] == 0.0 < far[1] < far[2]  # the line fades too, and is there
+        assert np.abs(lines[2] - self.pixels[39].astype(float)).mean() > 5
 
     @pytest.mark.parametrize("p_value", [0.151, 0.2, 0.3, 1.0])
     def test_no_signs(self, p_value):
         found = found_in(self.pixels, p_value=p_value)
         assert found.verdict == "no signs found"
         picture = draw_localization(self.pixels, found, 0.5)
-        assert not has_line(picture)
-        assert np.abs(picture - self.pixels.astype(int)).mean() < 6
-        assert (picture == self.pixels).all() == (p_value >= 0.3)
+        np.testing.assert_array_equal(picture, self.pixels)
 
     @pytest.mark.parametrize("changes", [{}, {"p_value": 0.4, "jpeg_quality": 30}])
     def test_what_it_can_not_tell_has_no_colours(self, changes):
@@ -317,8 +304,8 @@ class TestPicturesSayWhatTheWordsSay:
         assert found.verdict_code == "unknown"
         picture = draw_localization(self.pixels, found, 0.5)
         assert np.ptp(picture.astype(int), axis=2).max() <= 1
-        assert (picture[40] == 255).all()
-        assert picture[:39].max() < 0.55 * 255
+        assert not has_line(picture)
+        assert picture[40].mean() > picture[:39].mean() + 20
 
     def test_a_model_that_does_not_judge_shows_its_map(self):
         found = found_in(self.pixels, calibrated=False)

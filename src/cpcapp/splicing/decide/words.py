@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, NamedTuple, Protocol
 
 from cpcapp.splicing.decide.region import MIN_REGION_SIDE
@@ -12,6 +13,16 @@ ALARM_LEVEL = 0.05
 #: allowed here, so a weak sign is a reason to look and no more.
 WEAK_LEVEL = 0.15
 _LEVELS = (ALARM_LEVEL, WEAK_LEVEL)
+
+# Strength of what is drawn at the end of "weak signs", and of the map of a photo that can't be
+# judged: set by hand, so that both are seen, and neither is taken for signs.
+_WEAKEST, _UNJUDGED = 0.4, 0.5
+_LIT = "The lighter, the likelier; a blue line goes around what reaches the threshold."
+# One sentence for all places that explain a picture.
+FADING = (
+    "Signs are drawn in full, weak signs the fainter the higher p is, and no signs not at all; "
+    'where the verdict is "can\'t tell", the map is grey.'
+)
 
 VerdictCode = Literal["signs", "weak", "none", "unknown"]
 
@@ -30,11 +41,6 @@ class Verdict(NamedTuple):
     code: VerdictCode
     text: str
 
-    @property
-    def shows_region(self) -> bool:
-        """Whether there are signs, strong or weak: only then is a region shown."""
-        return self.code in ("signs", "weak")
-
 
 class Judged(Protocol):
     """What the sentences are about: a `cpcapp.splicing.Localization`."""
@@ -47,6 +53,36 @@ class Judged(Protocol):
     def p_value(self) -> float | None: ...  # noqa: D102
     @property
     def jpeg_quality(self) -> int | None: ...  # noqa: D102
+    @property
+    def calibrated(self) -> bool: ...  # noqa: D102
+
+
+class Display(NamedTuple):
+    """What pictures of a photo show, and what is said below them.
+
+    Attributes
+    ----------
+    strength : float
+        Of the seam map and its outline over the photo, from 0 to 1.
+    colours : bool
+        Whether the map is drawn in colours, or in white on grey.
+    outline : bool
+        Whether a line goes around what reaches the threshold.
+    part : bool
+        Whether the region is marked.
+    seam_title, seam_text : str
+        Of the picture with the map.
+    part_text : str
+        Of the picture with the region, or why there is none.
+    """
+
+    strength: float
+    colours: bool
+    outline: bool
+    part: bool
+    seam_title: str
+    seam_text: str
+    part_text: str
 
 
 _SIGNS = Verdict("signs", "signs of splicing")
@@ -82,6 +118,66 @@ def find_verdict(
     if p_value is None:
         return _refuse("unlike anything it was calibrated on")
     return _NONE
+
+
+def shown(
+    code: VerdictCode,
+    p_value: float | None,
+    *,
+    calibrated: bool = True,
+    side_rule: str | None = None,
+) -> Display:
+    """Return what pictures show for a verdict: all of them ask here, and so never contradict it.
+
+    >>> [round(shown(*weak).strength, 2) for weak in (("signs", 0.01), ("weak", 0.1))]
+    [1.0, 0.62]
+    >>> display = shown("none", 0.5)
+    >>> display.strength, display.outline, display.part, display.seam_title
+    (0.0, False, False, 'No seam')
+    """
+    if not calibrated:
+        return Display(
+            1.0, True, True, False, "The likely seam", _LIT, "This model marks no part of a photo."
+        )
+    if code == "unknown":
+        return Display(
+            _UNJUDGED,
+            False,
+            False,
+            False,
+            "The seam map, without a verdict",
+            "In white where the map is high, which means nothing by itself: this photo can't be "
+            "judged.",
+            "No part is marked, as this photo can't be judged.",
+        )
+    if code == "none":
+        return Display(
+            0.0,
+            True,
+            False,
+            False,
+            "No seam",
+            "Nothing is drawn, as there are no signs of splicing. Every photo has a highest spot "
+            "of the map; that of genuine photos is often as high.",
+            "No part is marked, as there are no signs of splicing.",
+        )
+    # In proportion to the logarithm of p
+    faded = 0.0 if p_value is None else math.log(max(p_value, ALARM_LEVEL) / ALARM_LEVEL)
+    faded /= math.log(WEAK_LEVEL / ALARM_LEVEL)
+    side = (
+        "The traces told which side of the seam it is."
+        if side_rule == "network"
+        else "It is the smaller side of the seam, which need not be the pasted one."
+    )
+    return Display(
+        1.0 - (1.0 - _WEAKEST) * faded,
+        True,
+        True,
+        True,
+        "The likely seam",
+        f"{_LIT} {FADING}",
+        f"In pink: the part that may come from elsewhere. {side}",
+    )
 
 
 def format_p(p_value: float) -> str:

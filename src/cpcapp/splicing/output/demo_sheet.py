@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from cpcapp.splicing.decide.words import format_verdict
+from cpcapp.splicing.decide.words import FADING, format_verdict
 from cpcapp.splicing.output.overlays import (
-    FADING,
     Finding,
     draw_boundary,
     draw_localization,

@@ -35,11 +35,11 @@ def plot_localization(found: Localization) -> Figure:
         ) from error
     image = _pixels(found)
     panels = [
-        ("the photo", as_unit_float(image)),
-        ("the likely seam", draw_localization(image, found, found.threshold)),
+        ("The photo", as_unit_float(image)),
+        (found.display.seam_title, draw_localization(image, found, found.threshold)),
     ]
     if found.mask is not None and found.mask.any():
-        panels.append(("the likely part", draw_part(image, found.mask)))
+        panels.append(("The likely part", draw_part(image, found.mask)))
     height, width = image.shape[:2]
     size = (_INCHES * len(panels), _INCHES * min(height / width, 3.0) + 0.7)
     figure = Figure(figsize=size, layout="constrained")
@@ -84,7 +84,7 @@ def localization_html(found: Localization) -> str | None:
     return render(
         "figure.html",
         address=data_uri(png),
-        alt="the photo with the likely seam in colours",
+        alt=f"The photo. {found.display.seam_title}.",
         caption=verdict_sentence(found),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Protocol
@@ -11,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cpcapp.splicing.decide.words import ALARM_LEVEL, Judged
+from cpcapp.splicing.decide.words import Display, Judged
 from cpcapp.splicing.photo.pixels import as_unit_float
 
 # Blue of Okabe and Ito: no common kind of colour vision takes it for a colour of the ramp.
@@ -21,14 +20,6 @@ LINE_COLOUR = (86, 180, 233)
 _SATURATION, _BRIGHTNESS = 0.35, 0.7
 # The same for a map without colours, which are easily lost on a light photo.
 _GREY_BRIGHTNESS = 0.5
-
-# From this p-value on, nothing is laid over a photo: set by hand, twice `WEAK_LEVEL`.
-_CLEAN_LEVEL = 0.3
-# One sentence for all places that explain a picture.
-FADING = (
-    f"The colours fade as p rises: full up to p = {ALARM_LEVEL:g}, gone from p = {_CLEAN_LEVEL:g} "
-    'on; where the verdict is "can\'t tell", the map is grey.'
-)
 
 # Light of red, green and blue (ITU-R BT.709).
 _LUMA = np.array([0.2126, 0.7152, 0.0722], dtype=np.float32)
@@ -67,7 +58,7 @@ class Finding(Judged, Protocol):
     @property
     def hot_spots(self) -> NDArray[np.bool_] | None: ...  # noqa: D102
     @property
-    def calibrated(self) -> bool: ...  # noqa: D102
+    def display(self) -> Display: ...  # noqa: D102
 
 
 def draw_overlay(
@@ -99,10 +90,10 @@ def draw_overlay(
     white : float, default=1.0
         The value of the map that gets the lightest colour, as all above do.
     opacity : float, default=1.0
-        How much of this is laid over the photo, from 0 (the photo is as it was) to 1. A line is
-        drawn in full.
+        How much of this is laid over the photo, line included, from 0 (the photo is as it was)
+        to 1.
     colours : bool, default=True
-        Without them the photo is grey and the map white.
+        Without them the photo is grey, whatever the opacity, and the map white.
 
     Returns
     -------
@@ -142,36 +133,13 @@ def draw_overlay(
         shown = light + np.float32(saturation) * (photo - light)
         shown *= np.float32(brightness * 255)
         shown += cover[level][..., None] * (ramp[level] - shown)
-        if opacity < 1.0:
-            photo = photo * np.float32(255)
-            shown = photo + np.float32(opacity) * (shown - photo)
-        strip = np.rint(shown, out=shown).astype(np.uint8)
         if threshold is not None:
-            strip[_find_outline(values, rows, threshold, reach)] = LINE_COLOUR
-        picture[rows] = strip
+            shown[_find_outline(values, rows, threshold, reach)] = LINE_COLOUR
+        if opacity < 1.0:
+            photo = (photo if colours else light) * np.float32(255)
+            shown = photo + np.float32(opacity) * (shown - photo)
+        picture[rows] = np.rint(shown, out=shown).astype(np.uint8)
     return picture
-
-
-def evidence_opacity(p_value: float) -> float:
-    """Return how much of a boundary map is laid over its photo, by the p-value.
-
-    A map is scaled to its own highest value, so that of a genuine photo has bright spots too. All
-    pictures fade it by this function, so that they say what the verdict says: a photo with signs
-    shows it in full, and a photo like most genuine ones looks as it is. It is
-    ``(1 - s)²`` with ``s = 3t² - 2t³``, and ``t`` runs from 0 at p = 0.05 to 1 at p = 0.3,
-    in proportion to the logarithm of p: at the end of "weak signs", p = 0.15, little is left.
-
-    1 up to p = 0.05, falling to 0 at p = 0.3.
-
-    >>> [round(evidence_opacity(p), 2) for p in (0.001, 0.05, 0.1, 0.15, 0.3, 1.0)]
-    [1.0, 1.0, 0.44, 0.11, 0.0, 0.0]
-    """
-    if p_value <= ALARM_LEVEL:
-        return 1.0
-    if not p_value < _CLEAN_LEVEL:  # NaN too
-        return 0.0
-    way = math.log(p_value / ALARM_LEVEL) / math.log(_CLEAN_LEVEL / ALARM_LEVEL)
-    return (1.0 - way * way * (3.0 - 2.0 * way)) ** 2
 
 
 def draw_localization(
@@ -179,10 +147,7 @@ def draw_localization(
 ) -> NDArray[np.uint8]:
     """Lay what was found over its photo, as strongly as the verdict speaks.
 
-    The boundary map fades as the p-value rises (`evidence_opacity`). A photo that the model can't
-    judge gets the map in white on grey, without colours. The line is drawn only where the words
-    are "signs of splicing" or "weak signs of splicing". A model that has not learned to judge has
-    no words: its map is drawn in full, with the line.
+    What is shown for which verdict is said by `Localization.display`.
 
     Parameters
     ----------
@@ -208,15 +173,14 @@ def draw_localization(
     >>> found.verdict, bool((draw_localization(photo, found, 0.5) == photo).all())
     ('no signs found', True)
     """
-    judged = found.calibrated and found.verdict_code != "unknown"
-    outlined = found.verdict_code in ("signs", "weak") or not found.calibrated
+    display = found.display
     return draw_overlay(
         image,
         found.boundary,
-        threshold if line and outlined else None,
+        threshold if line and display.outline else None,
         white=choose_overlay_white(found.boundary, threshold),
-        opacity=evidence_opacity(found.p_value) if judged and found.p_value is not None else 1.0,
-        colours=judged or not found.calibrated,
+        opacity=display.strength,
+        colours=display.colours,
     )
 
 

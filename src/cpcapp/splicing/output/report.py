@@ -23,7 +23,7 @@ from cpcapp.splicing.decide.words import (
     verdict_sentence,
 )
 from cpcapp.splicing.output.files import ResultFiles
-from cpcapp.splicing.output.overlays import FADING, draw_localization, draw_part
+from cpcapp.splicing.output.overlays import draw_localization, draw_part
 from cpcapp.splicing.output.repeat import list_versions, repeat_command
 from cpcapp.splicing.output.views import TraceView, draw_views
 from cpcapp.splicing.photo.file_facts import FileFacts, read_file_facts
@@ -258,32 +258,16 @@ def _now() -> str:
 
 
 def _draw_pictures(image: ReadImage, found: Localization) -> list[ReportPicture]:
-    pixels = image.pixels
-    overlay = draw_localization(pixels, found, found.threshold)
-    pictures = [
-        ReportPicture(encode_jpeg(pixels, _PHOTO_SIDE), "The photo", ""),
-        ReportPicture(
-            encode_jpeg(overlay, _PHOTO_SIDE),
-            "The likely seam",
-            "The lighter, the likelier; a blue line goes around what reaches the threshold. "
-            f"{FADING}",
-        ),
-    ]
+    pixels, display = image.pixels, found.display
+    overlay = encode_jpeg(draw_localization(pixels, found, found.threshold), _PHOTO_SIDE)
+    part = None
     if found.mask is not None and found.mask.any():
         part = encode_jpeg(draw_part(pixels, found.mask), _PHOTO_SIDE)
-        told = (
-            "The traces told which side of the seam it is."
-            if found.side_rule == "network"
-            else "It is the smaller side of the seam, which need not be the pasted one."
-        )
-        text = f"In pink: the part that may come from elsewhere. {told}"
-        pictures.append(ReportPicture(part, "The likely part", text))
-    else:
-        text = "No part is marked, as there are no signs of splicing."
-        if found.mask is None:
-            text = "This model marks no part."
-        pictures.append(ReportPicture(None, "The likely part", text))
-    return pictures
+    return [
+        ReportPicture(encode_jpeg(pixels, _PHOTO_SIDE), "The photo", ""),
+        ReportPicture(overlay, display.seam_title, display.seam_text),
+        ReportPicture(part, "The likely part", display.part_text),
+    ]
 
 
 def _encode_view(view: TraceView) -> ReportPicture:

@@ -129,12 +129,8 @@ export class ResultPanel {
     byId("swipe").value = "0";
     this.#readSliders();
     this.#readSwipe();
-    let note = "";
-    if (result.verdict_code === "none") {
-      note = "The evidence is faded, because nothing stands out. Every photo has a strongest spot: turn up its strength to see it.";
-    } else if (!display.colours) {
-      note = "There is no verdict, so the evidence has no colours.";
-    }
+    const hint = display.opacity < 1 ? " Turn up the strength to see more of it." : "";
+    const note = ["signs", "weak"].includes(result.verdict_code) ? "" : `${display.text}${hint}`;
     fill("layer-note", note);
   }
 
