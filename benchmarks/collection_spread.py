@@ -24,8 +24,7 @@ from scipy.stats import beta
 from _machine import describe_machine
 from cpcapp.splicing import load_model
 from cpcapp.splicing.datasets.sources import open_sources
-from cpcapp.splicing.decide.calibration import Calibration, student_tail
-from cpcapp.splicing.decide.features import PhotoFeatures
+from cpcapp.splicing.decide.verdict import Calibration, PhotoFeatures, student_tail
 from cpcapp.splicing.make.calibration_photos import authentic_source
 from cpcapp.splicing.photo.sources import SourcePhoto
 from default_model import FOLDERS, PHOTOS, SEED

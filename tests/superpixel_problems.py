@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpcapp.splicing.decide.borders import border_pixels, collect_borders
-from cpcapp.splicing.decide.side_statistics import SideStatistics
+from cpcapp.splicing.decide.sides import SideStatistics
+from cpcapp.splicing.decide.superpixels import border_pixels, collect_borders
 
 
 def random_problem(rng, rows=3, cols=4, n_statistics=2):

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from cpcapp.splicing import SpliceLocalizer, load_model
-from cpcapp.splicing.decide.calibration import Calibration
 from cpcapp.splicing.decide.evidence import LikelihoodTable, SeamEvidence
-from cpcapp.splicing.decide.side_contrast import SideContrast
-from cpcapp.splicing.decide.verdict_options import VerdictOptions
+from cpcapp.splicing.decide.options import VerdictOptions
+from cpcapp.splicing.decide.sides import SideContrast
+from cpcapp.splicing.decide.verdict import Calibration
 from cpcapp.splicing.measure.jpeg_blocks import N_JPEG_TRACES
 
 

@@ -27,11 +27,11 @@ from cpcapp.splicing import (
 from cpcapp.splicing import localizer as localizer_module
 from cpcapp.splicing import result as result_module
 from cpcapp.splicing.decide import decide as decide_module
-from cpcapp.splicing.decide import features as features_module
 from cpcapp.splicing.decide import region as region_module
-from cpcapp.splicing.decide.calibration import Calibration
+from cpcapp.splicing.decide import verdict as features_module
 from cpcapp.splicing.decide.decide import measure_features
 from cpcapp.splicing.decide.region import find_region
+from cpcapp.splicing.decide.verdict import Calibration
 from cpcapp.splicing.make.cameras import Camera
 from cpcapp.splicing.measure import measure as measure_module
 from cpcapp.splicing.measure import patches

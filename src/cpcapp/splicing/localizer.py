@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from cpcapp.splicing.decide.calibration import Calibration
 from cpcapp.splicing.decide.decide import decide
+from cpcapp.splicing.decide.verdict import Calibration
 from cpcapp.splicing.measure.boundary import FilterBank
 from cpcapp.splicing.measure.measure import measure
 from cpcapp.splicing.measure.network import TraceMeter

@@ -21,7 +21,7 @@ from cpcapp._io.tensor_file import (
     write_tensors,
 )
 from cpcapp._io.text import printable
-from cpcapp.splicing.decide.calibration import Calibration
+from cpcapp.splicing.decide.verdict import Calibration
 from cpcapp.splicing.localizer import SavesItself, SpliceLocalizer
 from cpcapp.splicing.measure.boundary import FilterBank
 from cpcapp.splicing.measure.graph_check import check_graph, try_network

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from cpcapp.splicing.decide.region_options import RegionOptions
-from cpcapp.splicing.decide.verdict_options import VerdictOptions
+from cpcapp.splicing.decide.options import RegionOptions, VerdictOptions
 from cpcapp.splicing.measure.boundary import BankOptions
 from cpcapp.splicing.measure.mosaic import MosaicOptions
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.splicing.decide.hot_spots import benjamini_hochberg, upsample_patches
-from cpcapp.splicing.decide.verdict_options import VerdictOptions
+from cpcapp.splicing.decide.options import VerdictOptions
+from cpcapp.splicing.decide.verdict import benjamini_hochberg, upsample_patches
 from cpcapp.splicing.decide.words import Display, Verdict, VerdictCode, find_verdict, shown
 from cpcapp.splicing.photo.pixels import BoolArray, FloatArray, FloatMap
 

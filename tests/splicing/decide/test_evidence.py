@@ -13,7 +13,7 @@ from cpcapp.splicing.decide.evidence import (
     log_strength,
     strength_unit,
 )
-from cpcapp.splicing.decide.region_options import RegionOptions
+from cpcapp.splicing.decide.options import RegionOptions
 
 TABLE = LikelihoodTable(np.array([-1.0, 1.0]), np.array([-3.0, 3.0]))
 RULE = SeamEvidence((TABLE,), prior=0.5)

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.ndimage import distance_transform_edt
 
-from cpcapp.splicing.decide.borders import border_pixels
 from cpcapp.splicing.decide.evidence import (
     LikelihoodTable,
     SeamEvidence,
     log_strength,
     strength_unit,
 )
+from cpcapp.splicing.decide.options import RegionOptions
 from cpcapp.splicing.decide.region import (
     MIN_REGION_SIDE,
     emphasise_border,
@@ -23,8 +23,8 @@ from cpcapp.splicing.decide.region import (
     find_region,
     which_side,
 )
-from cpcapp.splicing.decide.region_options import RegionOptions
-from cpcapp.splicing.decide.side_contrast import SideContrast, superpixel_vectors
+from cpcapp.splicing.decide.sides import SideContrast, superpixel_vectors
+from cpcapp.splicing.decide.superpixels import border_pixels
 from cpcapp.splicing.make.cameras import Camera
 from cpcapp.splicing.measure.boundary import BoundaryMap
 from cpcapp.splicing.measure.mosaic import MosaicTrace, mosaic_trace

@@ -7,8 +7,7 @@ import pytest
 
 from cpcapp.splicing import SpliceLocalizer, load_model
 from cpcapp.splicing.decide.evidence import log_strength
-from cpcapp.splicing.decide.features import PhotoFeatures
-from cpcapp.splicing.decide.hot_spots import PatchTail
+from cpcapp.splicing.decide.verdict import PatchTail, PhotoFeatures
 from cpcapp.splicing.make.calibration_photos import calibration_photos
 from cpcapp.splicing.photo.jpeg import encode_jpeg
 from cpcapp.splicing.photo.samples import Sample

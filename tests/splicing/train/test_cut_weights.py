@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from cpcapp.splicing.decide.borders import border_pixels
 from cpcapp.splicing.decide.evidence import LikelihoodTable, SeamEvidence
+from cpcapp.splicing.decide.options import RegionOptions
 from cpcapp.splicing.decide.region import extract_borders
-from cpcapp.splicing.decide.region_options import RegionOptions
-from cpcapp.splicing.decide.side_contrast import SideContrast
+from cpcapp.splicing.decide.sides import SideContrast
+from cpcapp.splicing.decide.superpixels import border_pixels
 from cpcapp.splicing.measure.boundary import BoundaryMap
 from cpcapp.splicing.measure.mosaic import MosaicTrace
 from cpcapp.splicing.measure.network import LearnedTraces

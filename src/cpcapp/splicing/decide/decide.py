@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from cpcapp.splicing.decide.calibration import Calibration
-from cpcapp.splicing.decide.features import PhotoFeatures
 from cpcapp.splicing.decide.region import MIN_REGION_SIDE, find_region
+from cpcapp.splicing.decide.verdict import Calibration, PhotoFeatures
 from cpcapp.splicing.measure.measure import Measured
 from cpcapp.splicing.measure.mosaic import mosaic_levels
 from cpcapp.splicing.photo.pixels import FloatArray, FloatMap

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.splicing.decide.region_options import RegionOptions
+from cpcapp.splicing.decide.options import RegionOptions
 from cpcapp.splicing.photo.pixels import FloatArray
 
 # Logarithms of smaller strengths are not taken.
@@ -83,9 +83,9 @@ class SeamEvidence:
         Subtracted from the sum: most borders are no seam.
     mosaic_weight, trace_weight : float
         Of a pixel of the mosaic's statistics and of the learned traces; see
-        `cpcapp.splicing.decide.side_statistics.SideStatistics`.
+        `cpcapp.splicing.decide.sides.SideStatistics`.
     trim_per_pixel : float
-        See `cpcapp.splicing.decide.search.best_cut`. All weights are chosen on made splices.
+        See `cpcapp.splicing.decide.cut.best_cut`. All weights are chosen on made splices.
     """
 
     tables: tuple[LikelihoodTable, ...]

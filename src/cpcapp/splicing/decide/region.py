@@ -8,17 +8,25 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.splicing.decide.borders import Borders, Side, border_pixels, collect_borders
+from cpcapp.splicing.decide.cut import Cut, best_cut
 from cpcapp.splicing.decide.evidence import SeamEvidence, log_strength, strength_unit
-from cpcapp.splicing.decide.region_options import RegionOptions
-from cpcapp.splicing.decide.search import Cut, best_cut
-from cpcapp.splicing.decide.side_contrast import (
+from cpcapp.splicing.decide.options import RegionOptions
+from cpcapp.splicing.decide.sides import (
     PASTED_COLUMN,
     SideContrast,
+    Sides,
+    SideStatistics,
+    side_statistics,
     superpixel_vectors,
 )
-from cpcapp.splicing.decide.side_statistics import Sides, SideStatistics, side_statistics
-from cpcapp.splicing.decide.superpixels import Labels, superpixels
+from cpcapp.splicing.decide.superpixels import (
+    Borders,
+    Labels,
+    Side,
+    border_pixels,
+    collect_borders,
+    superpixels,
+)
 from cpcapp.splicing.measure.boundary import BoundaryMap
 from cpcapp.splicing.measure.mosaic import MosaicTrace
 from cpcapp.splicing.measure.network import LearnedTraces
@@ -51,7 +59,7 @@ class ExtractedBorders:
     statistics : SideStatistics
         Of the mosaic.
     vectors : ndarray of shape (count, n_features), or None
-        Of the learned traces; see `cpcapp.splicing.decide.side_contrast.superpixel_vectors`.
+        Of the learned traces; see `cpcapp.splicing.decide.sides.superpixel_vectors`.
     area : ndarray of shape (count,)
         Pixels of each superpixel.
     """

@@ -81,7 +81,7 @@ _HISTORIES = (
 )
 # Range of sizes for photos that are made smaller. Chosen by hand, not tuned.
 _SMALLER = (0.5, 0.95)
-# From `cpcapp.splicing.decide.verdict_options.VerdictOptions.min_quality`, below which nothing is
+# From `cpcapp.splicing.decide.options.VerdictOptions.min_quality`, below which nothing is
 # judged, to where compression hardly changes a pixel.
 _MIN_QUALITY, _MAX_QUALITY = 60, 98
 

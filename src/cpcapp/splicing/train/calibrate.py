@@ -19,12 +19,10 @@ from numpy.typing import NDArray
 
 from cpcapp._io.threads import map_threads
 from cpcapp.moments.dask import map_in_order
-from cpcapp.splicing.decide.calibration import Calibration
 from cpcapp.splicing.decide.decide import measure_features
 from cpcapp.splicing.decide.evidence import SeamEvidence
-from cpcapp.splicing.decide.features import PhotoFeatures
-from cpcapp.splicing.decide.hot_spots import PatchTail
 from cpcapp.splicing.decide.region import MIN_REGION_SIDE, extract_borders
+from cpcapp.splicing.decide.verdict import Calibration, PatchTail, PhotoFeatures
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.measure.measure import measure
 from cpcapp.splicing.photo.pixels import FloatArray

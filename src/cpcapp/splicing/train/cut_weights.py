@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from cpcapp._io.threads import map_threads
 from cpcapp.splicing.decide.evidence import SeamEvidence
+from cpcapp.splicing.decide.options import RegionOptions
 from cpcapp.splicing.decide.region import ExtractedBorders
-from cpcapp.splicing.decide.region_options import RegionOptions
-from cpcapp.splicing.decide.side_contrast import SideContrast, across_and_within
-from cpcapp.splicing.decide.side_statistics import SideStatistics
+from cpcapp.splicing.decide.sides import SideContrast, SideStatistics, across_and_within
 from cpcapp.splicing.photo.pixels import BoolArray, FloatArray
 from cpcapp.splicing.photo.samples import choose_evenly
 

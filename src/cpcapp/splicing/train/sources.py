@@ -133,7 +133,7 @@ def for_own_photos(preset: Preset) -> Preset:
     """Return a preset for a model that judges photos of the collection it is trained on.
 
     The package's models judge photos of collections they don't know, whose scores vary more
-    (`cpcapp.splicing.decide.verdict_options.VerdictOptions.collection_spread`). Here they need not.
+    (`cpcapp.splicing.decide.options.VerdictOptions.collection_spread`). Here they need not.
 
     >>> PRESETS["default"].verdict.collection_spread
     1.2

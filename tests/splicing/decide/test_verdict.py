@@ -3,20 +3,298 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import cv2
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpcapp.splicing.decide.calibration import Calibration, student_tail
 from cpcapp.splicing.decide.evidence import LikelihoodTable, SeamEvidence
-from cpcapp.splicing.decide.features import PhotoFeatures, patch_strengths
-from cpcapp.splicing.decide.hot_spots import PatchTail
-from cpcapp.splicing.decide.side_contrast import SideContrast
-from cpcapp.splicing.decide.verdict_options import VerdictOptions
+from cpcapp.splicing.decide.options import VerdictOptions
+from cpcapp.splicing.decide.sides import SideContrast
+from cpcapp.splicing.decide.verdict import (
+    Calibration,
+    PatchTail,
+    PhotoFeatures,
+    benjamini_hochberg,
+    patch_strengths,
+    seam_strengths,
+    student_tail,
+    upsample_patches,
+)
+from cpcapp.splicing.make.cameras import Camera
 from cpcapp.splicing.measure.boundary import BoundaryMap
-from cpcapp.splicing.measure.mosaic import MosaicLevels
+from cpcapp.splicing.measure.mosaic import MosaicLevels, mosaic_levels, mosaic_trace
+from cpcapp.splicing.measure.network import LearnedTraces
+from cpcapp.splicing.photo.jpeg import recompress
+from cpcapp.splicing.photo.jpeg_grid import grid_strength
 from cpcapp.splicing.result import Localization
+
+BLACK = np.zeros((70, 80, 3), dtype=np.float32)
+OPTIONS = VerdictOptions()
+
+
+NO_MOSAIC = MosaicLevels(0.0, 0.0)
+
+
+def measure(image, boundary, levels=NO_MOSAIC):
+    features, strengths = PhotoFeatures.measure(image, boundary, levels, OPTIONS)
+    np.testing.assert_array_equal(strengths, patch_strengths(boundary, 8))
+    return features
+
+
+def test_features_are_those_of_the_map_and_the_mosaic(rng):
+    values = np.full((800, 800), 0.5, dtype=np.float32)  # 10,000 squares
+    values[:8] = 0.75
+    values[0, 0] = 1.0
+    boundary = BoundaryMap(values, 20.0)
+    mean = 20.0 * (0.5 + 0.25 / 100)
+    *numbers, learned = measure(BLACK, boundary)
+    assert numbers == pytest.approx([np.log(15), np.log(mean), np.log(0.02), 0.0, 0.0], abs=1e-4)
+    assert learned == ()
+    shifted = [
+        Camera(phase, shot_noise=1e-3).shoot(np.full((200, 300, 3), 120, np.uint8), rng)
+        for phase in ((0, 0), (0, 1))
+    ]
+    spliced = np.where(np.arange(300)[:, None] < 220, *shifted)
+    photos = [photo.astype(np.float32) / 255 for photo in (shifted[0], spliced)]
+    one, two = (measure(photo, boundary, mosaic_levels(mosaic_trace(photo))) for photo in photos)
+    assert one.level == pytest.approx(two.level, abs=0.5)
+    assert one.opposite_phase < 0.0 < 0.2 < two.opposite_phase
+
+
+def test_features_of_a_photo_without_a_seam_are_finite():
+    nothing = BoundaryMap(np.zeros((70, 80), dtype=np.float32), 0.0)
+    found = measure(BLACK, nothing, mosaic_levels(mosaic_trace(BLACK)))
+    assert np.isfinite([*found.score_features, *found.similarity_features]).all()
+
+
+def test_the_squares_at_the_border_are_smaller():
+    values = np.zeros((19, 30), dtype=np.float32)
+    values[18, 29], values[8, 8] = 0.5, 0.25
+    found = patch_strengths(BoundaryMap(values, 4.0), 8)
+    assert found.shape == (3, 4)
+    assert found[2, 3] == pytest.approx(np.log(2.0))
+    assert found[1, 1] == pytest.approx(np.log(1.0))
+    assert (found[0] == found[0, 0]).all()
+    assert found[0, 0] == pytest.approx(np.log(1e-6))  # of nothing no logarithm is taken
+
+
+def test_which_features_count_and_which_compare():
+    features = PhotoFeatures(1.0, 2.0, 3.0, 4.0, 5.0)
+    assert features.score_features.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert features.similarity_features.tolist() == [2.0, 3.0, 5.0]
+
+
+def test_the_peak_is_the_quantile_of_the_options(rng):
+    boundary = BoundaryMap(rng.random((160, 240), dtype=np.float32), 3.0)
+    strengths = patch_strengths(boundary, 8)
+    for quantile in (0.5, 0.9, 1.0):
+        options = replace(OPTIONS, peak_quantile=quantile)
+        found, _ = PhotoFeatures.measure(BLACK, boundary, NO_MOSAIC, options)
+        assert found.peak == pytest.approx(np.quantile(strengths, quantile))
+
+
+def test_levels_and_compression_are_those_measured(rng):
+    boundary = BoundaryMap(rng.random((70, 80), dtype=np.float32), 3.0)
+    photo = recompress(rng.integers(90, 160, (70, 80, 3), dtype=np.uint8), 80)
+    image = photo.astype(np.float32) / 255
+    found = measure(image, boundary, MosaicLevels(0.4, 0.3))
+    assert found.level == pytest.approx(np.log(0.42))
+    assert found.opposite_phase == 0.3
+    assert found.compression == grid_strength(image) > 0.3
+    assert found.mean == pytest.approx(np.log(3.0 * boundary.map.mean()), rel=1e-5)
+
+
+@given(height=st.integers(1, 40), width=st.integers(1, 40), size=st.integers(1, 12))
+def test_evidence_of_squares_is_the_mean_of_their_pixels(height, width, size):
+    """Also of those at the border, which have fewer."""
+    rng = np.random.default_rng(height * 41 + width)
+    seam = rng.normal(size=(height, width)).astype(np.float32)
+    expected = [
+        [
+            seam[top : top + size, left : left + size].mean(dtype=np.float64)
+            for left in range(0, width, size)
+        ]
+        for top in range(0, height, size)
+    ]
+    found = seam_strengths(seam, size)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_with_a_network_the_peak_is_its_own(rng):
+    """The peak of the filters counts too, and so does the highest evidence for a pasted part."""
+    boundary = BoundaryMap(rng.random((70, 80), dtype=np.float32), 3.0)
+    seam = rng.normal(size=(70, 80)).astype(np.float32)
+    region, pasted = rng.normal(size=(2, 9, 10)).astype(np.float32)
+    traces = LearnedTraces(seam, region, pasted, np.zeros((9, 10, 2), np.float32))
+    options = replace(OPTIONS, peak_quantile=0.95)
+    without, _ = PhotoFeatures.measure(BLACK, boundary, NO_MOSAIC, options)
+    found, strengths = PhotoFeatures.measure(BLACK, boundary, NO_MOSAIC, options, traces)
+    plain = seam_strengths(seam, options.patch_size)
+    np.testing.assert_allclose(strengths, plain - np.median(plain), rtol=0, atol=1e-6)
+    assert found.peak == pytest.approx(np.quantile(strengths, 0.95))
+    assert found[1:5] == without[1:5]
+    blurred = cv2.blur(pasted, (3, 3))  # a single block may be an accident
+    above = np.quantile(blurred, 0.95) - np.median(blurred)
+    assert found.learned == pytest.approx((above, without.peak))
+    assert found.score_features.tolist() == [*found[:4], *found.learned]
+    assert found.similarity_features.tolist() == without.similarity_features.tolist()
+
+
+def test_evidence_that_rises_everywhere_counts_for_nothing(rng):
+    """As sharpening does that no photo of the training had: all edges look like seams."""
+    boundary = BoundaryMap(rng.random((70, 80), dtype=np.float32), 3.0)
+    seam = rng.normal(size=(70, 80)).astype(np.float32)
+    region, pasted = rng.normal(size=(2, 9, 10)).astype(np.float32)
+    vectors = np.zeros((9, 10, 2), np.float32)
+    one, other = (
+        PhotoFeatures.measure(
+            BLACK,
+            boundary,
+            NO_MOSAIC,
+            OPTIONS,
+            LearnedTraces(seam + more, region, pasted + more, vectors),
+        )[0]
+        for more in (np.float32(0.0), np.float32(5.0))
+    )
+    np.testing.assert_allclose(one.score_features, other.score_features, rtol=0, atol=1e-5)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=60), st.floats(0.01, 0.5))
+def test_squares_are_chosen_as_scipy_adjusts_them(values, rate):
+    from scipy.stats import false_discovery_control
+
+    p = np.array(values)
+    adjusted = false_discovery_control(p)
+    clear = np.abs(adjusted - rate) > 1e-9
+    np.testing.assert_array_equal(benjamini_hochberg(p, rate)[clear], (adjusted <= rate)[clear])
+
+
+def test_the_tail_is_the_share_of_larger_values(rng):
+    photos = [rng.normal(size=4000) for _ in range(30)]
+    tail = PatchTail.learn(photos)
+    values = np.concatenate(photos)
+    for level in (0.0, 1.6, 3.0):
+        assert tail.p_value(np.array([level]))[0] == pytest.approx(
+            (values >= level).mean(), rel=0.2
+        )
+    far = tail.p_value(np.array([5.0, 8.0, 20.0]))
+    assert (np.diff(far) < 0.0).all()
+    assert far[-1] > 0.0
+
+
+def test_maps_have_the_size_of_the_photo():
+    edges = np.zeros((21, 30), dtype=np.float32)
+    squares = np.linspace(0.0, 1.0, 12).reshape(3, 4)
+    found = Localization(edges, edges, patch_p_values=squares)
+    assert found.p_map.shape == found.hot_spots.shape == (21, 30)
+    assert found.p_map[15, 25] == np.float32(squares[1, 3])
+    assert found.hot_spots is found.hot_spots  # computed once
+    assert Localization(edges, edges).p_map is None
+    assert Localization(edges, edges).hot_spots is None
+
+
+def test_all_photos_weigh_the_same(rng):
+    """A large photo has more squares, but the share is the mean of the photos' shares."""
+    large, small = rng.uniform(0.0, 1.0, 8000), rng.uniform(1.0, 2.0, 400)
+    tail = PatchTail.learn([large, small])
+    for level in (0.4, 1.0, 1.6):
+        expected = ((large >= level).mean() + (small >= level).mean()) / 2
+        assert tail.p_value(np.array([level]))[0] == pytest.approx(expected, rel=0.1)
+
+
+def test_the_tail_goes_down_to_some_tens_of_squares(rng):
+    """From 0.9 to 20 of all squares, in equal steps of the logarithm."""
+    tail = PatchTail.learn([rng.normal(size=1000) for _ in range(10)])
+    assert np.exp(tail.log_survival[[0, -1]]) == pytest.approx([0.9, 20 / 10_000])
+    np.testing.assert_allclose(np.diff(tail.log_survival, 2), 0.0, atol=1e-9)
+    assert len(tail.z_score) == 40
+
+
+def test_a_value_that_many_squares_share_is_counted_once():
+    """Squares of no strength at all have one and the same z-score."""
+    same = np.concatenate([np.full(500, -9.0), np.linspace(0.0, 3.0, 500)])
+    tail = PatchTail.learn([same, same])
+    assert (np.diff(tail.z_score) > 0.0).all()
+    assert tail.p_value(np.array([1.5]))[0] == pytest.approx(0.25, rel=0.1)
+
+
+def test_a_photo_of_one_square_weighs_as_much_as_any():
+    """Beyond all other squares half of the photos are left: the tail ends with that square."""
+    tail = PatchTail.learn([np.linspace(0.0, 1.0, 1000), np.array([5.0])])
+    assert tail.z_score[-1] == 5.0
+    assert tail.p_value(np.array([1.0]))[0] == pytest.approx(0.5, rel=0.1)
+
+
+LINE = PatchTail(np.array([0.0, 1.0, 3.0]), np.array([-0.5, -1.0, -3.0]))
+
+
+def test_the_tail_is_exponential_between_and_beyond_what_was_learned():
+    found = LINE.p_value(np.array([[-0.1, 0.0, 0.5], [1.0, 3.0, 7.0]]))
+    expected = np.exp([[0.0, -0.5, -0.75], [-1.0, -3.0, -7.0]])
+    np.testing.assert_allclose(found, expected)
+
+
+def test_the_tail_survives_json():
+    again = PatchTail.from_dict(json.loads(json.dumps(LINE.to_dict())))
+    np.testing.assert_array_equal(again.z_score, LINE.z_score)
+    np.testing.assert_array_equal(again.log_survival, LINE.log_survival)
+
+
+@pytest.mark.parametrize(
+    ("z_score", "log_survival"),
+    [
+        ([0.0], [-1.0]),
+        ([0.0, 1.0], [-1.0]),
+        ([[0.0, 1.0]], [[-1.0, -2.0]]),
+        ([0.0, 0.0], [-1.0, -2.0]),
+        ([0.0, 2.0, 1.0], [-1.0, -2.0, -3.0]),
+        ([0.0, 1.0, 2.0], [-1.0, -3.0, -2.0]),
+        ([0.0, 1.0], [-1.0, -1.0]),
+        ([0.0, np.nan], [-1.0, -2.0]),
+        ([0.0, 1.0], [-1.0, -np.inf]),
+    ],
+)
+def test_a_tail_that_makes_no_sense_is_an_error(z_score, log_survival):
+    with pytest.raises(ValueError, match="z_score must rise and log_survival fall"):
+        PatchTail(np.array(z_score), np.array(log_survival))
+
+
+def test_hot_spots_of_a_map_keep_its_shape():
+    p = np.full((4, 5), 0.9)
+    p[1, 2] = p[3, 4] = 1e-4
+    np.testing.assert_array_equal(benjamini_hochberg(p), p < 0.5)
+    assert not benjamini_hochberg(np.full((4, 5), 0.9)).any()
+    assert benjamini_hochberg(np.full((4, 5), 0.9)).shape == (4, 5)
+    assert benjamini_hochberg(np.zeros((0, 3))).shape == (0, 3)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0, -0.1, float("nan")])
+def test_a_rate_lies_between_0_and_1(rate):
+    with pytest.raises(ValueError, match=rf"rate={rate} must be between 0 and 1"):
+        benjamini_hochberg(np.array([0.5]), rate)
+
+
+def test_one_in_twenty_hot_spots_may_be_false():
+    """The default rate."""
+    p = np.array([0.049, 0.9])
+    assert not benjamini_hochberg(p).any()
+    assert benjamini_hochberg(np.array([0.024, 0.9])).tolist() == [True, False]
+    assert benjamini_hochberg(np.array([0.05])).tolist() == [True]
+    assert benjamini_hochberg(np.array([0.0501])).tolist() == [False]
+
+
+@given(
+    rows=st.integers(1, 5), cols=st.integers(1, 5), size=st.integers(2, 9), cut=st.integers(0, 1)
+)
+def test_a_square_covers_its_pixels(rows, cols, size, cut):
+    patches = np.arange(rows * cols, dtype=np.float32).reshape(rows, cols)
+    shape = rows * size - cut, cols * size - cut
+    y, x = np.indices(shape) // size
+    np.testing.assert_array_equal(upsample_patches(patches, shape, size), patches[y, x])
+
 
 TABLE = LikelihoodTable(np.array([-2.0, 0.0]), np.array([-3.0, 3.0]))
 EVIDENCE = SeamEvidence((TABLE,))
@@ -43,7 +321,7 @@ def p_value(calibration, features):
     return calibration.judge(features, ONE_SQUARE).p_value
 
 
-def measure(boundary):
+def measure_boundary(boundary):
     image = np.zeros((*boundary.map.shape, 3), dtype=np.float32)
     return PhotoFeatures.measure(image, boundary, MosaicLevels(0.0, 0.0), OPTIONS)
 
@@ -169,7 +447,7 @@ def test_most_authentic_maps_have_no_hot_spot(rng):
         values = np.exp(rng.normal(size=(64, 64))).astype(np.float32).repeat(8, 0).repeat(8, 1)
         return BoundaryMap(values / values.max(), float(values.max()))
 
-    measured = [measure(photo()) for _ in range(60)]
+    measured = [measure_boundary(photo()) for _ in range(60)]
     known = np.array([[*features.similarity_features, features.peak] for features, _ in measured])
     calibration = Calibration(EVIDENCE, np.array([1.0, 0.0, 0.0, 0.0]), known)
     squares = [
@@ -186,12 +464,12 @@ def test_most_authentic_maps_have_no_hot_spot(rng):
         return Localization(boundary.map, boundary.map, patch_p_values=p_values, **signs).hot_spots
 
     authentic = [photo() for _ in range(60)]
-    shown = [hot_spots(boundary, *measure(boundary)).any() for boundary in authentic]
+    shown = [hot_spots(boundary, *measure_boundary(boundary)).any() for boundary in authentic]
     assert np.mean(shown) <= 0.2
     boundary = photo()
-    features, _ = measure(boundary)
+    features, _ = measure_boundary(boundary)
     boundary.map[100:140, :] = 4000.0 / boundary.scale
-    found = hot_spots(boundary, features, measure(boundary)[1])
+    found = hot_spots(boundary, features, measure_boundary(boundary)[1])
     assert found[104:136].all()
     assert found[:96].mean() < 0.02
 

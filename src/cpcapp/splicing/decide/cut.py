@@ -24,9 +24,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cpcapp.splicing.decide.borders import Borders, Side
-from cpcapp.splicing.decide.merge_tree import MergeTree
-from cpcapp.splicing.decide.side_statistics import Sides
+from cpcapp.splicing.decide.sides import Sides
+from cpcapp.splicing.decide.superpixels import Borders, MergeTree, Side
 from cpcapp.splicing.photo.pixels import FloatArray
 
 _MAX_STARTS = 6

@@ -1,22 +1,31 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 from cpcapp.splicing import PRESETS, load_model
-from cpcapp.splicing.decide.verdict_options import VerdictOptions
-
-NAMES = [field.name for field in fields(VerdictOptions)]
+from cpcapp.splicing.decide.options import RegionOptions, VerdictOptions
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("value", [-1, 1 << 29, float("nan")])
-def test_settings_out_of_range(name, value):
-    with pytest.raises(ValueError, match=rf"{name}={value} must be from .* to "):
-        VerdictOptions(**{name: value})
+@pytest.mark.parametrize("options", [RegionOptions, VerdictOptions])
+@pytest.mark.parametrize("value", [-101, (1 << 30) + 1, float("nan")])
+def test_settings_out_of_range(options, value):
+    for name in (field.name for field in fields(options)):
+        with pytest.raises(ValueError, match=rf"{name}={value} must be from .* to "):
+            options(**{name: value})
+
+
+def test_some_settings_may_be_0():
+    edge = replace(RegionOptions(), min_superpixel_percent=0, far_weight=0.0)
+    assert (edge.min_superpixel_percent, edge.far_weight) == (0, 0.0)
+
+
+def test_the_shipped_model_was_made_with_the_defaults():
+    """A model made today would find the same regions: its stored settings are the defaults."""
+    assert load_model("filters").preset.regions == RegionOptions() == PRESETS["filters"].regions
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])

@@ -1,20 +1,244 @@
-"""What the findings of a localizer mean: scores of authentic photos, and p-values."""
+"""What is measured in a photo to judge it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.splicing.decide.evidence import SeamEvidence
-from cpcapp.splicing.decide.features import PhotoFeatures
-from cpcapp.splicing.decide.hot_spots import PatchTail
-from cpcapp.splicing.decide.side_contrast import SideContrast
-from cpcapp.splicing.decide.verdict_options import VerdictOptions
-from cpcapp.splicing.photo.pixels import FloatArray, FloatMap
+from cpcapp.splicing.decide.options import VerdictOptions
+from cpcapp.splicing.decide.sides import SideContrast
+from cpcapp.splicing.measure.boundary import BoundaryMap
+from cpcapp.splicing.measure.mosaic import MosaicLevels
+from cpcapp.splicing.measure.network import LearnedTraces
+from cpcapp.splicing.photo.jpeg_grid import grid_strength
+from cpcapp.splicing.photo.pixels import BoolArray, FloatArray, FloatMap
+
+# Logarithms of smaller values are not taken.
+_TINY = 1e-6
+# A pasted part is seen in several blocks; a single one may be an accident.
+_PASTED_BLOCKS = 3
+
+
+class PhotoFeatures(NamedTuple):
+    """What is measured in a photo to judge it.
+
+    Attributes
+    ----------
+    peak : float
+        The quantile of the strengths of squares that one in a thousand exceeds: those of
+        `seam_strengths` above the photo's own level if there is a network, else of
+        `patch_strengths`.
+    mean : float
+        Logarithm of the mean value of the boundary map, before it was divided by its maximum.
+        Photos with much fine detail have more of both: what counts is the peak for such a mean.
+    level : float
+        Logarithm of how clearly the photo shows a camera's mosaic.
+    opposite_phase : float
+        How strongly a part of the photo shows another mosaic. For both see
+        `cpcapp.splicing.measure.mosaic.MosaicLevels`.
+    compression : float
+        How clearly the photo shows JPEG's grid; see `cpcapp.splicing.photo.jpeg_grid`. It is no
+        evidence by itself, but photos are compared with similar ones.
+    learned : tuple of float
+        If there is a network: the highest evidence for a pasted part, above its median, and the
+        peak of the filters.
+    """
+
+    peak: float
+    mean: float
+    level: float
+    opposite_phase: float
+    compression: float
+    learned: tuple[float, ...] = ()
+
+    @property
+    def score_features(self) -> FloatArray:
+        """What the score is a weighted sum of: all but compression."""
+        return np.array([*self[:4], *self.learned])
+
+    @property
+    def similarity_features(self) -> FloatArray:
+        """What photos are compared by: mean, level and compression."""
+        return np.array([self.mean, self.level, self.compression])
+
+    @classmethod
+    def measure(
+        cls,
+        image: FloatMap,
+        boundary: BoundaryMap,
+        levels: MosaicLevels,
+        options: VerdictOptions,
+        traces: LearnedTraces | None = None,
+    ) -> tuple[PhotoFeatures, FloatMap]:
+        """Measure a photo."""
+        scale = max(boundary.scale, _TINY)
+        strengths = patch_strengths(boundary, options.patch_size)
+        learned: tuple[float, ...] = ()
+        if traces is not None:
+            pasted = cv2.blur(traces.pasted, (_PASTED_BLOCKS, _PASTED_BLOCKS))
+            filters_peak = float(np.quantile(strengths, options.peak_quantile))
+            above = np.quantile(pasted, options.peak_quantile) - np.median(pasted)
+            learned = float(above), filters_peak
+            strengths = seam_strengths(traces.seam, options.patch_size)
+            level = np.quantile(strengths, options.background_quantile(strengths.size))
+            strengths -= level.astype(np.float32)
+        features = cls(
+            float(np.quantile(strengths, options.peak_quantile)),
+            math.log(scale * max(float(boundary.map.mean()), _TINY)),
+            math.log(levels.level + options.min_mosaic_level),
+            levels.opposite_phase,
+            grid_strength(image),
+            learned,
+        )
+        return features, strengths
+
+
+def seam_strengths(seam: FloatMap, size: int) -> FloatMap:
+    """Return for each square the mean of the network's evidence for a seam.
+
+    ``size``: side of a square in pixels. Those at the right and at the bottom may be smaller.
+
+    >>> import numpy as np
+    >>> seam_strengths(np.arange(4, dtype=np.float32).reshape(2, 2), 8)
+    array([[1.5]], dtype=float32)
+    """
+    tops, lefts = (np.arange(0, side, size) for side in seam.shape)
+    sums = np.add.reduceat(np.add.reduceat(seam, lefts, axis=1), tops, axis=0)
+    rows, columns = (
+        np.diff(np.append(starts, side))
+        for starts, side in zip((tops, lefts), seam.shape, strict=True)
+    )
+    return np.asarray(sums / np.outer(rows, columns), np.float32)
+
+
+def patch_strengths(boundary: BoundaryMap, size: int) -> FloatMap:
+    """Return for each square the logarithm of the highest value of the undivided boundary map.
+
+    ``size``: side of a square in pixels. Those at the right and at the bottom may be smaller.
+
+    >>> import numpy as np
+    >>> found = BoundaryMap(np.eye(12, dtype=np.float32), 2.0)
+    >>> patch_strengths(found, 8).round(2)
+    array([[  0.69, -13.82],
+           [-13.82,   0.69]], dtype=float32)
+    """
+    height, width = boundary.map.shape
+    across = np.maximum.reduceat(boundary.map, np.arange(0, width, size), axis=1)
+    patches = np.maximum.reduceat(across, np.arange(0, height, size), axis=0)
+    return np.asarray(np.log(np.maximum(patches * np.float32(boundary.scale), _TINY)))
+
+
+#: Share of false hot spots among those shown, on average at most.
+FALSE_DISCOVERY_RATE = 0.05
+# Down to where some tens of squares are left.
+_MIN_SQUARES = 20.0
+_N_LEVELS = 40
+# No calibration comes near; products of such numbers are finite.
+_MAX_NUMBER = 1e9
+
+
+@dataclass(frozen=True)
+class PatchTail:
+    """How large the z-scores of squares of authentic photos are.
+
+    Attributes
+    ----------
+    z_score : ndarray of shape (n,)
+        See `cpcapp.splicing.decide.verdict.Calibration`; rising.
+    log_survival : ndarray of shape (n,)
+        Logarithm of the share of squares with a larger one, falling. Beyond the last value it is
+        extrapolated in a line: rare values are about exponential.
+    """
+
+    z_score: FloatArray
+    log_survival: FloatArray
+
+    def __post_init__(self) -> None:
+        if (
+            self.z_score.shape != self.log_survival.shape
+            or self.z_score.ndim != 1
+            or len(self.z_score) < 2
+            or not np.isfinite([self.z_score, self.log_survival]).all()
+            or (np.diff(self.z_score) <= 0.0).any()
+            or (np.diff(self.log_survival) >= 0.0).any()
+        ):
+            raise ValueError("z_score must rise and log_survival fall, all of them finite")
+        if max(np.abs(self.z_score).max(), np.abs(self.log_survival).max()) > _MAX_NUMBER:
+            raise ValueError(f"z_score and log_survival must lie within ±{_MAX_NUMBER:g}")
+
+    @classmethod
+    def learn(cls, photos: Sequence[NDArray[Any]]) -> PatchTail:
+        """Learn from the squares of authentic photos; all photos weigh the same."""
+        values = np.concatenate(photos)
+        weights = np.concatenate([np.full(len(photo), 1.0 / len(photo)) for photo in photos])
+        order = np.argsort(values)
+        values, weights = values[order], weights[order] / len(photos)
+        survival = np.cumsum(weights[::-1])[::-1]
+        levels = np.exp(np.linspace(np.log(0.9), np.log(_MIN_SQUARES / len(values)), _N_LEVELS))
+        at = np.searchsorted(-survival, -levels)
+        chosen = values[np.minimum(at, len(values) - 1)]
+        rising = np.concatenate([[True], np.diff(chosen) > 1e-9])
+        return cls(chosen[rising], np.log(levels[rising]))
+
+    def p_value(self, z_score: NDArray[Any]) -> FloatArray:
+        """Return the share of squares of authentic photos with as large a z-score."""
+        inside = np.interp(z_score, self.z_score, self.log_survival, left=0.0)
+        slope = (self.log_survival[-1] - self.log_survival[-2]) / (
+            self.z_score[-1] - self.z_score[-2]
+        )
+        beyond = self.log_survival[-1] + slope * (z_score - self.z_score[-1])
+        return np.asarray(np.exp(np.where(z_score > self.z_score[-1], beyond, inside)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in types that JSON knows."""
+        return {
+            "z_score": self.z_score.round(5).tolist(),
+            "log_survival": self.log_survival.round(5).tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> PatchTail:
+        """Return what `to_dict` wrote."""
+        return cls(*(np.asarray(content[n], np.float64) for n in ("z_score", "log_survival")))
+
+
+def benjamini_hochberg(p_values: NDArray[Any], rate: float = FALSE_DISCOVERY_RATE) -> BoolArray:
+    """Choose p-values so that on average at most a share ``rate`` of them is false.
+
+    Of the ``n`` sorted p-values all up to the last one with ``p_k <= rate · k/n``.
+
+    >>> import numpy as np
+    >>> benjamini_hochberg(np.array([0.001, 0.2, 0.024, 0.9]), rate=0.05)
+    array([ True, False,  True, False])
+    """
+    if not 0.0 < rate < 1.0:
+        raise ValueError(f"rate={rate} must be between 0 and 1")
+    ranked = np.sort(p_values, axis=None)
+    good = ranked <= rate * np.arange(1, ranked.size + 1) / max(ranked.size, 1)
+    if not good.any():
+        return np.zeros(p_values.shape, dtype=bool)
+    return np.asarray(p_values <= ranked[np.flatnonzero(good)[-1]])
+
+
+def upsample_patches(patches: NDArray[Any], shape: tuple[int, ...], size: int) -> NDArray[Any]:
+    """Return a map of the photo's size from one value for each square.
+
+    >>> import numpy as np
+    >>> upsample_patches(np.array([[1, 2]], dtype=np.uint8), (2, 3), 2)
+    array([[1, 1, 2],
+           [1, 1, 2]], dtype=uint8)
+    """
+    whole = patches.shape[1] * size, patches.shape[0] * size
+    wide = cv2.resize(patches, whole, interpolation=cv2.INTER_NEAREST)
+    return np.asarray(wide[: shape[0], : shape[1]])
+
 
 # By how much photos may differ more if few are similar. Set by hand.
 _WIDENINGS = (1.0, 1.5, 2.0, 3.0)

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpcapp.splicing.decide.borders import border_pixels, collect_borders
-from cpcapp.splicing.decide.merge_tree import MergeTree
-from cpcapp.splicing.decide.search import best_cut, gain_of_moving, separate_parts
-from cpcapp.splicing.decide.side_statistics import Sides, SideStatistics
+from cpcapp.splicing.decide.cut import best_cut, gain_of_moving, separate_parts
+from cpcapp.splicing.decide.sides import Sides, SideStatistics
+from cpcapp.splicing.decide.superpixels import MergeTree, border_pixels, collect_borders
 from superpixel_problems import random_problem
 
 
