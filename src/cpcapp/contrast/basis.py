@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from cpcapp.moments.blocks import centre_full_columns
-from cpcapp.moments.moments import FloatArray, Moments
+from cpcapp.moments.moments import FloatArray, Moments, centre_full_columns
 
 # Of the largest eigenvalue of all inner products: below it a direction of the rows is rounding.
 _LEAST_SHARE = 1e-13

@@ -29,13 +29,13 @@ from cpcapp.moments.rows import (
     FloatArray,
     NonFiniteError,
     TextColumnsError,
+    check_weights,
     refuse_damaged,
     refuse_masked,
     refuse_text,
 )
 from cpcapp.moments.sample import Sample, make_sample, mix_samples, sample_size
 from cpcapp.moments.sources import KINDS, as_host_array, column_names, kind_of
-from cpcapp.moments.weights import check_weights
 
 _BLOCK = 4096  # rows that are read at once where they are picked from an array
 

@@ -12,9 +12,8 @@ import numpy as np
 from cpcapp.moments.dask import sum_blocks
 from cpcapp.moments.moments import Moments
 from cpcapp.moments.reservoir import Reservoir
-from cpcapp.moments.rows import as_rows
+from cpcapp.moments.rows import as_rows, check_weights, drop_zero_weights
 from cpcapp.moments.sources import kind_of, weighted_row_chunks
-from cpcapp.moments.weights import check_weights, drop_zero_weights
 
 
 def add_up(
@@ -50,7 +49,8 @@ def add_up(
     moments = Moments() if into is None else into
     if isinstance(data, Moments):
         raise TypeError("data is Moments already; add moments with +")
-    kind = kind_of(data)
+    in_memory = type(data) is np.ndarray
+    kind = None if in_memory else kind_of(data)
     if kind == "dask":
         bound = None if reservoir is None else (reservoir.max_rows, reservoir.seed)
         total, *samples = sum_blocks(data, partial(_summarize, bound), sample_weight)
@@ -63,12 +63,17 @@ def add_up(
         if reservoir is not None:
             reservoir.update(data, torch.host_weights(sample_weight, len(data)))
     else:
-        for chunk, chunk_weights in weighted_row_chunks(data, sample_weight):
+        pairs = [(data, sample_weight)] if in_memory else weighted_row_chunks(data, sample_weight)
+        for chunk, weights in pairs:
             rows = as_rows(chunk)
-            weights = check_weights(chunk_weights, rows.shape[0])
-            moments._absorb(*drop_zero_weights(rows, weights))
+            if weights is None:
+                checked = None
+                moments._absorb(rows, None)
+            else:
+                checked = check_weights(weights, rows.shape[0])
+                moments._absorb(*drop_zero_weights(rows, checked))
             if reservoir is not None:
-                reservoir.update(rows, weights)
+                reservoir.update(rows, checked)
     return moments
 
 
@@ -78,6 +83,5 @@ def _summarize(
     """Return what a block of Dask adds to moments and reservoir."""
     if bound is None:
         return [add_up(block, weights)]
-    max_rows, seed = bound
-    sample = Reservoir(max_rows, [*np.atleast_1d(seed), number])
+    sample = Reservoir(bound[0], [*np.atleast_1d(bound[1]), number])
     return [add_up(block, weights, reservoir=sample), sample]

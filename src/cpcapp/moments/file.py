@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,7 @@ from cpcapp._io.tensor_file import Tensors, read_tensors, write_tensors
 from cpcapp.moments.rows import FloatArray
 from cpcapp.moments.sparse import check_indices, check_pointers
 
-_KIND, _VERSION = "cpcapp-moments", 3  # 1 and 2 were .npz archives, without and with weights
+_KIND, _VERSION = "cpcapp-moments", 3
 # What a file of moments holds: the form, Σw and Σw², and arrays: "mean", "mean_low", perhaps
 # "rounding", and either "scatter" or "rows" (an array or a CSR matrix), perhaps with "row_weights".
 Content = tuple[str, tuple[float, float], dict[str, Any]]
@@ -25,9 +22,10 @@ Content = tuple[str, tuple[float, float], dict[str, Any]]
 _MOST_SAMPLES = 1 << 53
 
 
-def write(path: str | os.PathLike[str], content: Content) -> None:
+def write(
+    path: str | os.PathLike[str], form: str, weights: tuple[float, float], arrays: dict[str, Any]
+) -> None:
     """Write moments; sparse rows as the three arrays that they are made of."""
-    form, weights, arrays = content
     if sp.issparse(rows := arrays.get("rows")):
         arrays = arrays | {name: getattr(rows, name) for name in ("data", "indices", "indptr")}
         del arrays["rows"]
@@ -35,27 +33,20 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
     write_tensors(path, arrays, header, _KIND, _VERSION)
 
 
-@contextmanager
-def reading(path: str | os.PathLike[str]) -> Iterator[Content]:
-    """Give the content of a file; any error names the file and says what is wrong with it."""
+def read(path: str | os.PathLike[str]) -> Content:
+    """Return the content of a file; any error names the file and says what is wrong with it."""
     try:
-        with Path(path).open("rb") as file:
-            is_archive = file.read(2) == b"PK"
-        header, arrays = (
-            _read_archive(path)
-            if is_archive
-            else read_tensors(path, _KIND, _VERSION, max_bytes=Path(path).stat().st_size)
-        )
+        max_bytes = Path(path).stat().st_size
+        header, arrays = read_tensors(path, _KIND, _VERSION, max_bytes=max_bytes)
         content = _check(header, arrays)
-        if not is_archive and header["crc32"] != _checksum(arrays):
+        if header["crc32"] != _checksum(arrays):
             raise ValueError("its values are not those that were written")
-        yield content
+        return content
     except FileNotFoundError:
         raise
-    except KeyError as error:
-        raise ValueError(f"{path} is not a whole file of moments: no {error}") from error
-    except (ValueError, TypeError, OSError) as error:
-        raise ValueError(f"{path} is not a whole file of moments: {error}") from error
+    except (ValueError, TypeError, KeyError, OSError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"{path} is not a whole file of moments: {reason}") from error
 
 
 def _checksum(arrays: Tensors) -> int:
@@ -66,23 +57,10 @@ def _checksum(arrays: Tensors) -> int:
     return crc
 
 
-def _read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Tensors]:
-    """Read a file of cpcapp 0.1, an uncompressed NumPy archive of the same arrays."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if sum(member.file_size for member in archive.infolist()) > Path(path).stat().st_size:
-                raise ValueError("its arrays are larger than the file")
-        with np.load(path, allow_pickle=False) as content:
-            arrays = dict(content)
-    except Exception as error:  # damaged archives have errors of many kinds
-        raise ValueError(" ".join(str(error).split()) or type(error).__name__) from error
-    n = float(arrays.pop("n_samples"))
-    weights = arrays.pop("weights", np.array([n, n]))
-    return {"form": str(arrays.pop("form")), "weights": weights.tolist()}, arrays
-
-
 def _check(header: dict[str, Any], arrays: Tensors) -> Content:
-    total, squared = map(float, header["weights"])
+    form, (total, squared) = str(header["form"]), map(float, header["weights"])
+    if form not in ("auto", "scatter"):
+        raise ValueError(f"its form is {form!r}")
     with np.errstate(over="ignore"):
         effective = total / squared * total if total > 0.0 and squared > 0.0 else 0.0
     if not 0.0 < effective <= _MOST_SAMPLES:
@@ -96,23 +74,23 @@ def _check(header: dict[str, Any], arrays: Tensors) -> Content:
         content["scatter"] = scatter = np.asfortranarray(_floats(arrays, "scatter", (m, m)))
         if (scatter.diagonal() < 0.0).any():
             raise ValueError("its scatter has a variance below 0")
-    else:
-        dense = "rows" in arrays
-        rows = _floats(arrays, "rows", (-1, m)) if dense else _sparse_rows(arrays, m)
-        content["rows"] = rows
-        if "row_weights" in arrays:
-            content["row_weights"] = weights = _floats(arrays, "row_weights", (rows.shape[0],))
-            if not (weights > 0.0).all():
-                raise ValueError("its row_weights are not all above 0")
-    return str(header["form"]), (total, squared), content
+        return form, (total, squared), content
+    dense = "rows" in arrays
+    rows = _floats(arrays, "rows", (-1, m)) if dense else _sparse_rows(arrays, m)
+    content["rows"] = rows
+    if "row_weights" in arrays:
+        content["row_weights"] = weights = _floats(arrays, "row_weights", (rows.shape[0],))
+        if not (weights > 0.0).all():
+            raise ValueError("its row_weights are not all above 0")
+    return form, (total, squared), content
 
 
 def _floats(arrays: Tensors, name: str, shape: tuple[int, ...]) -> FloatArray:
     """Return an array of finite float64 of a shape; -1 stands for any length from 1."""
     value = arrays[name]
     fits = value.ndim == len(shape) and all(
-        found == size or (size == -1 and found > 0)
-        for size, found in zip(shape, value.shape, strict=True)
+        given == size or (size == -1 and given > 0)
+        for size, given in zip(shape, value.shape, strict=True)
     )
     if value.dtype != np.float64 or not fits:
         raise ValueError(f"its {name} is {value.dtype} of {value.shape}, not float64 of {shape}")

@@ -9,10 +9,13 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 
 from cpcapp.moments.moments import Moments
-from cpcapp.moments.rows import FloatArray, NonFiniteError, as_rows
-from cpcapp.moments.weights import check_weights, drop_zero_weights
-
-__all__ = ["MISSING", "nearest_positive_semidefinite", "pairwise_moments"]
+from cpcapp.moments.rows import (
+    FloatArray,
+    NonFiniteError,
+    as_rows,
+    check_weights,
+    drop_zero_weights,
+)
 
 #: What an estimator may do about NaN.
 MISSING = ("error", "pairwise")
@@ -38,7 +41,7 @@ def pairwise_moments(X: Any, sample_weight: Any = None) -> Moments:
     Notes
     -----
     Covariances of different rows need not fit together: the matrix can have negative eigenvalues.
-    It is replaced by the nearest one without, by `nearest_positive_semidefinite`.
+    It is replaced by the nearest one without, in units in which variances are 1.
 
     ``n_samples`` is the harmonic mean, over all pairs of features, of the rows that a pair shares
     (with weights, of their effective number). The sampling error of a covariance goes with one
@@ -59,12 +62,12 @@ def pairwise_moments(X: Any, sample_weight: Any = None) -> Moments:
     rows = as_rows(X)
     if sp.issparse(rows):
         raise ValueError("missing values need a dense array: in a sparse matrix they would be 0")
-    rows, weights = drop_zero_weights(rows, check_weights(sample_weight, len(rows)))
-    weights = np.ones(len(rows)) if weights is None else weights
+    rows, given = drop_zero_weights(rows, check_weights(sample_weight, len(rows)))
+    weights = np.ones(len(rows)) if given is None else given
     blocks = [slice(start, start + _BLOCK) for start in range(0, len(rows), _BLOCK)]
     mean, complete = _means(rows, weights, blocks)
     if complete:
-        return Moments.of(rows, sample_weight=None if (weights == 1.0).all() else weights)
+        return Moments.of(rows, sample_weight=given)
     m = len(mean)
     shared, squared, sums, products = (np.zeros((m, m)) for _ in range(4))
     for block in blocks:
@@ -75,19 +78,26 @@ def pairwise_moments(X: Any, sample_weight: Any = None) -> Moments:
         squared += weighted.T @ weighted
         sums += centred.T @ weighted  # (i, j): Σ x_i over the rows that have j too
         products += centred.T @ (centred * weights[block, None])
-    _require_shared(shared, squared)
+    # Kish's number of one row is 1, whatever its weight.
+    effective = np.divide(shared**2, squared, out=np.zeros((m, m)), where=squared > 0.0)
+    few = np.argwhere(np.triu(effective < 1.0 + 1e-9))
+    if len(few):
+        i, j = few[0]
+        raise ValueError(
+            f"features {i} and {j} have fewer than 2 rows in which neither is missing "
+            f"({len(few)} such pairs); drop one of them, or fill in values (for example with "
+            "sklearn.impute.SimpleImputer)"
+        )
     # Σ(x - x̄)(y - ȳ)/n = Σxy/n - (Σx/n)(Σy/n), all over the rows that the pair shares
     covariance = products / shared - (sums / shared) * (sums.T / shared)
     covariance = nearest_positive_semidefinite((covariance + covariance.T) / 2.0)
-    effective = 1.0 / np.mean(squared / shared**2)
-    return Moments.from_covariance(covariance, max(2, round(effective)), mean)
+    return Moments.from_covariance(covariance, max(2, round(1.0 / np.mean(1.0 / effective))), mean)
 
 
 def nearest_positive_semidefinite(matrix: FloatArray) -> FloatArray:
-    """Return the nearest symmetric matrix without negative eigenvalues.
+    """Return the nearest matrix without negative eigenvalues, in units of its own diagonal.
 
-    Nearest in the Frobenius norm, in units in which the diagonal is 1, so that the units of
-    features do not matter. A matrix that has none is returned as it is.
+    Nearest in the Frobenius norm. A matrix that has none is returned as it is.
     """
     diagonal = matrix.diagonal()
     scale = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
@@ -115,16 +125,3 @@ def _means(rows: Any, weights: FloatArray, blocks: list[slice]) -> tuple[FloatAr
     if len(empty):
         raise ValueError(f"feature {empty[0]} has no value in any row; drop it")
     return total / weight, complete
-
-
-def _require_shared(shared: FloatArray, squared: FloatArray) -> None:
-    # Kish's number of one row is 1, whatever its weight.
-    effective = np.divide(shared**2, squared, out=np.zeros_like(shared), where=squared > 0.0)
-    few = np.argwhere(effective < 1.0 + 1e-9)
-    if len(few):
-        i, j = few[0]
-        raise ValueError(
-            f"features {i} and {j} have fewer than 2 rows in which neither is missing "
-            f"({len(np.unique(np.sort(few, axis=1), axis=0))} such pairs); drop one of them, or "
-            "fill in values (for example with sklearn.impute.SimpleImputer)"
-        )

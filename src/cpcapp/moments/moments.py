@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import copy
 import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import blas
 
 from cpcapp.moments import file as moments_file
-from cpcapp.moments.additive import Additive, Spread, find_spread
-from cpcapp.moments.blocks import (
-    add_products,
-    centre,
-    mean_of,
-    mirror,
-    rank_one,
-    squares_of,
-    stack,
+from cpcapp.moments.rows import (
+    LEAST_WEIGHT,
+    FeatureRangeError,
+    FloatArray,
+    NonFiniteError,
+    listed,
 )
-from cpcapp.moments.removal import ROUNDING, drop_rows, require_digits, weights_left
-from cpcapp.moments.rows import FeatureRangeError, FloatArray, NonFiniteError
-from cpcapp.moments.weights import LEAST_WEIGHT
 
 __all__ = ["FeatureRangeError", "FloatArray", "Moments", "NonFiniteError", "Spread"]
 
-_FORMS = ("auto", "scatter")
 # Tall enough for a product to run at full speed; no more rows are ever copied, but for 1 MB.
 _DENSE_BLOCK, _DENSE_VALUES = 1024, 1 << 17
 # The cancellation left in a sparse block is at most its row count times the rounding unit.
@@ -36,11 +33,128 @@ _SPARSE_BLOCK = 65_536
 # Sparse rows of at least this many features are kept beyond as many samples, up to this many stored
 # values for each entry of the scatter. A value takes 12 bytes with its place, so that the rows take
 # at most 3/8 of the memory of the scatter; benchmarks/results/sparse.md has the times.
-_SPARSE_ROWS_FROM = 2000
-_SPARSE_ROWS_SHARE = 0.25
+_SPARSE_ROWS_FROM, _SPARSE_ROWS_SHARE = 2000, 0.25
+# Rows of a block by which it is shifted before it is squared. A mean of up to so many deviations of
+# these rows costs at most three digits of a variance: s rows show at least s/n of the variance of n
+# rows about the same point.
+_SHIFT_ROWS, _NEAR = 64, 4.0
+# Deviations below this fraction of the mean are rounding, not variation.
+_CONSTANT = 1e3 * np.finfo(np.float64).eps
+# Between these a variance, and a covariance of 1e-16 of it, is neither infinite nor 0. They leave
+# room for deviations of 1e-150 to 1e150, the range that messages give.
+_LEAST_VARIANCE, _MOST_VARIANCE = 1e-304, 1e304
+# Samples taken away: a sum of squares is exact to a few rounding units, measured up to 64, and six
+# digits of each variance must be left. Weights are sums too: a smaller share of them is nothing.
+_ROUNDING, _DIGITS, _NO_WEIGHT = 64.0 * float(np.finfo(np.float64).eps), 1e6, 1e-12
 
 
-class Moments(Additive):
+@dataclass(frozen=True)
+class Spread:
+    """How much each feature varies."""
+
+    variance: FloatArray  # with ddof=0
+    constant: NDArray[np.bool_]  # which features do not vary beyond rounding
+    # Which are too large or too small to be squared, so that it is not known how much they vary.
+    out_of_range: NDArray[np.bool_]
+
+
+class AdditiveMoments:
+    """Weights and mean of samples, on a CPU or a device; the scatter is the subclass's.
+
+    The mean is kept to twice the digits, as ``_mean + _low``: of a mean of 1e12 float64 keeps only
+    the fourth decimal, which is too coarse to merge two blocks by.
+    """
+
+    mean: FloatArray | None
+
+    def _clear(self) -> None:
+        self.total_weight = self._squared_weight = 0.0
+        self._mean: Any = None
+        self._low: Any = None
+        self._scatter: Any = None
+
+    @property
+    def effective_samples(self) -> float:
+        """Kish's effective number of samples, ``(Σw)² / Σw²``; without weights their number."""
+        if self.total_weight == 0.0:
+            return 0.0
+        return self.total_weight / self._squared_weight * self.total_weight  # exact without weights
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples; with weights Kish's effective number, rounded."""
+        return max(round(self.effective_samples), int(self.total_weight > 0.0))
+
+    @property
+    def n_features(self) -> int | None:
+        """Number of features, or None before the first chunk."""
+        return None if self._mean is None else int(self._mean.shape[0])
+
+    def __add__(self, other: Any) -> Self:
+        return self.copy().__iadd__(other) if isinstance(other, type(self)) else NotImplemented
+
+    def __radd__(self, other: object) -> Self:
+        return self if other == 0 else NotImplemented  # so that sum() works
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        raise NotImplementedError
+
+    def __iadd__(self, other: Any) -> Self:
+        raise NotImplementedError
+
+    def variance(self) -> FloatArray:
+        """Return the variance (``ddof=0``) of each feature, ``(n_features,)``."""
+        raise NotImplementedError
+
+    def _add_outer(self, weight: float, vector: Any) -> None:
+        """Add ``weight · vector vectorᵀ`` to the scatter."""
+        raise NotImplementedError
+
+    def spread(self) -> Spread:
+        """Return the variance of each feature, and which features are constant."""
+        variance, size = self.variance(), np.abs(self.mean)  # type: ignore[arg-type]
+        constant = np.sqrt(variance) <= _CONSTANT * size
+        # Squares of small deviations are 0, as if the feature were constant: then its mean tells.
+        lost = (variance < _LEAST_VARIANCE) & np.where(constant, (size > 0) & (size < 1e-150), True)
+        return Spread(variance, constant, lost | ~(variance <= _MOST_VARIANCE))
+
+    def _require_width(self, n_features: int | None) -> None:
+        if self._mean is not None and n_features != len(self._mean):
+            raise ValueError(
+                f"can't add {n_features} features to moments of {self.n_features} features"
+            )
+
+    def _require_samples(self) -> None:
+        if self.total_weight == 0.0:
+            raise ValueError("the moments hold no samples yet; call update first")
+
+    def _merge(self, weight: float, squared: float, mean: Any, low: Any) -> None:
+        """Count samples of mean ``mean + low`` whose scatter about it has been added already."""
+        total = self.total_weight + weight
+        if self.total_weight > 0.0:
+            step = (mean - self._mean) + (low - self._low)
+            # S_ab = S_a + S_b + (n_a n_b / n_ab) δδᵀ
+            self._add_outer(self.total_weight * weight / total, step)
+            mean, low = self._mean, self._low + step * (weight / total)
+        self._set_mean(mean, low)
+        self.total_weight, self._squared_weight = total, self._squared_weight + squared
+
+    def _fill(self, scatter: Any, weights: tuple[float, float], mean: Any, low: Any = 0.0) -> Self:
+        """Become moments of this scatter, these Σw and Σw², and the mean ``mean + low``."""
+        self.total_weight, self._squared_weight = weights
+        self._scatter = scatter
+        self._set_mean(mean, low)
+        return self
+
+    def _set_mean(self, mean: Any, low: Any) -> None:
+        """Set the mean to ``mean + low``, and ``_low`` to the digits that do not fit."""
+        self._mean = mean + low
+        part = self._mean - mean
+        self._low = (mean - (self._mean - part)) + (low - part)
+
+
+class Moments(AdditiveMoments):
     """Sample count, mean and scatter of a data set that arrives in pieces.
 
     The scatter is the sum of ``(x - mean)(x - mean)ᵀ`` over the samples. Pieces may have any
@@ -87,18 +201,16 @@ class Moments(Additive):
     """
 
     def __init__(self, *, form: str = "auto") -> None:
-        if form not in _FORMS:
-            raise ValueError(f"form={form!r} must be one of {', '.join(map(repr, _FORMS))}")
+        if form not in ("auto", "scatter"):
+            raise ValueError(f"form={form!r} must be one of 'auto', 'scatter'")
         self.form = form
         self._clear()
 
     def _clear(self) -> None:
         super()._clear()
-        # In place of the scatter: the rows as they were given, and the diagonal of the scatter.
-        self._rows: list[Any] = []
-        self._row_weights: list[FloatArray | None] = []  # of each block; None if all are 1
-        self._squares: FloatArray | float = 0.0
-        # self._scatter is a lower triangle in Fortran order: what BLAS fills.
+        # The scatter is a lower triangle in Fortran order, what BLAS fills; or in its place the
+        # blocks of rows as they were given, each with its weights or None.
+        self._kept: list[tuple[Any, FloatArray | None]] = []
         # How far the diagonal of the scatter may be off since samples were removed.
         self._rounding: FloatArray | float = 0.0
 
@@ -168,7 +280,7 @@ class Moments(Additive):
         return self
 
     @property
-    def mean(self) -> FloatArray | None:
+    def mean(self) -> FloatArray | None:  # type: ignore[override]
         """Mean of each feature, (n_features,); None before the first chunk."""
         return self._mean  # type: ignore[no-any-return]
 
@@ -202,20 +314,20 @@ class Moments(Additive):
         >>> m.mean, m.covariance(), m.n_samples
         (array([1.]), array([[2.]]), 2)
         """
-        from cpcapp.moments.accumulate import add_up
-
-        return self.__iadd__(add_up(chunk, sample_weight))
+        return self.__iadd__(Moments.of(chunk, sample_weight=sample_weight))
 
     def _absorb(self, rows: Any, weights: FloatArray | None) -> None:
         """Add checked rows with weights above 0, as rows while that is the smaller form."""
         n, m = rows.shape
         if n == 0:
             return
-        self._require_width(m)
+        if self._mean is not None:
+            self._require_width(m)
         if self._keeps(rows, weights):
             self._keep(rows.copy() if sp.issparse(rows) else np.array(rows, float), weights)
             return
-        self._fold(m)
+        if self._scatter is None:
+            self._fold(m)
         step = _SPARSE_BLOCK if sp.issparse(rows) else max(_DENSE_BLOCK, _DENSE_VALUES // m)
         for start in range(0, n, step):
             part = slice(start, start + step)
@@ -225,60 +337,68 @@ class Moments(Additive):
         """Return whether these rows and all before them are a smaller form than the scatter."""
         if self.form != "auto" or self._scatter is not None:
             return False
-        blocks, m = [*self._rows, rows], rows.shape[1]
-        if sum(block.shape[0] for block in blocks) < m:
+        blocks, m = [*self._kept, (rows, weights)], rows.shape[1]
+        if sum([block.shape[0] for block, _ in blocks]) < m:
             return True
-        if m < _SPARSE_ROWS_FROM or not all(sp.issparse(block) for block in blocks):
-            return False
-        if any(own is not None for own in (weights, *self._row_weights)):
-            return False  # no solver multiplies with weighted rows
-        return sum(int(block.nnz) for block in blocks) <= _SPARSE_ROWS_SHARE * int(m) ** 2
+        # No solver multiplies with weighted rows.
+        sparse = all([sp.issparse(block) and given is None for block, given in blocks])
+        return (
+            sparse
+            and m >= _SPARSE_ROWS_FROM
+            and sum([int(block.nnz) for block, _ in blocks]) <= _SPARSE_ROWS_SHARE * int(m) ** 2
+        )
 
     def _keep(self, rows: Any, weights: FloatArray | None) -> None:
         """Keep rows as they are."""
         self._add_block(rows, weights)
-        self._rows.append(rows)
-        self._row_weights.append(weights)
+        self._kept.append((rows, weights))
 
     def _add_block(self, rows: Any, weights: FloatArray | None) -> None:
-        """Add rows to mean and scatter, or to mean and variances while rows are kept."""
-        weight = squared = float(rows.shape[0])
+        """Add rows to the mean, and to the scatter unless it is rows that are kept."""
+        n = rows.shape[0]
+        weight, squared, shares = float(n), float(n), np.full(n, 1.0 / n)
         if weights is not None:
             weight, squared = float(weights.sum()), float(weights @ weights)
+            shares = weights / weight  # divided first: large values times large weights overflow
         # It is left to the error to speak of NaN and infinity.
         with np.errstate(invalid="ignore", over="ignore"):
-            centred, shift = centre(rows, weights)
-            rest = mean_of(centred, weights)
-            finite = np.isfinite(shift + rest)
-            if not finite.all():
-                raise NonFiniteError(np.flatnonzero(~finite))
-            if self._scatter is None:
-                self._squares = self._squares + squares_of(centred, weights)
-            else:
-                self._scatter = add_products(self._scatter, centred, weights)
-            # Σ(x-x̄)(x-x̄)ᵀ = Σ(x-s)(x-s)ᵀ - n(x̄-s)(x̄-s)ᵀ
-            self._add_outer(-weight, rest)
-            self._merge(weight, squared, shift, rest)
+            centred, shift = centre(rows, None if weights is None else shares)
+            # By SciPy's BLAS, as the products: NumPy's has threads of its own, and where the two
+            # alternate one spins while the other works.
+            is_sparse = sp.issparse(centred)
+            low = centred.T @ shares if is_sparse else blas.dgemv(1.0, centred.T, shares)
+            bad = np.flatnonzero(~np.isfinite(shift + low))
+            if len(bad):
+                raise NonFiniteError(bad)
+            if self._scatter is not None:
+                if weights is not None:
+                    roots = np.sqrt(weights)[:, None]
+                    centred = sp.csr_array(centred.multiply(roots)) if is_sparse else centred * roots
+                if is_sparse:
+                    self._scatter += (centred.T @ centred).toarray().T
+                else:
+                    grown = {"beta": 1.0, "c": self._scatter, "overwrite_c": 1}
+                    self._scatter = blas.dsyrk(1.0, centred.T, lower=1, **grown)
+                # Σ(x-x̄)(x-x̄)ᵀ = Σ(x-s)(x-s)ᵀ - n(x̄-s)(x̄-s)ᵀ
+                self._add_outer(-weight, low)
+            self._merge(weight, squared, shift, low)
 
     def _add_outer(self, weight: float, vector: FloatArray) -> None:
-        if self._scatter is None:
-            self._squares = self._squares + weight * vector**2
-        else:
-            rank_one(self._scatter, vector, weight)
+        if self._scatter is not None:
+            blas.dsyr(weight, vector, lower=1, a=self._scatter, overwrite_a=1)
 
     def _fold(self, n_features: int) -> None:
         """Have a scatter matrix, of the rows kept so far."""
-        if self._scatter is None:
-            empty = (n_features, n_features)
-            self._scatter = self._lower() if self._rows else np.zeros(empty, order="F")
-            self._rows, self._row_weights, self._squares = [], [], 0.0
+        empty = (n_features, n_features)
+        self._scatter = self._lower() if self._kept else np.zeros(empty, order="F")
+        self._kept = []
 
-    # -- adding up -------------------------------------------------------------------------
+    # -- adding up and taking away -----------------------------------------------------------
 
     def copy(self) -> Self:
         """Return an independent copy."""
         new = copy.copy(self)  # only these are ever changed in place
-        new._rows, new._row_weights = list(self._rows), list(self._row_weights)
+        new._kept = list(self._kept)
         new._scatter = None if self._scatter is None else self._scatter.copy(order="F")
         return new
 
@@ -292,12 +412,11 @@ class Moments(Additive):
         if other.is_thin:
             self._absorb(*other.kept_rows())
             return self
-        self._fold(len(other._mean))
+        if self._scatter is None:
+            self._fold(len(other._mean))
         self._scatter += other._scatter
         self._merge(other.total_weight, other._squared_weight, other._mean, other._low)
         return self
-
-    # -- taking away -----------------------------------------------------------------------
 
     def remove(self, chunk: Any, sample_weight: Any = None) -> Self:
         """Take samples away that were added before, and return the moments themselves.
@@ -336,12 +455,12 @@ class Moments(Additive):
             raise ValueError(
                 f"can't take moments of {other.n_features} features from those of {self.n_features}"
             )
-        weight, squared = weights_left(self, other)
+        weight, squared = _weights_left(self, other)
         if weight == 0.0:
             self._clear()
             return self
         thin = self.is_thin and other.is_thin
-        left = drop_rows(*self.kept_rows(), *other.kept_rows()) if thin else None
+        left = _drop_rows(*self.kept_rows(), *other.kept_rows()) if thin else None
         if left is None:
             return self._subtract(other, weight, squared)
         rounding = self._rounding
@@ -354,16 +473,17 @@ class Moments(Additive):
         """Take scatter and mean away, so that this weight and its squares are left."""
         before = self._lower()
         # S_a = S_ab - S_b - (n_ab n_b / n_a) δδᵀ with δ the mean of b less that of both.
-        step = self._mean_step(other._mean, other._low)
+        step = (other._mean - self._mean) + (other._low - self._low)
         after = np.asfortranarray(before - other._lower())
-        rank_one(after, step, -self.total_weight * other.total_weight / weight)
-        rounding = self._rounding + ROUNDING * before.diagonal()
+        factor = -self.total_weight * other.total_weight / weight
+        blas.dsyr(factor, step, lower=1, a=after, overwrite_a=1)
+        rounding = self._rounding + _ROUNDING * before.diagonal()
         if weight == squared == 1.0:
             after[:] = 0.0  # a single sample: what is there is rounding
         else:
             # A feature that was constant before has rounding of either sign.
             varying = ~self.constant_features()
-            require_digits(after.diagonal() * varying, rounding * varying)
+            _require_digits(after.diagonal() * varying, rounding * varying)
         diagonal = np.diag_indices_from(after)
         after[diagonal] = np.maximum(after[diagonal], 0.0)
         mean, low = self._mean, self._low - step * (other.total_weight / weight)
@@ -401,12 +521,12 @@ class Moments(Additive):
             )
         self.total_weight *= factor
         self._squared_weight *= factor**2
-        if self._rows:
+        if self._kept:
             rows, weights = self.kept_rows()
-            self._row_weights = [factor * (np.ones(rows.shape[0]) if weights is None else weights)]
+            weights = np.ones(rows.shape[0]) if weights is None else weights
+            self._kept = [(rows, factor * weights)]
         if self._scatter is not None:
             self._scatter *= factor
-        self._squares = self._squares * factor
         self._rounding = self._rounding * factor
         return self
 
@@ -416,7 +536,11 @@ class Moments(Additive):
         """Return the scatter, ``(n_features, n_features)``, as a new symmetric matrix."""
         self._require_samples()
         whole = self._lower().copy(order="F")
-        mirror(whole)
+        for start in range(0, len(whole), 256):  # in parts: no second matrix
+            part = slice(start, start + 256)
+            whole[:start, part] = whole[part, :start].T
+            corner = np.tril(whole[part, part])
+            whole[part, part] = corner + np.tril(corner, -1).T
         return whole
 
     def covariance(self, *, ddof: int = 0) -> FloatArray:
@@ -433,13 +557,24 @@ class Moments(Additive):
         return whole
 
     def variance(self) -> FloatArray:
-        """Return the variance (``ddof=0``) of each feature, ``(n_features,)``.
-
-        See `spread` for where it is rounding, and where it can't be told.
-        """
-        self._require_samples()
-        squares: Any = self._squares if self._scatter is None else self._scatter.diagonal()
+        """Return the variance (``ddof=0``) of each feature, ``(n_features,)``."""
+        if self._scatter is not None:
+            squares = self._scatter.diagonal()
+        else:
+            self._require_samples()
+            rows, weights = self.kept_rows()
+            n = rows.shape[0]
+            shares = None if weights is None else weights / self.total_weight
+            centred, shift = centre(rows, shares)
+            squared = centred.power(2) if sp.issparse(centred) else centred**2
+            # Σw(x-x̄)² = Σw(x-s)² - Σw(x̄-s)²
+            squares = squared.T @ (np.ones(n) if weights is None else weights)
+            squares -= self.total_weight * ((self._mean - shift) + self._low) ** 2
         return np.asarray(np.maximum(squares, 0.0) / self.total_weight)
+
+    def constant_features(self) -> NDArray[np.bool_]:
+        """Return which features do not vary beyond rounding, ``(n_features,)``."""
+        return self.spread().constant
 
     def moved(self, mean: ArrayLike) -> Self:
         """Return new moments of the same samples, moved to another mean.
@@ -483,13 +618,12 @@ class Moments(Additive):
         new = self.copy()
         new._set_mean(self._mean / units, self._low / units)
         new._rounding = self._rounding / units**2
-        new._squares = self._squares / units**2
         if self._scatter is not None:
             new._scatter = np.asfortranarray(self._scatter / units / units[:, None])
-        if self._rows:
+        if self._kept:
             rows, weights = self.kept_rows()
             scaled = sp.csr_array(rows.multiply(1.0 / units)) if sp.issparse(rows) else rows / units
-            new._rows, new._row_weights = [scaled], [weights]
+            new._kept = [(scaled, weights)]
         return new
 
     def _one_each(self, name: str, values: ArrayLike) -> FloatArray:
@@ -502,29 +636,14 @@ class Moments(Additive):
             raise ValueError(f"{name} must be finite")
         return array
 
-    def constant_features(self) -> NDArray[np.bool_]:
-        """Return which features do not vary beyond rounding, ``(n_features,)``."""
-        return self.spread().constant
-
-    def spread(self) -> Spread:
-        """Return the variance of each feature, and which features are constant.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> spread = Moments.of(np.array([[1.0, 0.1], [3.0, 0.1], [5.0, 0.1]])).spread()
-        >>> spread.constant
-        array([False,  True])
-        """
-        return find_spread(self.variance(), self._mean)
-
     def centred_rows(self) -> FloatArray:
         """Return ``A`` of shape (n_rows, n_features) with ``AᵀA`` the scatter.
 
         Only while ``is_thin``, and dense. Rows are multiplied by the root of their weight.
         """
         rows, weights = self.kept_rows()
-        centred: FloatArray = self._mean_step(rows.toarray() if sp.issparse(rows) else rows)
+        dense = rows.toarray() if sp.issparse(rows) else rows
+        centred: FloatArray = (dense - self._mean) - self._low
         if weights is not None:
             centred *= np.sqrt(weights)[:, None]
         return centred
@@ -534,16 +653,16 @@ class Moments(Additive):
 
         An array; a CSR matrix if rows came sparse.
         """
-        if not self._rows:
+        if not self._kept:
             raise ValueError("the rows are no longer kept: the moments hold the scatter only")
-        if len(self._rows) > 1:
+        if len(self._kept) > 1:
+            blocks = [rows for rows, _ in self._kept]
             weights = None
-            if any(own is not None for own in self._row_weights):
-                pairs = zip(self._rows, self._row_weights, strict=True)
-                filled = [np.ones(rows.shape[0]) if own is None else own for rows, own in pairs]
+            if any(given is not None for _, given in self._kept):
+                filled = [np.ones(rows.shape[0]) if w is None else w for rows, w in self._kept]
                 weights = np.concatenate(filled)
-            self._rows, self._row_weights = [stack(self._rows)], [weights]
-        return self._rows[0], self._row_weights[0]
+            self._kept = [(stack(blocks), weights)]
+        return self._kept[0]
 
     def _lower(self) -> FloatArray:
         """Return the scatter, valid in its lower triangle; not a copy unless thin."""
@@ -584,22 +703,134 @@ class Moments(Additive):
         arrays |= {"rows": rows, "row_weights": weights}
         arrays["rounding"] = self._rounding if np.ndim(self._rounding) else None
         given = {name: array for name, array in arrays.items() if array is not None}
-        moments_file.write(path, (self.form, (self.total_weight, self._squared_weight), given))
+        moments_file.write(path, self.form, (self.total_weight, self._squared_weight), given)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read moments that ``save`` wrote, also as the ``.npz`` archive of version 0.1.
+        """Read moments that ``save`` wrote.
 
         Raises
         ------
         ValueError
             If the file is damaged or of another kind.
         """
-        with moments_file.reading(path) as (form, weights, arrays):
-            self = cls(form=form)
-            if "scatter" in arrays:
-                self._fill(arrays["scatter"], weights, arrays["mean"], arrays["mean_low"])
-            else:
-                self._keep(arrays["rows"], arrays.get("row_weights"))
-            self._rounding = arrays.get("rounding", 0.0)
+        form, weights, arrays = moments_file.read(path)
+        self = cls(form=form)
+        if "scatter" in arrays:
+            self._fill(arrays["scatter"], weights, arrays["mean"], arrays["mean_low"])
+        else:
+            self._keep(arrays["rows"], arrays.get("row_weights"))
+        self._rounding = arrays.get("rounding", 0.0)
         return self
+
+
+# -- blocks of rows ------------------------------------------------------------------------
+
+
+def stack(blocks: Sequence[Any]) -> Any:
+    """Return blocks of rows as one, as a CSR matrix if any of them is sparse."""
+    if len(blocks) == 1:
+        return blocks[0]
+    if any(sp.issparse(block) for block in blocks):
+        return sp.csr_array(sp.vstack([sp.csr_array(block) for block in blocks], format="csr"))
+    return np.concatenate(blocks)
+
+
+def centre(rows: Any, shares: FloatArray | None = None) -> tuple[Any, FloatArray]:
+    """Return float64 rows about a point near their mean, and that point.
+
+    ``Σ(x-s)(x-s)ᵀ - n(x̄-s)(x̄-s)ᵀ`` keeps its digits for any s within a few deviations. So rows
+    whose mean is close to 0 are not copied. ``shares`` are weights that add up to 1.
+    """
+    if sp.issparse(rows):
+        return centre_full_columns(rows)
+    if shares is not None:
+        # Some rows tell nothing of a mean that a single weight may decide.
+        shift = np.asarray(shares @ rows, dtype=np.float64)
+        return rows - shift, shift
+    some = np.asarray(rows[:: max(len(rows) // _SHIFT_ROWS, 1)][:_SHIFT_ROWS], dtype=np.float64)
+    shift = some.mean(axis=0)
+    some = some - shift
+    if (shift**2 <= _NEAR**2 * (some**2).mean(axis=0)).all():
+        return np.ascontiguousarray(rows, dtype=np.float64), np.zeros_like(shift)
+    return rows - shift, shift
+
+
+def centre_full_columns(block: Any) -> tuple[Any, FloatArray]:
+    """Return a CSR block with every column that is stored in all rows centred, and the shifts.
+
+    ``Σx² - n·mean²`` loses at most a factor ``1/(1 - filling)`` of precision in a column with
+    zeros in it, but all of it in a full column of large mean; those can be centred and stay as
+    sparse as they were.
+    """
+    n, m = block.shape
+    shift = np.zeros(m)
+    # Two rows without a column in common, as sparse data have them, leave no column full.
+    first, last = (block.indices[block.indptr[i] : block.indptr[i + 1]] for i in (0, n - 1))
+    if len(np.intersect1d(first, last)) == 0:
+        return block, shift
+    full = np.bincount(block.indices, minlength=m) == n
+    shift[full] = np.asarray(block.sum(axis=0)).ravel()[full] / n
+    centred = sp.csr_array((block.data - shift[block.indices], block.indices, block.indptr), (n, m))
+    return centred, shift
+
+
+# -- samples taken away --------------------------------------------------------------------
+
+
+def _weights_left(everything: Moments, removed: Moments) -> tuple[float, float]:
+    """Return Σw and Σw² of what is left, 0 if that is nothing; less than nothing is an error."""
+    weight = everything.total_weight - removed.total_weight
+    nothing = _NO_WEIGHT * everything.total_weight
+    if weight < -nothing:
+        raise ValueError(
+            f"can't remove samples of weight {removed.total_weight:g} from a total of "
+            f"{everything.total_weight:g}; remove only what was added before"
+        )
+    if weight <= nothing:
+        return 0.0, 0.0
+    squared = everything._squared_weight - removed._squared_weight
+    if squared <= 0.0:
+        raise ValueError("can't remove samples with weights other than they were added with")
+    return weight, squared
+
+
+def _require_digits(squares: FloatArray, rounding: FloatArray) -> None:
+    """Raise ValueError if sums of squares that are left may be off by more than a millionth."""
+    bad = np.flatnonzero(squares < -rounding)
+    reason = "would be left with a variance below 0; remove only what was added before"
+    if not len(bad):
+        bad = np.flatnonzero(squares < _DIGITS * rounding)
+        reason = (
+            "varies so much less without these samples that fewer than 6 digits of its variance "
+            "would be left; add up the samples that remain in new Moments"
+        )
+    if len(bad):
+        raise ValueError(f"feature {listed(bad)} {reason}")
+
+
+def _drop_rows(
+    rows: Any, weights: FloatArray | None, removed: Any, removed_weights: FloatArray | None
+) -> tuple[Any, FloatArray | None] | None:
+    """Return rows and weights without those removed; None if one of them is not there."""
+    missing = Counter(_row_keys(removed, removed_weights))
+    stays = []
+    for i, key in enumerate(_row_keys(rows, weights)):
+        if missing[key] > 0:
+            missing[key] -= 1
+        else:
+            stays.append(i)
+    if +missing:
+        return None
+    return rows[stays], None if weights is None else weights[stays]
+
+
+def _row_keys(rows: Any, weights: FloatArray | None) -> Iterator[tuple[bytes, bytes, float]]:
+    """Yield something that is equal for equal rows of equal weight, dense or sparse."""
+    stored = sp.csr_array(rows, copy=True)  # of a dense block without the zeros
+    stored.eliminate_zeros()
+    places = stored.indices.astype(np.int64)
+    for i in range(rows.shape[0]):
+        part = slice(stored.indptr[i], stored.indptr[i + 1])
+        weight = 1.0 if weights is None else float(weights[i])
+        yield places[part].tobytes(), stored.data[part].tobytes(), weight

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.moments.blocks import stack
+from cpcapp.moments.moments import stack
 from cpcapp.moments.rows import FloatArray
 from cpcapp.moments.sample import sample_size
 
@@ -74,23 +74,25 @@ class Reservoir:
         self.n_seen += int(np.isfinite(keys).sum())
         chosen = np.flatnonzero(keys < self._limit)
         if len(chosen) > self.max_rows:
-            chosen = np.sort(chosen[_smallest(keys[chosen], self.max_rows)])
+            chosen = chosen[_smallest(keys[chosen], self.max_rows)]
         if len(chosen):
             taken = rows[chosen]  # a copy: the chunk may be overwritten
             if hasattr(taken, "detach"):
                 taken = taken.detach().cpu().double().numpy()
+            own = np.ones(n) if weights is None else weights
+            tags = np.stack([keys[chosen], chosen + self._n_given, own[chosen]])
             self._blocks.append(taken)
-            taken_weights = np.ones(len(chosen)) if weights is None else weights[chosen]
-            self._add_tags(np.stack([keys[chosen], chosen, taken_weights]))
+            self._tags = np.concatenate([self._tags, tags], axis=1)
         self._n_given += n
         if self._tags.shape[1] > (1.0 + _SLACK) * self.max_rows:
             self._trim()
 
-    def __iadd__(self, later: Reservoir) -> Reservoir:
+    def __iadd__(self, later: Reservoir) -> Self:
         """Add the rows of another reservoir, which come after these."""
         self.max_rows = self.max_rows or later.max_rows
         self._blocks += later._blocks
-        self._add_tags(later._tags)
+        tags = later._tags + [[0.0], [self._n_given], [0.0]]
+        self._tags = np.concatenate([self._tags, tags], axis=1)
         self._is_weighted |= later._is_weighted
         self.n_seen += later.n_seen
         self._n_given += later._n_given
@@ -120,20 +122,16 @@ class Reservoir:
         self._trim()
         return np.asarray(self._tags[1], dtype=np.intp)
 
-    def _add_tags(self, later: FloatArray) -> None:
-        numbered = later.copy()
-        numbered[1] += self._n_given
-        self._tags = np.concatenate([self._tags, numbered], axis=1)
-
     def _trim(self) -> None:
         """Drop what is beyond the bound, and join the blocks."""
         if self._blocks:
             self._blocks = [stack(self._blocks)]
         if self._tags.shape[1] > self.max_rows:
-            stays = np.sort(_smallest(self._tags[0], self.max_rows))
+            stays = _smallest(self._tags[0], self.max_rows)
             self._blocks, self._tags = [self._blocks[0][stays]], self._tags[:, stays]
             self._limit = float(self._tags[0].max())
 
 
 def _smallest(keys: FloatArray, count: int) -> NDArray[np.intp]:
-    return np.argpartition(keys, count - 1)[:count]
+    """Return where the smallest keys are, in order of place."""
+    return np.sort(np.argpartition(keys, count - 1)[:count])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 from collections.abc import Iterable, Iterator, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from cpcapp.moments.sparse import check_sparse
 FloatArray = NDArray[np.float64]
 
 _NAMED = 5  # columns that a message names; of the others it gives the number
+LEAST_WEIGHT = 1e-100  # its square is still a number, and so is that of its inverse
 
 
 class _SentError(ValueError):
@@ -38,11 +40,10 @@ class NonFiniteError(_SentError):
         advice: str | None = None,
     ) -> None:
         self.columns = columns
-        if advice is None:
-            advice = (
-                "remove those rows or fill them in (for example with "
-                "sklearn.impute.SimpleImputer); CPCAPlusPlus(missing='pairwise') takes NaN"
-            )
+        advice = advice or (
+            "remove those rows or fill them in (for example with "
+            "sklearn.impute.SimpleImputer); CPCAPlusPlus(missing='pairwise') takes NaN"
+        )
         super().__init__(
             f"{source} contains NaN or infinity in column {listed(columns, names)}; {advice}"
         )
@@ -63,20 +64,6 @@ class FeatureRangeError(_SentError):
         )
 
 
-class MaskedValuesError(_SentError):
-    """Data is a masked array with masked entries, which have no value to compute with."""
-
-    def __init__(self, data: Any, source: str) -> None:
-        mask = np.ma.getmaskarray(data)
-        where = ""
-        if mask.ndim == 2:
-            where = f", in column {listed(np.flatnonzero(mask.any(axis=0)))}"
-        super().__init__(
-            f"{source} is a masked array with {int(mask.sum())} masked values{where}; fill them "
-            "in (data.filled(...)) or drop their rows (numpy.ma.compress_rows)"
-        )
-
-
 class TextColumnsError(_SentError):
     """Data holds columns that are no numbers; ``columns`` lists them, by name if they have one."""
 
@@ -94,8 +81,14 @@ def refuse_masked(data: Any, source: str) -> Any:
     """Return data as it is, or without an empty mask; masked entries are an error."""
     if not isinstance(data, np.ma.MaskedArray):
         return data
-    if np.ma.is_masked(data):
-        raise MaskedValuesError(data, source)
+    mask = np.ma.getmaskarray(data)
+    if mask.any():
+        columns = listed(np.flatnonzero(mask.any(axis=0))) if mask.ndim == 2 else ""
+        raise ValueError(
+            f"{source} is a masked array with {int(mask.sum())} masked values"
+            f"{columns and ', in column '}{columns}; fill them in (data.filled(...)) or drop their "
+            "rows (numpy.ma.compress_rows)"
+        )
     return np.ma.getdata(data)
 
 
@@ -124,7 +117,6 @@ def refuse_text(data: Any, source: str) -> None:
 
 def as_rows(chunk: Any) -> Any:
     """Return a chunk as an array or a CSR matrix of real numbers, (n_samples, n_features)."""
-    chunk = refuse_masked(chunk, "chunk")
     if sp.issparse(chunk):
         refuse_damaged(chunk, "chunk")
         rows = sp.csr_array(chunk)
@@ -132,7 +124,7 @@ def as_rows(chunk: Any) -> Any:
             rows = rows.copy()
             rows.sum_duplicates()
     else:
-        rows = np.asanyarray(chunk)
+        rows = np.asanyarray(refuse_masked(chunk, "chunk"))
     if rows.ndim != 2:
         raise ValueError(f"chunk has shape {rows.shape}; it must be (n_samples, n_features)")
     if rows.dtype.kind not in "biuf":
@@ -140,6 +132,36 @@ def as_rows(chunk: Any) -> Any:
             refuse_text(chunk, "chunk")
         raise ValueError(f"chunk has dtype {rows.dtype}; it must be real numbers")
     return rows.astype(np.float64, copy=False) if sp.issparse(rows) else rows
+
+
+def check_weights(weights: Any, n_rows: int, name: str = "sample_weight") -> FloatArray | None:
+    """Return one weight as float64 for each row; None if there are none."""
+    if weights is None:
+        return None
+    if isinstance(weights, Real):
+        weights = np.full(n_rows, float(weights))
+    try:
+        values = np.array(weights, dtype=np.float64)  # a copy, which the caller can't change
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a number for each of {n_rows} rows: {error}") from error
+    if values.shape != (n_rows,):
+        raise ValueError(f"{name} has shape {values.shape}; it must be ({n_rows},), one a row")
+    allowed = (values == 0.0) | ((values >= LEAST_WEIGHT) & (values <= 1.0 / LEAST_WEIGHT))
+    bad = np.flatnonzero(~allowed)
+    if len(bad):
+        raise ValueError(
+            f"{name} has {values[bad[0]]} at row {bad[0]}; weights must be finite and at least 0"
+            + (f", from {LEAST_WEIGHT:g} to 1e100" if values[bad[0]] > 0.0 else "")
+        )
+    return values
+
+
+def drop_zero_weights(rows: Any, weights: FloatArray | None) -> tuple[Any, FloatArray | None]:
+    """Return rows, of a torch tensor too, and weights without the rows that count for nothing."""
+    if weights is None or weights.all():
+        return rows, weights
+    kept = np.flatnonzero(weights)
+    return rows[kept], weights[kept]
 
 
 def listed(columns: Sequence[Any] | NDArray[np.intp], names: ArrayLike | None = None) -> str:

@@ -32,36 +32,18 @@ def sample_size(n_features: int) -> int:
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows of one set, and what is left of them once their design is taken out.
+    """Rows of one set, and what is left of them once their design is taken out."""
 
-    Attributes
-    ----------
-    raw : ndarray of shape (n, n_features)
-        As given; missing values are the feature's mean.
-    rows : ndarray of shape (n, n_features)
-        Residuals of the regression on the design, over the root of the share of degrees of freedom
-        that is left, so that their mean square estimates the variance without bias.
-    weights : ndarray of shape (n,)
-        Of mean 1.
-    groups : ndarray of shape (n,)
-        Numbers from 0. Rows of one group are shuffled, held out and drawn together.
-    design : ndarray of shape (n, q)
-        A column of ones for the mean, and covariates.
-    mean : ndarray of shape (n_features,)
-    index : ndarray of shape (n,)
-        Numbers of the rows in what was given.
-    missing : ndarray of shape (n, n_features) or None
-        Where values were missing.
-    """
-
-    raw: FloatArray
+    raw: FloatArray  # as given; missing values are the feature's mean
+    # Residuals of the regression on the design, over the root of the share of degrees of freedom
+    # that is left, so that their mean square estimates the variance without bias.
     rows: FloatArray
-    weights: FloatArray
-    groups: NDArray[np.intp]
-    design: FloatArray
+    weights: FloatArray  # of mean 1
+    groups: NDArray[np.intp]  # from 0; rows of a group are shuffled, held out and drawn together
+    design: FloatArray  # (n, q): a column of ones for the mean, and covariates
     mean: FloatArray
-    index: NDArray[np.intp]
-    missing: NDArray[np.bool_] | None = None
+    index: NDArray[np.intp]  # numbers of the rows in what was given
+    missing: NDArray[np.bool_] | None = None  # where values were missing
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -94,12 +76,8 @@ class Sample:
         raw = self.raw[chosen]
         if self.missing is not None:
             raw = np.where(self.missing[chosen], np.nan, raw)
-        part = make_sample(
-            raw,
-            weights=self.weights[chosen],
-            groups=self.groups[chosen],
-            design=self.design[chosen],
-        )
+        weights, groups, design = self.weights[chosen], self.groups[chosen], self.design[chosen]
+        part = make_sample(raw, weights=weights, groups=groups, design=design)
         return replace(part, index=self.index[chosen])
 
 
@@ -125,21 +103,23 @@ def make_sample(
     groups = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
     design = np.ones((n, 1)) if design is None else design
     index = np.arange(n) if index is None else index
-    missing = np.isnan(raw)
-    complete = not missing.any()
-    seen = np.ones(1)
-    if not complete:
+    missing: NDArray[np.bool_] | None = np.isnan(raw)
+    if missing is not None and missing.any():
         raw = np.where(missing, 0.0, raw)
         seen = weights @ ~missing / weights.sum()  # the share of each feature
-        raw += missing * (weights @ raw / (weights.sum() * np.where(seen > 0.0, seen, 1.0)))
-    mean = weights @ raw / weights.sum()
+        seen = np.where(seen > 0.0, seen, 1.0)
+        raw += missing * (weights @ raw / (weights.sum() * seen))
+    else:
+        missing, seen = None, np.ones(1)
     rows, left = residuals(raw, weights, design)
     if left <= 0.0:
         raise ValueError(f"{n} rows are too few for {design.shape[1] - 1} columns of covariates")
+    if missing is not None:
+        rows[missing] = 0.0
     # A missing value is 0 here: the others of its feature are scaled up, to keep the variance.
-    rows = np.where(missing, 0.0, rows) if not complete else rows
-    rows /= np.sqrt(left * np.where(seen > 0.0, seen, 1.0))
-    return Sample(raw, rows, weights, groups, design, mean, index, None if complete else missing)
+    rows /= np.sqrt(left * seen)
+    mean = weights @ raw / weights.sum()
+    return Sample(raw, rows, weights, groups, design, mean, index, missing)
 
 
 def residuals(X: FloatArray, weights: FloatArray, design: FloatArray) -> tuple[FloatArray, float]:
@@ -149,15 +129,14 @@ def residuals(X: FloatArray, weights: FloatArray, design: FloatArray) -> tuple[F
     >>> rows.ravel(), left
     (array([-1.,  1.]), 0.5)
     """
+    # A weight of w counts as w rows: Kish's effective number, (Σw)²/Σw².
+    effective = weights.sum() ** 2 / (weights @ weights)
     if design.shape[1] == 1 and (design == design[0]).all():
-        kish = weights.sum() ** 2 / (weights @ weights)
-        return X - weights @ X / weights.sum(), float(1.0 - 1.0 / kish)
+        return X - weights @ X / weights.sum(), float(1.0 - 1.0 / effective)
     root = np.sqrt(weights)[:, None]
     Q, R = np.linalg.qr(design * root)
     diagonal = np.abs(np.diag(R))
     Q = Q[:, diagonal > max(design.shape) * _EPS * diagonal.max()]
-    # A weight of w counts as w rows: Kish's effective number, (Σw)²/Σw².
-    effective = weights.sum() ** 2 / (weights @ weights)
     return X - Q @ (Q.T @ (X * root)) / root, float(1.0 - Q.shape[1] / effective)
 
 
@@ -168,23 +147,20 @@ def mix_samples(samples: Sequence[Sample], shares: FloatArray) -> Sample:
     >>> mix_samples([a, b], np.array([0.5, 0.5])).covariance()
     array([[2.]])
     """
-    n = sum(map(len, samples))
-    starts = np.cumsum([0, *(s.n_groups for s in samples[:-1])])
-    return Sample(
-        raw=np.concatenate([s.raw for s in samples]),
-        rows=np.concatenate([s.rows for s in samples]),
-        weights=np.concatenate(
-            [s.weights * share * n / len(s) for s, share in zip(samples, shares, strict=True)]
-        ),
-        groups=np.concatenate([s.groups + i for s, i in zip(samples, starts, strict=True)]),
-        design=block_diag(*(s.design for s in samples)),
-        mean=np.asarray(sum(share * s.mean for s, share in zip(samples, shares, strict=True))),
-        index=np.concatenate([s.index for s in samples]),
-        missing=None
-        if all(s.complete for s in samples)
-        else np.concatenate([_missing_in(s) for s in samples]),
-    )
-
-
-def _missing_in(sample: Sample) -> NDArray[np.bool_]:
-    return np.zeros(sample.raw.shape, dtype=bool) if sample.missing is None else sample.missing
+    n, first_group, scaled = sum(map(len, samples)), 0, []
+    for s, share in zip(samples, shares, strict=True):
+        weights = s.weights * share * n / len(s)
+        scaled.append(replace(s, weights=weights, groups=s.groups + first_group))
+        first_group += s.n_groups
+    joined = {
+        name: np.concatenate([getattr(s, name) for s in scaled])
+        for name in ("raw", "rows", "weights", "groups", "index")
+    }
+    missing = None
+    if not all(s.complete for s in samples):
+        missing = np.concatenate(
+            [np.zeros(s.raw.shape, bool) if s.missing is None else s.missing for s in samples]
+        )
+    mean = np.asarray(sum(share * s.mean for s, share in zip(samples, shares, strict=True)))
+    design = block_diag(*(s.design for s in samples))
+    return Sample(**joined, mean=mean, design=design, missing=missing)

@@ -1,6 +1,6 @@
 """Rows that lie elsewhere than in NumPy arrays: which kinds are read, and how in chunks.
 
-A kind is known by the module of its type. So nothing is imported for a kind that nobody uses.
+A kind is known by the module of its type. So nothing is imported for a kind that is not used.
 """
 
 from __future__ import annotations
@@ -34,21 +34,12 @@ KINDS = {
 
 def kind_of(data: Any) -> str | None:
     """Return which of `KINDS` data is; None for what NumPy and scikit-learn read themselves."""
-    kind = type(data)
-    if kind is np.ndarray:
-        return None
-    root = kind.__module__.partition(".")[0]
+    root = type(data).__module__.partition(".")[0]
     if root == "torch":
         return "torch" if getattr(data, "is_cpu", True) is False else None
     if root in KINDS:
         return root
     return "iterator" if isinstance(data, Iterator) else None
-
-
-def is_whole(data: Any) -> bool:
-    """Return whether data is one array of rows, not an iterable of chunks."""
-    whole = hasattr(data, "shape") or hasattr(data, "__array__") or isinstance(data, (list, tuple))
-    return whole or not isinstance(data, Iterable)
 
 
 def as_host_array(data: Any) -> Any:
@@ -62,19 +53,16 @@ def column_names(data: Any) -> list[Any] | None:
     kind = kind_of(data)
     if kind == "pyarrow":
         return list(_schema(data).names)
-    if kind == "dask" and hasattr(data, "columns"):
-        return list(data.columns)
-    return None
+    return list(data.columns) if kind == "dask" and hasattr(data, "columns") else None
 
 
 def row_chunks(data: Any) -> Iterator[Any]:
     """Yield rows in chunks that NumPy or SciPy holds; what is in memory as it is, in one piece."""
     kind = kind_of(data)
     if kind in ("h5py", "zarr"):
-        yield from _stored_chunks(data, kind)
+        yield from _stored_chunks(data, KINDS[kind])
     elif kind == "pyarrow":
-        for batch in _batches(data):
-            yield _batch_rows(batch)
+        yield from map(_batch_rows, _batches(data))
     elif kind == "dask":
         for block in data.to_delayed().ravel():
             yield block.compute()
@@ -82,41 +70,41 @@ def row_chunks(data: Any) -> Iterator[Any]:
         for start in range(0, len(data), rows := _rows_at_once(data.shape[1])):
             part = data[start : start + rows]
             yield part.detach().cpu().numpy() if kind == "torch" else part.get()
-    elif is_whole(data):
-        yield as_host_array(data)
-    else:
+    elif _in_chunks(data):
         for chunk in data:
             yield from row_chunks(chunk)
+    else:
+        yield as_host_array(data)
 
 
 def weighted_row_chunks(data: Any, sample_weight: Any = None) -> Iterator[tuple[Any, Any]]:
     """Yield the rows of any source in chunks, each with its weights or None."""
-    in_chunks = kind_of(data) not in (None, "iterator")
-    if not in_chunks and is_whole(data):
-        yield as_host_array(data), sample_weight
-    elif sample_weight is None or isinstance(sample_weight, Real):
-        for rows in row_chunks(data):
-            yield rows, sample_weight
-    elif in_chunks:  # but weighted as a whole
-        yield from _cut_weights(row_chunks(data), np.asarray(sample_weight))
-    else:
+    if sample_weight is None or isinstance(sample_weight, Real):
+        yield from ((rows, sample_weight) for rows in row_chunks(data))
+    elif _in_chunks(data):
         for chunk, weights in zip_longest(data, sample_weight, fillvalue=_NOTHING):
             if chunk is _NOTHING or weights is _NOTHING:
                 raise ValueError(
                     "sample_weight must give weights for each chunk, as many as chunks"
                 )
             yield from weighted_row_chunks(chunk, weights)
+    elif kind_of(data) is None:
+        yield as_host_array(data), sample_weight
+    else:  # read in chunks, but weighted as a whole
+        weights, done = np.asarray(sample_weight), 0
+        for chunk in row_chunks(data):
+            yield chunk, weights[done : done + chunk.shape[0]]
+            done += chunk.shape[0]
+        if weights.shape != (done,):
+            raise ValueError(
+                f"sample_weight has shape {weights.shape}; it must be ({done},), one a row"
+            )
 
 
-def _cut_weights(chunks: Iterable[Any], weights: NDArray[Any]) -> Iterator[tuple[Any, Any]]:
-    done = 0
-    for chunk in chunks:
-        yield chunk, weights[done : done + chunk.shape[0]]
-        done += chunk.shape[0]
-    if weights.shape != (done,):
-        raise ValueError(
-            f"sample_weight has shape {weights.shape}; it must be ({done},), one a row"
-        )
+def _in_chunks(data: Any) -> bool:
+    """Return whether data is an iterable of chunks, not one array of rows."""
+    whole = hasattr(data, "shape") or hasattr(data, "__array__") or isinstance(data, (list, tuple))
+    return kind_of(data) in (None, "iterator") and not whole and isinstance(data, Iterable)
 
 
 def _rows_at_once(n_features: int) -> int:
@@ -127,9 +115,9 @@ def _stored_chunks(data: Any, kind: str) -> Iterator[NDArray[Any]]:
     """Yield rows of a dataset on disk; each stored chunk is read and unpacked once."""
     shape = getattr(data, "shape", None)
     if shape is None or len(shape) != 2:
-        found = "a group" if shape is None else f"of shape {tuple(shape)}"
+        given = "a group" if shape is None else f"of shape {tuple(shape)}"
         raise ValueError(
-            f"{KINDS[kind]} is needed with shape (n_samples, n_features), but this one is {found}"
+            f"{kind} is needed with shape (n_samples, n_features), but this one is {given}"
         )
     n, m = shape
     rows, stored = _rows_at_once(m), (getattr(data, "chunks", None) or (1,))[0]
@@ -161,10 +149,8 @@ def _batches(data: Any) -> Iterator[Any]:
         yield from data.scanner(batch_size=rows).to_batches()
     elif hasattr(data, "to_batches"):  # Scanner
         yield from data.to_batches()
-    elif hasattr(data, "num_rows"):  # RecordBatch
-        yield data
-    else:  # RecordBatchReader
-        yield from data
+    else:
+        yield from [data] if hasattr(data, "num_rows") else data  # RecordBatch, or their reader
 
 
 def _batch_rows(batch: Any) -> NDArray[np.float64]:

@@ -14,10 +14,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from cpcapp.moments.additive import Additive, Spread, find_spread
-from cpcapp.moments.moments import Moments
-from cpcapp.moments.rows import FloatArray, NonFiniteError
-from cpcapp.moments.weights import check_weights, drop_zero_weights
+from cpcapp.moments.moments import AdditiveMoments, Moments
+from cpcapp.moments.rows import FloatArray, NonFiniteError, check_weights, drop_zero_weights
 
 try:
     import torch
@@ -62,7 +60,7 @@ def moments_of_tensor(
     return found.update(rows, weights).to_moments()
 
 
-class DeviceMoments(Additive):
+class DeviceMoments(AdditiveMoments):
     """Sample count, mean and scatter that stay on a device until they are asked for.
 
     Adds up like `cpcapp.Moments`. `cpcapp.solve_contrast` takes them as they are, and solves on
