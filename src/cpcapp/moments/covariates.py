@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,25 +12,15 @@ from scipy.linalg import eigh
 from cpcapp.moments.moments import Moments
 from cpcapp.moments.rows import FloatArray, are_numbers, frame_columns, refuse_masked
 
-__all__ = ["CovariateCoder", "CovariateEffect", "partial_out", "regress_out"]
-
 _EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
 class CovariateEffect:
-    """What a least-squares fit on covariates says of each feature.
+    """What a least-squares fit on covariates says of each feature."""
 
-    Attributes
-    ----------
-    coef : ndarray of shape (n_covariates, n_features)
-        Of all least-squares solutions the shortest, if covariates are collinear.
-    mean : ndarray of shape (n_covariates,)
-        Mean of the covariates.
-    """
-
-    coef: FloatArray
-    mean: FloatArray
+    coef: FloatArray  # (n_covariates, n_features), the shortest if covariates are collinear
+    mean: FloatArray  # of the covariates
 
     def predict(self, covariates: FloatArray) -> FloatArray:
         """Return how far covariates move each feature from its mean, (n, n_features)."""
@@ -85,52 +74,38 @@ def regress_out(moments: Moments, columns: ArrayLike) -> tuple[Moments, Covariat
     """Return the moments of the residuals, as `partial_out` does, and what was taken out."""
     if not isinstance(moments, Moments) or moments.mean is None:
         raise ValueError(f"moments must be Moments with samples, not {moments!r}")
-    is_covariate = _mask(columns, len(moments.mean))
-    n_given, mean = int(is_covariate.sum()), moments.mean[~is_covariate]
-    if moments.is_thin:
-        rows = moments.centred_rows()
-        z, x = rows[:, is_covariate], rows[:, ~is_covariate]
-        roots, basis = _range(z.T @ z)
-        scores = z @ (basis / roots)  # orthonormal columns
-        inner = scores.T @ x
-        gain = _gain(moments, len(roots), n_given)
-        left = Moments.from_centred_rows((x - scores @ inner) * np.sqrt(gain), moments, mean)
-    else:
-        scatter = moments.scatter()
-        roots, basis = _range(scatter[np.ix_(is_covariate, is_covariate)])
-        inner = (basis / roots).T @ scatter[np.ix_(is_covariate, ~is_covariate)]
-        before = scatter[np.ix_(~is_covariate, ~is_covariate)]
-        after = before - inner.T @ inner
-        # What covariates explain to rounding does not vary at all.
-        gone = after.diagonal() <= 1e3 * _EPS * len(roots) * before.diagonal()
-        after[gone], after[:, gone] = 0.0, 0.0
-        left = Moments.from_scatter(after * _gain(moments, len(roots), n_given), moments, mean)
-    coef = (basis / roots) @ inner
-    return left, CovariateEffect(coef, moments.mean[is_covariate])
-
-
-def _gain(moments: Moments, rank: int, n_given: int) -> float:
-    """Return n/(n - q): residuals of covariates of rank q have lost q degrees of freedom."""
-    effective = moments.total_weight / moments._squared_weight * moments.total_weight
+    z = _mask(columns, len(moments.mean))  # which columns are covariates
+    rows = moments.centred_rows() if moments.is_thin else None
+    scatter = moments.scatter() if rows is None else rows[:, z].T @ rows[:, z]
+    # The range of S_zz, in units in which each covariate has length 1, so that units do not decide
+    # about the rank: with D these units, basis = D⁻¹U/roots of D⁻¹S_zzD⁻¹ = U diag(roots²) Uᵀ.
+    inner = scatter[np.ix_(z, z)] if rows is None else scatter
+    scale = np.sqrt(np.where(inner.diagonal() > 0.0, inner.diagonal(), 1.0))
+    values, vectors = eigh(inner / np.multiply.outer(scale, scale))
+    kept = values > 10.0 * len(values) * _EPS * max(values[-1], 0.0)
+    basis = vectors[:, kept] / scale[:, None] / np.sqrt(values[kept])
+    # Residuals of covariates of rank q have lost q degrees of freedom: n/(n - q) in their place.
+    effective, rank = moments.effective_samples, int(kept.sum())
     if effective <= rank + 1:
         raise ValueError(
-            f"{effective:g} samples are too few for {n_given} columns of covariates; give more "
+            f"{effective:g} samples are too few for {z.sum()} columns of covariates; give more "
             "samples, or fewer covariates"
         )
-    return float(effective / (effective - rank))
-
-
-def _range(scatter: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the roots of the eigenvalues of a scatter that are not 0, and what spans its range.
-
-    In units in which each covariate has length 1, so that units do not decide about the rank:
-    with ``D`` these units, ``basis = D⁻¹U`` of ``D⁻¹SD⁻¹ = U diag(roots²) Uᵀ``.
-    """
-    diagonal = scatter.diagonal()
-    scale = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-    values, vectors = eigh(scatter / np.multiply.outer(scale, scale))
-    kept = values > 10.0 * len(values) * _EPS * max(values[-1], 0.0)
-    return np.sqrt(values[kept]), vectors[:, kept] / scale[:, None]
+    gain, mean = effective / (effective - rank), moments.mean[~z]
+    if rows is not None:
+        scores = rows[:, z] @ basis  # orthonormal columns
+        loads = scores.T @ rows[:, ~z]
+        residuals = rows[:, ~z] - scores @ loads
+        left = Moments.from_centred_rows(residuals * np.sqrt(gain), moments, mean)
+    else:
+        loads = basis.T @ scatter[np.ix_(z, ~z)]
+        before = scatter[np.ix_(~z, ~z)]
+        after = before - loads.T @ loads
+        # What covariates explain to rounding does not vary at all.
+        gone = after.diagonal() <= 1e3 * _EPS * rank * before.diagonal()
+        after[gone], after[:, gone] = 0.0, 0.0
+        left = Moments.from_scatter(after * gain, moments, mean)
+    return left, CovariateEffect(basis @ loads, moments.mean[z])
 
 
 def _mask(columns: ArrayLike, n_features: int) -> NDArray[np.bool_]:
@@ -158,8 +133,6 @@ class CovariateCoder:
 
     ``categories`` holds for each covariate the sorted categories, or None if it is a number.
 
-    Examples
-    --------
     >>> coder = CovariateCoder.learn(["a", "b", "a"])
     >>> coder.encode(["b", "b", "a"])
     array([[0., 1.],
@@ -173,31 +146,31 @@ class CovariateCoder:
     @classmethod
     def learn(cls, *tables: Any) -> Self:
         """Return the code of covariates as they are in all of some tables, None left out."""
-        columns = [list(_columns(table)) for table in tables if table is not None]
+        columns = [_columns(table) for table in tables if table is not None]
         if len({len(table) for table in columns}) != 1:
             counts = " and ".join(str(len(table)) for table in columns)
             raise ValueError(f"covariates of target and background have {counts} columns")
         categories: list[NDArray[Any] | None] = []
         for together in zip(*columns, strict=True):
-            if any(_is_category(column) for column in together):
-                values = [np.asarray(column).astype(str) for column in together]
-                categories.append(np.unique(np.concatenate(values)))
-            else:
-                categories.append(None)
+            values = [np.asarray(column) for column in together]
+            is_text = any(map(_is_categorical, together)) or any(
+                array.dtype.kind in "US" or not are_numbers(array) for array in values
+            )
+            texts = [array.astype(str) for array in values]
+            categories.append(np.unique(np.concatenate(texts)) if is_text else None)
         return cls(categories)
 
     def encode(self, table: Any, n_rows: int | None = None, name: str = "covariates") -> FloatArray:
         """Return covariates as numbers, (n, n_columns)."""
-        columns = list(_columns(table))
+        columns = _columns(table)
         if len(columns) != len(self.categories):
             raise ValueError(f"{name} has {len(columns)} columns, not {len(self.categories)}")
         coded = []
         for i, (column, categories) in enumerate(zip(columns, self.categories, strict=True)):
-            values = np.asarray(column)
             if categories is None:
-                coded.append(np.asarray(values, dtype=np.float64)[:, None])
+                coded.append(np.asarray(column, dtype=np.float64)[:, None])
                 continue
-            text = values.astype(str)
+            text = np.asarray(column).astype(str)
             unknown = ~np.isin(text, categories)
             if unknown.any():
                 raise ValueError(
@@ -213,26 +186,17 @@ class CovariateCoder:
         return encoded
 
 
-def _columns(table: Any) -> Iterator[Any]:
-    """Yield the columns of a list, an array of one or two dimensions, or a data frame."""
+def _columns(table: Any) -> list[Any]:
+    """Return the columns of a list, an array of one or two dimensions, or a data frame."""
     if hasattr(table, "columns"):
-        for _, column in frame_columns(table):
-            yield column
-    elif _is_categorical(table):
-        yield table
-    else:
-        values = np.asarray(refuse_masked(table, "covariates"))
-        if values.ndim not in (1, 2) or values.size == 0:
-            raise ValueError(
-                f"covariates has shape {values.shape}; it must be (n,) or (n, n_columns)"
-            )
-        yield from [values] if values.ndim == 1 else values.T
+        return [column for _, column in frame_columns(table)]
+    if _is_categorical(table):
+        return [table]
+    values = np.asarray(refuse_masked(table, "covariates"))
+    if values.ndim not in (1, 2) or values.size == 0:
+        raise ValueError(f"covariates has shape {values.shape}; it must be (n,) or (n, n_columns)")
+    return [values] if values.ndim == 1 else list(values.T)
 
 
 def _is_categorical(column: Any) -> bool:
     return getattr(getattr(column, "dtype", None), "name", "") == "category"
-
-
-def _is_category(column: Any) -> bool:
-    values = np.asarray(column)
-    return _is_categorical(column) or values.dtype.kind in "US" or not are_numbers(values)

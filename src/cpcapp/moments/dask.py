@@ -12,7 +12,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import reduce
+from functools import partial, reduce
 from importlib import metadata
 from operator import add, call
 from typing import Any, TypeVar
@@ -37,14 +37,6 @@ class SchedulerError(ValueError):
     """A cluster can't be used. The message is one line that names it and says what to do."""
 
 
-def require_distributed() -> Any:
-    """Return the package distributed, or raise ImportError with the command that installs it."""
-    try:
-        return importlib.import_module("distributed")
-    except ImportError as error:
-        raise ImportError("needs dask; install it with: pip install 'cpcapp[dask]'") from error
-
-
 @contextmanager
 def connect(address: str) -> Iterator[Any]:
     """Give a client of the scheduler at an address such as ``"tcp://10.0.0.7:8786"``.
@@ -52,7 +44,10 @@ def connect(address: str) -> Iterator[Any]:
     Whoever can reach a scheduler can run code on its workers. So clusters belong into a network of
     their own, or behind TLS.
     """
-    distributed = require_distributed()
+    try:
+        distributed = importlib.import_module("distributed")
+    except ImportError as error:
+        raise ImportError("needs dask; install it with: pip install 'cpcapp[dask]'") from error
     try:
         client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
@@ -60,11 +55,9 @@ def connect(address: str) -> Iterator[Any]:
             f"no scheduler answers at {address}; start one with 'dask scheduler', and give the "
             "address that it prints, such as tcp://10.0.0.7:8786"
         ) from error
-    try:
+    with client:
         _check_workers(client, address)
         yield client
-    finally:
-        client.close()
 
 
 def _check_workers(client: Any, address: str) -> None:
@@ -110,10 +103,10 @@ def map_in_order(
     """
     import distributed
 
-    shared = _share(client, work)
+    submit = _submitter(client, work)
     total = len(items) if isinstance(items, Sequence) else 0
     waiting: deque[tuple[_Item, Any]] = deque()
-    submitted = ((item, client.submit(call, shared, item, pure=False)) for item in items)
+    submitted = ((item, submit(item)) for item in items)
     for done, (item, task) in enumerate(_in_order(client, submitted, waiting), 1):
         try:
             result = task.result()
@@ -123,7 +116,7 @@ def map_in_order(
             # Dask blames all tasks of a worker that dies. So it is done once more, alone.
             distributed.wait([other for _, other in waiting])
             try:
-                result = client.submit(call, shared, item, pure=False).result()
+                result = submit(item).result()
             except distributed.KilledWorker:
                 result = on_lost(item)
         if progress is not None and total:
@@ -143,9 +136,10 @@ def sum_in_order(
     Each sum is of ``per_sum`` consecutive items, added up by a tree on the cluster. Results must
     add up without a change of their parts, as `cpcapp.Moments` do.
     """
-    shared = _share(client, work)
+    submit = _submitter(client, work)
+    add_group = partial(client.submit, reduce, add, pure=False)
     parts = [items[start : start + per_sum] for start in range(0, len(items), per_sum)]
-    submitted = ((part, _submit_tree(client, shared, part)) for part in parts)
+    submitted = ((part, _tree([submit(item) for item in part], add_group)) for part in parts)
     done = 0
     for part, task in _in_order(client, submitted, deque(), per_sum):
         done += len(part)
@@ -167,20 +161,20 @@ def _in_order(
         client.cancel([task for _, task in waiting])
 
 
-def _submit_tree(client: Any, shared: Any, items: Sequence[Any]) -> Any:
-    level = [client.submit(call, shared, item, pure=False) for item in items]
+def _tree(level: Sequence[Any], add_group: Callable[[Sequence[Any]], Any]) -> Any:
+    """Return the sum of tasks, added up in groups."""
     while len(level) > 1:
-        groups = [level[i : i + _FAN_IN] for i in range(0, len(level), _FAN_IN)]
-        level = [client.submit(reduce, add, group, pure=False) for group in groups]
+        level = [add_group(level[i : i + _FAN_IN]) for i in range(0, len(level), _FAN_IN)]
     return level[0]
 
 
-def _share(client: Any, work: Any) -> Any:
-    """Send what is the same for all items once."""
+def _submitter(client: Any, work: Any) -> Callable[[Any], Any]:
+    """Send the work, which is the same for all items, once; return what submits an item."""
     import dask
 
     with dask.config.set(_LARGE):
-        return client.submit(_same, work, pure=False)
+        shared = client.submit(_same, work, pure=False)
+    return lambda item: client.submit(call, shared, item, pure=False)
 
 
 def _same(work: Any) -> Any:
@@ -213,41 +207,30 @@ def sum_blocks(data: Any, summarize: Callable[[int, Any, Any], Any], weights: An
     set to; by default threads.
     """
     import dask
-    import dask.bag as db
+    import dask.array as da
 
     rows = as_dask_array(data)
     blocks = rows.to_delayed().ravel().tolist()
-    block_weights = _weight_blocks(rows, weights, len(blocks))
+    shares = [weights] * len(blocks)
+    if np.ndim(weights) > 0:
+        if np.isnan(rows.shape[0]):
+            rows.compute_chunk_sizes()
+        if np.shape(weights) != (rows.shape[0],):
+            raise ValueError(
+                f"sample_weight has shape {np.shape(weights)}; it must be ({rows.shape[0]},), one "
+                "a row"
+            )
+        shares = da.asarray(weights).rechunk((rows.chunks[0],)).to_delayed().ravel().tolist()
     # Names that depend on the graph only would not do: a summary may be a closure.
-    part = dask.delayed(_summary, pure=False)
-    pairs = enumerate(zip(blocks, block_weights, strict=True))
-    parts = [part(summarize, number, block, own) for number, (block, own) in pairs]
-    total = db.from_delayed(parts).reduction(_add, _add, split_every=_FAN_IN)
-    # A bag on its own would start processes; a delayed value runs in threads, or on a cluster.
-    return total.to_delayed().compute()
+    part, group = dask.delayed(summarize, pure=False), dask.delayed(_add, pure=False)
+    pairs = enumerate(zip(blocks, shares, strict=True))
+    # A delayed value runs in threads, or on a cluster.
+    return _tree([part(number, *pair) for number, pair in pairs], group).compute()
 
 
-def _summary(summarize: Callable[..., Any], number: int, block: Any, weights: Any) -> list[Any]:
-    return [summarize(number, block, weights)]
-
-
-def _add(parts: Iterable[Any]) -> Any:
+def _add(parts: Sequence[Any]) -> Any:
     """Add up without a change of any part: a worker that is lost may need one of them again."""
     return reduce(lambda total, part: [a + b for a, b in zip(total, part, strict=True)], parts)
-
-
-def _weight_blocks(rows: Any, weights: Any, count: int) -> list[Any]:
-    if weights is None or np.ndim(weights) == 0:
-        return [weights] * count
-    import dask.array as da
-
-    if np.isnan(rows.shape[0]):
-        rows.compute_chunk_sizes()
-    if np.shape(weights) != (rows.shape[0],):
-        raise ValueError(
-            f"sample_weight has shape {np.shape(weights)}; it must be ({rows.shape[0]},), one a row"
-        )
-    return list(da.asarray(weights).rechunk((rows.chunks[0],)).to_delayed().ravel())
 
 
 def map_blocks(data: Any, work: Callable[[Any], Any], n_columns: int | None) -> Any:
@@ -256,9 +239,8 @@ def map_blocks(data: Any, work: Callable[[Any], Any], n_columns: int | None) -> 
     It has as many rows and ``n_columns`` columns; None stands for one number a row.
     """
     rows = as_dask_array(data)
-    single = n_columns is not None and rows.dtype == np.float32
-    meta = np.empty((0,) if n_columns is None else (0, 0), np.float32 if single else np.float64)
     if n_columns is None:
-        return rows.map_blocks(work, drop_axis=1, dtype=meta.dtype, meta=meta)
+        return rows.map_blocks(work, drop_axis=1, dtype=np.float64, meta=np.empty((0,)))
+    meta = np.empty((0, 0), np.float32 if rows.dtype == np.float32 else np.float64)
     chunks = (rows.chunks[0], (n_columns,))
     return rows.map_blocks(work, chunks=chunks, dtype=meta.dtype, meta=meta)
