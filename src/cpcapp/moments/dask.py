@@ -81,11 +81,6 @@ def _check_workers(client: Any, address: str) -> None:
         )
 
 
-def count_threads(client: Any) -> int:
-    """Return how many tasks a cluster runs at once."""
-    return max(1, sum(int(count) for count in client.nthreads().values()))
-
-
 def map_in_order(
     client: Any,
     work: Callable[[_Item], _Result],
@@ -153,7 +148,8 @@ def _in_order(
     try:
         for pair in submitted:
             waiting.append(pair)
-            if len(waiting) > math.ceil(3 * count_threads(client) / size):
+            threads = max(1, sum(int(count) for count in client.nthreads().values()))
+            if len(waiting) > math.ceil(3 * threads / size):
                 yield waiting.popleft()
         while waiting:
             yield waiting.popleft()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Self
@@ -66,6 +66,10 @@ class AdditiveMoments:
     """
 
     mean: FloatArray | None
+    copy: Callable[[], Self]
+    variance: Callable[[], FloatArray]
+    _add_outer: Callable[[float, Any], None]  # adds ``weight · vector vectorᵀ`` to the scatter
+    __iadd__: Callable[[Any], Self]
 
     def _clear(self) -> None:
         self.total_weight = self._squared_weight = 0.0
@@ -95,21 +99,6 @@ class AdditiveMoments:
 
     def __radd__(self, other: object) -> Self:
         return self if other == 0 else NotImplemented  # so that sum() works
-
-    def copy(self) -> Self:
-        """Return an independent copy."""
-        raise NotImplementedError
-
-    def __iadd__(self, other: Any) -> Self:
-        raise NotImplementedError
-
-    def variance(self) -> FloatArray:
-        """Return the variance (``ddof=0``) of each feature, ``(n_features,)``."""
-        raise NotImplementedError
-
-    def _add_outer(self, weight: float, vector: Any) -> None:
-        """Add ``weight · vector vectorᵀ`` to the scatter."""
-        raise NotImplementedError
 
     def spread(self) -> Spread:
         """Return the variance of each feature, and which features are constant."""
@@ -341,12 +330,9 @@ class Moments(AdditiveMoments):
         if sum([block.shape[0] for block, _ in blocks]) < m:
             return True
         # No solver multiplies with weighted rows.
-        sparse = all([sp.issparse(block) and given is None for block, given in blocks])
-        return (
-            sparse
-            and m >= _SPARSE_ROWS_FROM
-            and sum([int(block.nnz) for block, _ in blocks]) <= _SPARSE_ROWS_SHARE * int(m) ** 2
-        )
+        if m < _SPARSE_ROWS_FROM or not all(sp.issparse(x) and w is None for x, w in blocks):
+            return False
+        return sum([int(block.nnz) for block, _ in blocks]) <= _SPARSE_ROWS_SHARE * int(m) ** 2
 
     def _keep(self, rows: Any, weights: FloatArray | None) -> None:
         """Keep rows as they are."""
@@ -373,7 +359,7 @@ class Moments(AdditiveMoments):
             if self._scatter is not None:
                 if weights is not None:
                     roots = np.sqrt(weights)[:, None]
-                    centred = sp.csr_array(centred.multiply(roots)) if is_sparse else centred * roots
+                    centred = centred.multiply(roots) if is_sparse else centred * roots
                 if is_sparse:
                     self._scatter += (centred.T @ centred).toarray().T
                 else:
@@ -455,22 +441,27 @@ class Moments(AdditiveMoments):
             raise ValueError(
                 f"can't take moments of {other.n_features} features from those of {self.n_features}"
             )
-        weight, squared = _weights_left(self, other)
-        if weight == 0.0:
+        weight = self.total_weight - other.total_weight
+        squared = self._squared_weight - other._squared_weight
+        nothing = _NO_WEIGHT * self.total_weight
+        if weight < -nothing:
+            raise ValueError(
+                f"can't remove samples of weight {other.total_weight:g} from a total of "
+                f"{self.total_weight:g}; remove only what was added before"
+            )
+        if weight <= nothing:
             self._clear()
             return self
+        if squared <= 0.0:
+            raise ValueError("can't remove samples with weights other than they were added with")
         thin = self.is_thin and other.is_thin
         left = _drop_rows(*self.kept_rows(), *other.kept_rows()) if thin else None
-        if left is None:
-            return self._subtract(other, weight, squared)
-        rounding = self._rounding
-        self._clear()
-        self._keep(*left)
-        self._rounding = rounding
-        return self
-
-    def _subtract(self, other: Moments, weight: float, squared: float) -> Self:
-        """Take scatter and mean away, so that this weight and its squares are left."""
+        if left is not None:
+            rounding = self._rounding
+            self._clear()
+            self._keep(*left)
+            self._rounding = rounding
+            return self
         before = self._lower()
         # S_a = S_ab - S_b - (n_ab n_b / n_a) δδᵀ with δ the mean of b less that of both.
         step = (other._mean - self._mean) + (other._low - self._low)
@@ -778,23 +769,6 @@ def centre_full_columns(block: Any) -> tuple[Any, FloatArray]:
 # -- samples taken away --------------------------------------------------------------------
 
 
-def _weights_left(everything: Moments, removed: Moments) -> tuple[float, float]:
-    """Return Σw and Σw² of what is left, 0 if that is nothing; less than nothing is an error."""
-    weight = everything.total_weight - removed.total_weight
-    nothing = _NO_WEIGHT * everything.total_weight
-    if weight < -nothing:
-        raise ValueError(
-            f"can't remove samples of weight {removed.total_weight:g} from a total of "
-            f"{everything.total_weight:g}; remove only what was added before"
-        )
-    if weight <= nothing:
-        return 0.0, 0.0
-    squared = everything._squared_weight - removed._squared_weight
-    if squared <= 0.0:
-        raise ValueError("can't remove samples with weights other than they were added with")
-    return weight, squared
-
-
 def _require_digits(squares: FloatArray, rounding: FloatArray) -> None:
     """Raise ValueError if sums of squares that are left may be off by more than a millionth."""
     bad = np.flatnonzero(squares < -rounding)
@@ -825,12 +799,9 @@ def _drop_rows(
     return rows[stays], None if weights is None else weights[stays]
 
 
-def _row_keys(rows: Any, weights: FloatArray | None) -> Iterator[tuple[bytes, bytes, float]]:
+def _row_keys(rows: Any, weights: FloatArray | None) -> Iterator[tuple[bytes, float]]:
     """Yield something that is equal for equal rows of equal weight, dense or sparse."""
-    stored = sp.csr_array(rows, copy=True)  # of a dense block without the zeros
-    stored.eliminate_zeros()
-    places = stored.indices.astype(np.int64)
     for i in range(rows.shape[0]):
-        part = slice(stored.indptr[i], stored.indptr[i + 1])
-        weight = 1.0 if weights is None else float(weights[i])
-        yield places[part].tobytes(), stored.data[part].tobytes(), weight
+        row = rows[[i]].toarray() if sp.issparse(rows) else rows[i]
+        # -0.0 + 0.0 is 0.0
+        yield (row + 0.0).tobytes(), 1.0 if weights is None else float(weights[i])

@@ -91,7 +91,7 @@ class Reservoir:
         """Add the rows of another reservoir, which come after these."""
         self.max_rows = self.max_rows or later.max_rows
         self._blocks += later._blocks
-        tags = later._tags + [[0.0], [self._n_given], [0.0]]
+        tags = later._tags + np.array([[0.0], [self._n_given], [0.0]])
         self._tags = np.concatenate([self._tags, tags], axis=1)
         self._is_weighted |= later._is_weighted
         self.n_seen += later.n_seen

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -104,8 +103,6 @@ class DeviceMoments(AdditiveMoments):
     def of(cls, moments: Moments, device: Any = "cuda", **options: Any) -> Self:
         """Return moments of NumPy as moments on a device.
 
-        Examples
-        --------
         >>> DeviceMoments.of(Moments.of(np.eye(3)), "cpu").n_samples
         3
         """
@@ -121,7 +118,7 @@ class DeviceMoments(AdditiveMoments):
         return self._fill(scatter, weights, mean, low)
 
     @property
-    def mean(self) -> FloatArray | None:
+    def mean(self) -> FloatArray | None:  # type: ignore[override]
         """The mean as a NumPy array, (n_features,); None before the first chunk."""
         return None if self._mean is None else self._mean.cpu().numpy()
 
@@ -147,22 +144,28 @@ class DeviceMoments(AdditiveMoments):
         rows = _check_rows(chunk)
         self._require_width(rows.shape[1])
         rows, values = drop_zero_weights(rows, host_weights(weights, len(rows)))
-        if not len(rows):
-            return self
-        together = _rows_together(rows.shape[1])
-        parts = [slice(start, start + together) for start in range(0, len(rows), together)]
+        width = rows.shape[1]
+        # As many rows at once as memory is set aside for.
+        groups = min(_MAX_PRODUCT_NUMBERS // panel_width(width), _MAX_ROWS_NUMBERS // _ROWS)
+        together, blocks = max(1, groups // width) * _ROWS, []
         # All means before anything is added: a bad value anywhere changes nothing.
-        means = [_mean_of(rows[p], None if values is None else values[p]) for p in parts]
-        for mean in means:
+        for start in range(0, len(rows), together):
+            block = rows[start : start + together]
+            its = None if values is None else values[start : start + together]
+            mean = _mean_of(block, its)
             if not bool(mean.isfinite().all()):
                 raise NonFiniteError(np.flatnonzero(~mean.isfinite().cpu().numpy()))
-        if self._scatter is None:
-            shape = (rows.shape[1], rows.shape[1])
-            self._scatter = torch.zeros(shape, dtype=torch.float64, device=self.device)
-        with _matrix_products(self.allow_tf32):
-            for part, mean in zip(parts, means, strict=True):
-                own = None if values is None else values[part]
-                self._add_block(rows[part].to(self.device), own, mean.to(self.device))
+            blocks.append((block, its, mean))
+        if blocks and self._scatter is None:
+            self._scatter = torch.zeros((width, width), dtype=torch.float64, device=self.device)
+        # Float32 is multiplied as told, whatever the settings of the process.
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high" if self.allow_tf32 else "highest")
+        try:
+            for block, its, mean in blocks:
+                self._add_block(block.to(self.device), its, mean.to(self.device))
+        finally:
+            torch.set_float32_matmul_precision(before)
         return self
 
     def _add_block(self, rows: Tensor, weights: FloatArray | None, mean: Tensor) -> None:
@@ -185,24 +188,26 @@ class DeviceMoments(AdditiveMoments):
     def _add_products(self, centred: Tensor) -> None:
         """Add ``Σ ccᵀ`` to the upper triangle, panel by panel, in float64 between products."""
         n, width = centred.shape
-        step = panel_width(width)
         whole = n // _ROWS * _ROWS
         for group in (centred[:whole].view(-1, _ROWS, width), centred[None, whole:]):
             if group.shape[0] * group.shape[1] == 0:
                 continue
-            for start in range(0, width, step):
-                left = group[:, :, start : start + step].transpose(1, 2)
-                panel = self._scatter[start : start + step, start:]
+            for start, panel in self._panels():
+                left = group[:, :, start : start + len(panel)].transpose(1, 2)
                 if len(group) == 1:
                     panel += left[0] @ group[0, :, start:]
                 else:
                     panel += (left @ group[:, :, start:]).sum(dim=0, dtype=torch.float64)
 
     def _add_outer(self, weight: float, vector: Tensor) -> None:
-        step = panel_width(len(vector))
-        for start in range(0, len(vector), step):
-            panel = self._scatter[start : start + step, start:]
-            panel.addr_(vector[start : start + step], vector[start:], alpha=weight)
+        for start, panel in self._panels():
+            panel.addr_(vector[start : start + len(panel)], vector[start:], alpha=weight)
+
+    def _panels(self) -> Iterator[tuple[int, Tensor]]:
+        """Yield the parts of the scatter from its diagonal on, and where each starts."""
+        step = panel_width(len(self._scatter))
+        for start in range(0, len(self._scatter), step):
+            yield start, self._scatter[start : start + step, start:]
 
     # -- adding up -------------------------------------------------------------------------
 
@@ -234,11 +239,11 @@ class DeviceMoments(AdditiveMoments):
         upper = torch.triu(self._scatter / self.total_weight)
         return upper + torch.triu(upper, 1).T
 
-    def spread(self) -> Spread:
-        """Return the variance of each feature, and which features are constant."""
+    def variance(self) -> FloatArray:
+        """Return the variance (``ddof=0``) of each feature, as a NumPy array."""
         self._require_samples()
         variance = self._scatter.diagonal().clamp(min=0.0) / self.total_weight
-        return find_spread(variance.cpu().numpy(), self._mean.cpu().numpy())
+        return np.asarray(variance.cpu().numpy())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the moments to a file, which `Moments.load` reads."""
@@ -247,8 +252,6 @@ class DeviceMoments(AdditiveMoments):
     def to_moments(self) -> Moments:
         """Return the moments as those of NumPy.
 
-        Examples
-        --------
         >>> DeviceMoments("cpu").update(torch.tensor([[1.0], [3.0]])).to_moments().covariance()
         array([[1.]])
         """
@@ -265,12 +268,6 @@ def host_weights(weights: Any, n_rows: int) -> FloatArray | None:
     if isinstance(weights, Tensor):
         weights = weights.detach().cpu().numpy()
     return check_weights(weights, n_rows, "weights")
-
-
-def _rows_together(width: int) -> int:
-    """Return how many rows are added at once: as many products as memory is set aside for."""
-    groups = min(_MAX_PRODUCT_NUMBERS // panel_width(width), _MAX_ROWS_NUMBERS // _ROWS) // width
-    return max(1, groups) * _ROWS
 
 
 def panel_width(n_features: int) -> int:
@@ -294,14 +291,3 @@ def _check_rows(x: Any) -> Tensor:
     if x.is_complex():
         raise ValueError(f"x has type {x.dtype}; it must be real")
     return x.detach()
-
-
-@contextmanager
-def _matrix_products(allow_tf32: bool) -> Iterator[None]:
-    """Multiply float32 as told, whatever the settings of the process, and restore those."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if allow_tf32 else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
