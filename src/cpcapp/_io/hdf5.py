@@ -68,11 +68,9 @@ def check_contents(path: str, streamed: Container[str] = ()) -> None:
     limit_memory(_SPARE_MEMORY + _COPIES * max_bytes)
     h5py: Any = import_module("h5py")
     with h5py.File(path, "r") as file:
-        total, count, waiting = 0, 0, ["/"]
-        seen = set()
-        while waiting:
-            place = waiting.pop()
-            group = file[place]
+        total, count, groups, seen = 0, 0, ["/"], set()
+        while groups:
+            group = file[place := groups.pop()]
             address = h5py.h5o.get_info(group.id).addr
             if address in seen:
                 continue
@@ -81,29 +79,20 @@ def check_contents(path: str, streamed: Container[str] = ()) -> None:
                 count += 1
                 if count > _MAX_OBJECTS:
                     raise ValueError(f"it has more than {_MAX_OBJECTS} parts")
-                inner = f"{place.rstrip('/')}/{name}"
-                link = group.get(name, getlink=True)
-                if isinstance(link, h5py.ExternalLink):
-                    raise ValueError(f"its {inner} lies in another file")
+                inner, link = f"{place.rstrip('/')}/{name}", group.get(name, getlink=True)
                 if isinstance(link, h5py.SoftLink):
                     continue
-                found = group[name]
-                if isinstance(found, h5py.Group):
-                    waiting.append(inner)
-                elif isinstance(found, h5py.Dataset):
-                    total += _memory_of(found, inner, streamed)
+                part = None if isinstance(link, h5py.ExternalLink) else group[name]
+                is_dataset = isinstance(part, h5py.Dataset)
+                if part is None or (is_dataset and (part.is_virtual or part.external)):
+                    raise ValueError(f"its {inner} lies in another file")
+                if isinstance(part, h5py.Group):
+                    groups.append(inner)
+                elif is_dataset and inner not in streamed:
+                    of_one = _STRING_BYTES if part.dtype.hasobject else part.dtype.itemsize
+                    total += int(part.size or 0) * of_one
         if total > max_bytes:
             parts = "parts besides X" if streamed else "parts"
             raise ValueError(
                 f"its {parts} take {total >> 20} MB in memory, more than {max_bytes >> 20}"
             )
-
-
-def _memory_of(dataset: Any, name: str, streamed: Container[str]) -> int:
-    """Return how many bytes a part takes that is read completely."""
-    if dataset.is_virtual or dataset.external:
-        raise ValueError(f"its {name} lies in another file")
-    if name in streamed:
-        return 0
-    dtype = dataset.dtype
-    return int(dataset.size or 0) * (_STRING_BYTES if dtype.hasobject else dtype.itemsize)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import threading
@@ -9,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any, TypeVar
 
 _Item = TypeVar("_Item")
@@ -75,16 +75,10 @@ def give_back_memory() -> None:
 
     It keeps much of what threads have freed, some hundred megabytes after a large photo.
     """
-    trim = getattr(_c_library(), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-
-
-@lru_cache(maxsize=1)
-def _c_library() -> object:
-    import ctypes
-
-    return ctypes.CDLL(None) if sys.platform == "linux" else None
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
 
 
 @contextmanager
@@ -98,50 +92,29 @@ def shared_cores(jobs: int) -> Iterator[None]:
         yield
         return
     share = max(1, (os.cpu_count() or 1) // jobs)
-    _shares.add(share)
+    _set_shares(_shares.append, share)
     try:
         yield
     finally:
-        _shares.remove(share)
+        _set_shares(_shares.remove, share)
 
 
-class _Shares:
-    """The shares of the cores that are asked for now."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._asked: list[int] = []
-        self._opencv_before = 0
-        self._blas_before: Any = None
-
-    def add(self, share: int) -> None:
-        import cv2
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-        with self._lock:
-            if not self._asked:
-                self._opencv_before = cv2.getNumThreads()
-                self._blas_before = threadpool_limits(None)
-            self._asked.append(share)
-            self._apply()
-
-    def remove(self, share: int) -> None:
-        import cv2
-
-        with self._lock:
-            self._asked.remove(share)
-            if self._asked:
-                self._apply()
-            else:
-                cv2.setNumThreads(self._opencv_before)
-                self._blas_before.restore_original_limits()
-
-    def _apply(self) -> None:
-        import cv2
-        from threadpoolctl import threadpool_limits
-
-        cv2.setNumThreads(min(self._asked))
-        threadpool_limits(min(self._asked))
+_lock = threading.Lock()
+_shares: list[int] = []  # that are asked for now
+_before: list[Any] = []  # the threads of OpenCV, and what restores those of BLAS
 
 
-_shares = _Shares()
+def _set_shares(change: Callable[[int], None], share: int) -> None:
+    """Add or remove a share, and have OpenCV and BLAS use the smallest of those left."""
+    import cv2
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    with _lock:
+        if not _shares:
+            _before[:] = cv2.getNumThreads(), threadpool_limits(None)
+        change(share)
+        cv2.setNumThreads(min(_shares, default=_before[0]))
+        if _shares:
+            threadpool_limits(min(_shares))
+        else:
+            _before[1].restore_original_limits()
