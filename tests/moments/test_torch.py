@@ -14,7 +14,12 @@ from cpcapp.moments.moments import NonFiniteError
 from devices import on_each_device, torch
 
 from cpcapp.moments import torch as backend  # isort: skip
-from cpcapp.moments.torch import DeviceMoments, moments_of_tensor  # isort: skip
+from cpcapp.moments.torch import DeviceMoments  # isort: skip
+
+
+def moments_of_tensor(x, weights=None, **options):
+    device = getattr(x, "device", "cpu")
+    return DeviceMoments(device, **options).update(x, weights).to_moments()
 
 
 def mixed(rng, n, width, mean=0.0):
@@ -72,7 +77,7 @@ class TestMoments:
 
     def test_fewer_rows_than_features_are_kept_as_rows(self, rng, device):
         X = rng.normal(size=(5, 20))
-        found = moments_of_tensor(torch.from_numpy(X).to(device), np.arange(1.0, 6.0))
+        found = Moments.of(torch.from_numpy(X).to(device), sample_weight=np.arange(1.0, 6.0))
         assert found.is_thin
         assert_same_moments(found, Moments.of(X, sample_weight=np.arange(1.0, 6.0)))
 
@@ -97,9 +102,9 @@ class TestMoments:
         assert found.to_moments().covariance().max() == 0.0
 
     def test_bad_arguments(self, device):
-        with pytest.raises(TypeError, match="x is a ndarray; it must be a torch tensor"):
+        with pytest.raises(TypeError, match="chunk is a ndarray; it must be a torch tensor"):
             moments_of_tensor(np.ones((3, 2)))
-        with pytest.raises(ValueError, match=r"x has shape \(3,\); it must be \(n_samples"):
+        with pytest.raises(ValueError, match=r"chunk has shape \(3,\); it must be \(n_samples"):
             moments_of_tensor(torch.ones(3, device=device))
         with pytest.raises(ValueError, match="it must be real"):
             moments_of_tensor(torch.ones(3, 2, dtype=torch.complex64, device=device))

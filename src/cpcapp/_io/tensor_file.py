@@ -60,13 +60,11 @@ def read_tensor_file(path: str | os.PathLike[str], *, max_bytes: int) -> bytes:
 def read_format(path: str | os.PathLike[str]) -> str | None:
     """Return the kind that a file says it is, reading no more than its header; None for others."""
     with Path(path).open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        text = file.read(length) if length <= _MAX_HEADER else b""
+        start = file.read(_MAX_HEADER)
     try:
-        kind = json.loads(json.loads(text)["__metadata__"]["cpcapp"])["format"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return str(_header(start)["format"])
+    except ValueError:
         return None
-    return kind if isinstance(kind, str) else None
 
 
 def parse_tensors(data: bytes, kind: str, version: int) -> tuple[dict[str, Any], Tensors]:
@@ -74,34 +72,35 @@ def parse_tensors(data: bytes, kind: str, version: int) -> tuple[dict[str, Any],
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    header = _header(data, kind, version)
+    header = _header(data)
+    if header["format"] != kind:
+        raise ValueError(
+            f"it is another kind of file of this package: {header['format']!r}, not {kind!r}"
+        )
+    given = header.get("format_version")
+    if given != version:
+        advice = "make it again from its data, or use the cpcapp that wrote it"
+        if isinstance(given, int) and given > version:
+            advice = "install a newer cpcapp"
+        raise ValueError(
+            f"its format is version {given!r}, this is cpcapp {__version__}, which reads version "
+            f"{version}; {advice}"
+        )
     try:
         return header, load(data)
     except SafetensorError as error:
         raise ValueError(" ".join(str(error).split())) from error
 
 
-def _header(data: bytes, kind: str, version: int) -> dict[str, Any]:
+def _header(data: bytes) -> dict[str, Any]:
+    """Return the header that this package has written, from the start of a file."""
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > len(data) - 8:
         raise ValueError("it is cut off, or no safetensors file")
     try:
-        outer = json.loads(data[8 : 8 + length])
-        header = json.loads(outer["__metadata__"]["cpcapp"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError("it has no header of this package") from error
-    given = header.get("format") if isinstance(header, dict) else None
-    if not isinstance(given, str) or (given != kind and not given.startswith("cpcapp-")):
-        raise ValueError("it has no header of this package")
-    if given != kind:
-        raise ValueError(f"it is another kind of file of this package: {given!r}, not {kind!r}")
-    found = header.get("format_version")
-    if found != version:
-        advice = "make it again from its data, or use the cpcapp that wrote it"
-        if isinstance(found, int) and found > version:
-            advice = "install a newer cpcapp"
-        raise ValueError(
-            f"its format is version {found!r}, this is cpcapp {__version__}, which reads version "
-            f"{version}; {advice}"
-        )
-    return header  # type: ignore[no-any-return]
+        header = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["cpcapp"])
+        if header["format"].startswith("cpcapp-"):
+            return header  # type: ignore[no-any-return]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    raise ValueError("it has no header of this package")

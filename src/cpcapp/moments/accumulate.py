@@ -25,21 +25,9 @@ def add_up(
 ) -> Moments:
     """Return the moments of rows of any kind, and keep a random sample of them on the way.
 
-    Parameters
-    ----------
-    data : array-like, sparse matrix, memory map, any of `cpcapp.moments.sources.KINDS`, or an
-        iterable of those
-        Blocks of Dask are added up where they lie, tensors on a device there.
-    sample_weight : array-like of shape (n_samples,), float, an iterable of those, optional
-        For an iterable of chunks one for each chunk, or a number for all.
-    reservoir : Reservoir, optional
-        Gets the rows; of Dask blocks and of tensors on a device only those that it keeps come here.
-    into : Moments, optional
-        Which these rows are added to; by default new ones.
+    Weights are as for `Moments.update`. Blocks of Dask are added up where they lie, tensors on a
+    device there; only those of their rows come here that the reservoir keeps.
 
-    Examples
-    --------
-    >>> import numpy as np
     >>> sample = Reservoir(10)
     >>> add_up((np.full((100, 2), i) for i in range(3)), reservoir=sample).n_samples
     300
@@ -57,23 +45,24 @@ def add_up(
         moments += total
         if reservoir is not None:
             reservoir += samples[0]
-    elif kind == "torch":
+        return moments
+    if kind == "torch":
         torch = import_module("cpcapp.moments.torch")  # by name, as it takes long to import
-        moments += torch.moments_of_tensor(data, sample_weight)
-        if reservoir is not None:
-            reservoir.update(data, torch.host_weights(sample_weight, len(data)))
-    else:
-        pairs = [(data, sample_weight)] if in_memory else weighted_row_chunks(data, sample_weight)
-        for chunk, weights in pairs:
-            rows = as_rows(chunk)
-            if weights is None:
-                checked = None
-                moments._absorb(rows, None)
-            else:
-                checked = check_weights(weights, rows.shape[0])
-                moments._absorb(*drop_zero_weights(rows, checked))
+        weights = torch.host_weights(sample_weight, len(data))
+        if len(data) >= data.shape[-1]:
+            moments += torch.DeviceMoments(data.device).update(data, weights).to_moments()
             if reservoir is not None:
-                reservoir.update(rows, checked)
+                reservoir.update(data, weights)
+            return moments
+        data, sample_weight = data.detach().cpu().numpy(), weights
+    pairs = [(data, sample_weight)] if in_memory else weighted_row_chunks(data, sample_weight)
+    for chunk, given in pairs:
+        rows, weights = as_rows(chunk), None
+        if given is not None:
+            weights = check_weights(given, rows.shape[0])
+        moments._absorb(*drop_zero_weights(rows, weights))
+        if reservoir is not None:
+            reservoir.update(rows, weights)
     return moments
 
 

@@ -58,6 +58,7 @@ def _checksum(arrays: Tensors) -> int:
 
 
 def _check(header: dict[str, Any], arrays: Tensors) -> Content:
+    """Return what fits together, or raise an error that says what does not."""
     form, (total, squared) = str(header["form"]), map(float, header["weights"])
     if form not in ("auto", "scatter"):
         raise ValueError(f"its form is {form!r}")
@@ -65,21 +66,26 @@ def _check(header: dict[str, Any], arrays: Tensors) -> Content:
         effective = total / squared * total if total > 0.0 and squared > 0.0 else 0.0
     if not 0.0 < effective <= _MOST_SAMPLES:
         raise ValueError(f"its weights add up to {total:g}, and squared to {squared:g}")
-    mean = _floats(arrays, "mean", (-1,))
-    m = len(mean)
-    content: dict[str, Any] = {"mean": mean, "mean_low": np.zeros(m)}
-    for name in {"mean_low", "rounding"} & arrays.keys():
+    m = len(_floats(arrays, "mean", (-1,)))
+    content: dict[str, Any] = {}
+    for name in ("mean", "mean_low", *({"rounding"} & arrays.keys())):
         content[name] = _floats(arrays, name, (m,))
     if "scatter" in arrays:
         content["scatter"] = scatter = np.asfortranarray(_floats(arrays, "scatter", (m, m)))
         if (scatter.diagonal() < 0.0).any():
             raise ValueError("its scatter has a variance below 0")
         return form, (total, squared), content
-    dense = "rows" in arrays
-    rows = _floats(arrays, "rows", (-1, m)) if dense else _sparse_rows(arrays, m)
-    content["rows"] = rows
+    if "rows" in arrays:
+        content["rows"] = _floats(arrays, "rows", (-1, m))
+    else:
+        data, indices, indptr = _floats(arrays, "data", (-1,)), arrays["indices"], arrays["indptr"]
+        check_pointers(indptr, len(indptr) - 1, len(data))
+        check_indices(indices, len(data), m)
+        content["rows"] = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, m))
+        content["rows"].sum_duplicates()
     if "row_weights" in arrays:
-        content["row_weights"] = weights = _floats(arrays, "row_weights", (rows.shape[0],))
+        n = content["rows"].shape[0]
+        content["row_weights"] = weights = _floats(arrays, "row_weights", (n,))
         if not (weights > 0.0).all():
             raise ValueError("its row_weights are not all above 0")
     return form, (total, squared), content
@@ -88,22 +94,10 @@ def _check(header: dict[str, Any], arrays: Tensors) -> Content:
 def _floats(arrays: Tensors, name: str, shape: tuple[int, ...]) -> FloatArray:
     """Return an array of finite float64 of a shape; -1 stands for any length from 1."""
     value = arrays[name]
-    fits = value.ndim == len(shape) and all(
-        given == size or (size == -1 and given > 0)
-        for size, given in zip(shape, value.shape, strict=True)
-    )
+    fits = value.size > 0 and len(shape) == value.ndim
+    fits = fits and all(size in (-1, n) for size, n in zip(shape, value.shape, strict=True))
     if value.dtype != np.float64 or not fits:
         raise ValueError(f"its {name} is {value.dtype} of {value.shape}, not float64 of {shape}")
     if not np.isfinite(value).all():
         raise ValueError(f"its {name} holds NaN or infinity")
     return value
-
-
-def _sparse_rows(arrays: Tensors, m: int) -> Any:
-    data, indices, indptr = _floats(arrays, "data", (-1,)), arrays["indices"], arrays["indptr"]
-    n = len(indptr) - 1
-    check_pointers(indptr, n, len(data))
-    check_indices(indices, len(data), m)
-    rows = sp.csr_array((data, indices, indptr), shape=(n, m))
-    rows.sum_duplicates()
-    return rows

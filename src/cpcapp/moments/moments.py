@@ -756,11 +756,9 @@ def centre_full_columns(block: Any) -> tuple[Any, FloatArray]:
     """
     n, m = block.shape
     shift = np.zeros(m)
-    # Two rows without a column in common, as sparse data have them, leave no column full.
-    first, last = (block.indices[block.indptr[i] : block.indptr[i + 1]] for i in (0, n - 1))
-    if len(np.intersect1d(first, last)) == 0:
-        return block, shift
     full = np.bincount(block.indices, minlength=m) == n
+    if not full.any():
+        return block, shift
     shift[full] = np.asarray(block.sum(axis=0)).ravel()[full] / n
     centred = sp.csr_array((block.data - shift[block.indices], block.indices, block.indptr), (n, m))
     return centred, shift

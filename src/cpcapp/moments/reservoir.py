@@ -23,28 +23,8 @@ class Reservoir:
     Each row gets a random key, and those with the smallest keys stay. So every row is as likely,
     however the rows are divided into chunks, and reservoirs of consecutive parts add up.
 
-    Parameters
-    ----------
-    max_rows : int, optional
-        By default what `sample_size` gives for the features of the first rows.
-    seed : int or sequence of int, default=0
-        The same rows in every run.
-
-    Attributes
-    ----------
-    n_seen : int
-        Rows so far, without those of weight 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> sample = Reservoir(100)
-    >>> for start in (0, 4000, 8000):
-    ...     sample.update(np.arange(start, start + 4000.0)[:, None])
-    >>> sample.rows().shape, sample.n_seen, sample.is_complete
-    ((100, 1), 12000, False)
-    >>> bool((sample.rows()[:, 0] == sample.index()).all())
-    True
+    The bound is by default what `sample_size` gives for the features of the first rows, and the
+    seed gives the same rows in every run. ``n_seen`` counts rows, without those of weight 0.
     """
 
     def __init__(self, max_rows: int | None = None, seed: int | Sequence[int] = 0) -> None:

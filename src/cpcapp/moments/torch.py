@@ -24,7 +24,7 @@ except ImportError as error:
         "cpcapp.moments.torch needs torch; install it with: pip install 'cpcapp[torch]'"
     ) from error
 
-__all__ = ["DeviceMoments", "Tensor", "check_device", "moments_of_tensor", "torch"]
+__all__ = ["DeviceMoments", "Tensor", "check_device", "torch"]
 
 # Rows of one matrix product. In float32 its rounding grows with this number.
 _ROWS = 1024
@@ -48,45 +48,18 @@ def check_device(device: Any) -> torch.device:
         ) from error
 
 
-def moments_of_tensor(
-    x: Any, weights: Any = None, *, allow_tf32: bool = False, double: bool = False
-) -> Moments:
-    """Return the moments of a tensor, computed on its device; of fewer rows than features here."""
-    rows = _check_rows(x)
-    if len(rows) < rows.shape[1]:
-        return Moments.of(rows.cpu().numpy(), sample_weight=host_weights(weights, len(rows)))
-    found = DeviceMoments(rows.device, allow_tf32=allow_tf32, double=double)
-    return found.update(rows, weights).to_moments()
-
-
 class DeviceMoments(AdditiveMoments):
     """Sample count, mean and scatter that stay on a device until they are asked for.
 
     Adds up like `cpcapp.Moments`. `cpcapp.solve_contrast` takes them as they are, and solves on
-    their device.
+    their device. Only float64 is multiplied in float64, all else in float32; with ``allow_tf32`` in
+    TF32 where the device has it: faster, but correlations are off by 1e-5. With ``double`` all is
+    multiplied in float64, and the result is that of NumPy to 1e-12. Cards for data centres do that
+    as fast as float32; others take up to 64 times as long.
 
-    Parameters
-    ----------
-    device : torch.device or str, default="cuda"
-    allow_tf32 : bool, default=False
-        Multiply in TF32 where the device has it: faster, but correlations are off by 1e-5.
-    double : bool, default=False
-        Multiply in float64 whatever the type of the rows; by default only float64 is, and all else
-        in float32. The result is that of NumPy to 1e-12. Cards for data centres do that as fast as
-        float32; others take up to 64 times as long.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from cpcapp import solve_contrast
-    >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
-    <torch...>
-    >>> target, background = DeviceMoments("cpu"), DeviceMoments("cpu")
-    >>> for _ in range(3):
-    ...     _ = background.update(torch.randn(400, 3) * torch.tensor([9.0, 1.0, 1.0]))
-    ...     _ = target.update(torch.randn(400, 3) * torch.tensor([9.0, 1.0, 4.0]))
-    >>> int(abs(solve_contrast(target, background, 1).filters[:, 0]).argmax())
-    2
+    >>> x = torch.tensor([[1.0, 2.0], [3.0, 2.0]])
+    >>> DeviceMoments("cpu").update(x).update(2 * x).to_moments().variance()
+    array([3.25, 1.  ])
     """
 
     # The rows are never kept.
@@ -101,11 +74,7 @@ class DeviceMoments(AdditiveMoments):
 
     @classmethod
     def of(cls, moments: Moments, device: Any = "cuda", **options: Any) -> Self:
-        """Return moments of NumPy as moments on a device.
-
-        >>> DeviceMoments.of(Moments.of(np.eye(3)), "cpu").n_samples
-        3
-        """
+        """Return moments of NumPy as moments on a device."""
         self = cls(device, **options)
         if moments.mean is None:
             return self
@@ -131,17 +100,19 @@ class DeviceMoments(AdditiveMoments):
     # -- reading data ----------------------------------------------------------------------
 
     def update(self, chunk: Any, weights: Any = None) -> Self:
-        """Add samples, and return the moments themselves.
+        """Add a tensor of rows from anywhere, and return the moments themselves.
 
-        Parameters
-        ----------
-        chunk : tensor of shape (n, n_features)
-            Moved to the device of the moments if it is elsewhere. One with NaN or infinity raises
-            ``ValueError`` and leaves the moments as they were.
-        weights : tensor or array-like of shape (n,), optional
-            At least 0.
+        One with NaN or infinity raises ``ValueError`` and leaves the moments as they were.
         """
-        rows = _check_rows(chunk)
+        if not isinstance(chunk, Tensor):
+            raise TypeError(f"chunk is a {type(chunk).__name__}; it must be a torch tensor")
+        if chunk.ndim != 2 or chunk.shape[1] == 0:
+            raise ValueError(
+                f"chunk has shape {tuple(chunk.shape)}; it must be (n_samples, n_features)"
+            )
+        if chunk.is_complex():
+            raise ValueError(f"chunk has type {chunk.dtype}; it must be real")
+        rows = chunk.detach()
         self._require_width(rows.shape[1])
         rows, values = drop_zero_weights(rows, host_weights(weights, len(rows)))
         width = rows.shape[1]
@@ -250,11 +221,7 @@ class DeviceMoments(AdditiveMoments):
         self.to_moments().save(path)
 
     def to_moments(self) -> Moments:
-        """Return the moments as those of NumPy.
-
-        >>> DeviceMoments("cpu").update(torch.tensor([[1.0], [3.0]])).to_moments().covariance()
-        array([[1.]])
-        """
+        """Return the moments as those of NumPy."""
         found = Moments(form="scatter")
         if self._mean is None:
             return found
@@ -281,13 +248,3 @@ def _mean_of(rows: Tensor, weights: FloatArray | None) -> Tensor:
     if weights is None:
         return rows.sum(dim=0, dtype=torch.float64) / len(rows)
     return torch.from_numpy(weights / weights.sum()).to(rows.device) @ rows.double()
-
-
-def _check_rows(x: Any) -> Tensor:
-    if not isinstance(x, Tensor):
-        raise TypeError(f"x is a {type(x).__name__}; it must be a torch tensor")
-    if x.ndim != 2 or x.shape[1] == 0:
-        raise ValueError(f"x has shape {tuple(x.shape)}; it must be (n_samples, n_features)")
-    if x.is_complex():
-        raise ValueError(f"x has type {x.dtype}; it must be real")
-    return x.detach()
