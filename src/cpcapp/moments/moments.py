@@ -556,11 +556,12 @@ class Moments(AdditiveMoments):
             rows, weights = self.kept_rows()
             n = rows.shape[0]
             shares = None if weights is None else weights / self.total_weight
-            centred, shift = centre(rows, shares)
-            squared = centred.power(2) if sp.issparse(centred) else centred**2
-            # Σw(x-x̄)² = Σw(x-s)² - Σw(x̄-s)²
-            squares = squared.T @ (np.ones(n) if weights is None else weights)
-            squares -= self.total_weight * ((self._mean - shift) + self._low) ** 2
+            with np.errstate(invalid="ignore", over="ignore"):  # `spread` says what is out of range
+                centred, shift = centre(rows, shares)
+                squared = centred.power(2) if sp.issparse(centred) else centred**2
+                # Σw(x-x̄)² = Σw(x-s)² - Σw(x̄-s)²
+                squares = squared.T @ (np.ones(n) if weights is None else weights)
+                squares -= self.total_weight * ((self._mean - shift) + self._low) ** 2
         return np.asarray(np.maximum(squares, 0.0) / self.total_weight)
 
     def constant_features(self) -> NDArray[np.bool_]:
