@@ -7,7 +7,6 @@ import os
 import re
 import secrets
 import shutil
-import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -57,25 +56,20 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """
     path = Path(path)
     part, file = _open_part(path)
-    kept = -1
     try:
-        with file:
-            # Holds the lock, and can be synced, also when the file is closed.
-            kept = os.dup(file.fileno())
-            yield file
-        os.fsync(kept)
-        if fcntl is None:  # Windows replaces no open file
-            os.close(kept)
-            kept = -1
-        part.replace(path)
-        _sync_folder(path.parent)
+        # Holds the lock, and can be synced, also when the file is closed.
+        with os.fdopen(os.dup(file.fileno()), "wb") as held:
+            with file:
+                yield file
+            os.fsync(held.fileno())
+            if not HAS_LOCKS:  # Windows replaces no open file
+                held.close()
+            part.replace(path)
+            _sync_folder(path.parent)
     except BaseException:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise
-    finally:
-        if kept >= 0:
-            os.close(kept)
 
 
 class StagedResults:
@@ -143,11 +137,7 @@ def stage_results(folder: str | os.PathLike[str]) -> Iterator[StagedResults]:
 
 def check_replaceable(path: Path) -> None:
     """Raise `FolderInUseError` if something that is no file has the name of a result."""
-    try:
-        mode = path.lstat().st_mode
-    except OSError:
-        return
-    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+    if os.path.lexists(path) and not (path.is_file() or path.is_symlink()):
         raise FolderInUseError(
             f"{path} is in the way: it is not a file", "move it away, or choose another folder"
         )
@@ -155,28 +145,23 @@ def check_replaceable(path: Path) -> None:
 
 def remove_leftovers(folder: str | os.PathLike[str], name: str | None = None) -> None:
     """Remove what killed runs left in a folder, all or of one name; what is in use stays."""
-    try:
-        entries = [Path(entry.path) for entry in os.scandir(folder)]
-    except OSError:
-        return
-    for path in entries:
-        match = _PART_NAME.fullmatch(path.name)
-        if match is not None and (name is None or match[1] == name[:_KEPT_OF_NAME]):
-            # What can't be removed does no harm: it is a name that nobody reads.
-            with suppress(OSError):
-                _remove_leftover(path)
+    with suppress(OSError):
+        for path in list(Path(folder).iterdir()):
+            match = _PART_NAME.fullmatch(path.name)
+            if match is not None and (name is None or match[1] == name[:_KEPT_OF_NAME]):
+                # What can't be removed does no harm: it is a name that is never read.
+                with suppress(OSError):
+                    _remove_leftover(path)
 
 
 def _remove_leftover(path: Path) -> None:
-    status = path.lstat()
-    is_folder = stat.S_ISDIR(status.st_mode)
-    if not (is_folder or stat.S_ISREG(status.st_mode)):
+    if path.is_symlink() or not (path.is_dir() or path.is_file()):
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW) if HAS_LOCKS else None
     try:
-        old = time.time() - status.st_mtime >= _OLD_SECONDS
+        old = time.time() - path.lstat().st_mtime >= _OLD_SECONDS
         if old if descriptor is None else lock(descriptor):
-            shutil.rmtree(path) if is_folder else path.unlink()
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     finally:
         if descriptor is not None:
             os.close(descriptor)

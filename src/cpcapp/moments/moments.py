@@ -65,6 +65,7 @@ class AdditiveMoments:
     the fourth decimal, which is too coarse to merge two blocks by.
     """
 
+    # What a subclass has besides.
     mean: FloatArray | None
     copy: Callable[[], Self]
     variance: Callable[[], FloatArray]

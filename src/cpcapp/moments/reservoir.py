@@ -38,11 +38,6 @@ class Reservoir:
         self._tags = np.empty((3, 0))  # of each row its key, its number and its weight
         self._is_weighted = False
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether no row was left out."""
-        return self.n_seen <= self.max_rows
-
     def update(self, rows: Any, weights: FloatArray | None = None) -> None:
         """Add the rows of a chunk: an array, a CSR matrix, or a torch tensor on any device."""
         n = rows.shape[0]
