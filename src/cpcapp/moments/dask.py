@@ -69,14 +69,14 @@ def _check_workers(client: Any, address: str) -> None:
         ) from error
     try:
         # By a function of the standard library: one of ours would not arrive where there is none.
-        found = set(client.run(metadata.version, "cpcapp").values())
+        versions = set(client.run(metadata.version, "cpcapp").values())
     except metadata.PackageNotFoundError as error:
         raise SchedulerError(
             f"the workers of {address} have no cpcapp; install cpcapp {__version__} where they run"
         ) from error
-    if found - {__version__}:
+    if versions - {__version__}:
         raise SchedulerError(
-            f"workers of {address} have cpcapp {', '.join(sorted(found))}, but here it is "
+            f"workers of {address} have cpcapp {', '.join(sorted(versions))}, but here it is "
             f"{__version__}; install the same version"
         )
 

@@ -550,10 +550,10 @@ class Moments(AdditiveMoments):
 
     def variance(self) -> FloatArray:
         """Return the variance (``ddof=0``) of each feature, ``(n_features,)``."""
+        self._require_samples()
         if self._scatter is not None:
             squares = self._scatter.diagonal()
         else:
-            self._require_samples()
             rows, weights = self.kept_rows()
             n = rows.shape[0]
             shares = None if weights is None else weights / self.total_weight

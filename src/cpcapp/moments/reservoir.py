@@ -54,8 +54,8 @@ class Reservoir:
             taken = rows[chosen]  # a copy: the chunk may be overwritten
             if hasattr(taken, "detach"):
                 taken = taken.detach().cpu().double().numpy()
-            own = np.ones(n) if weights is None else weights
-            tags = np.stack([keys[chosen], chosen + self._n_given, own[chosen]])
+            each = np.ones(n) if weights is None else weights
+            tags = np.stack([keys[chosen], chosen + self._n_given, each[chosen]])
             self._blocks.append(taken)
             self._tags = np.concatenate([self._tags, tags], axis=1)
         self._n_given += n

@@ -59,7 +59,7 @@ class DeviceMoments(AdditiveMoments):
 
     >>> x = torch.tensor([[1.0, 2.0], [3.0, 2.0]])
     >>> DeviceMoments("cpu").update(x).update(2 * x).to_moments().variance()
-    array([3.25, 1.  ])
+    array([3.5, 1. ])
     """
 
     # The rows are never kept.
@@ -122,19 +122,19 @@ class DeviceMoments(AdditiveMoments):
         # All means before anything is added: a bad value anywhere changes nothing.
         for start in range(0, len(rows), together):
             block = rows[start : start + together]
-            its = None if values is None else values[start : start + together]
-            mean = _mean_of(block, its)
+            given = None if values is None else values[start : start + together]
+            mean = _mean_of(block, given)
             if not bool(mean.isfinite().all()):
                 raise NonFiniteError(np.flatnonzero(~mean.isfinite().cpu().numpy()))
-            blocks.append((block, its, mean))
+            blocks.append((block, given, mean))
         if blocks and self._scatter is None:
             self._scatter = torch.zeros((width, width), dtype=torch.float64, device=self.device)
         # Float32 is multiplied as told, whatever the settings of the process.
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("high" if self.allow_tf32 else "highest")
         try:
-            for block, its, mean in blocks:
-                self._add_block(block.to(self.device), its, mean.to(self.device))
+            for block, given, mean in blocks:
+                self._add_block(block.to(self.device), given, mean.to(self.device))
         finally:
             torch.set_float32_matmul_precision(before)
         return self
@@ -146,15 +146,15 @@ class DeviceMoments(AdditiveMoments):
         shift = mean.to(rows.dtype)
         centred = rows - shift
         # What rounding has left of the mean. In float64 the mean itself is rounded.
-        rest = _mean_of(centred, weights) if exact else mean - shift.double()
+        low = _mean_of(centred, weights) if exact else mean - shift.double()
         weight = squared = float(len(rows))
         if weights is not None:
             weight, squared = float(weights.sum()), float(weights @ weights)
             centred *= torch.from_numpy(np.sqrt(weights)).to(centred)[:, None]
         self._add_products(centred)
         # Σ(x-x̄)(x-x̄)ᵀ = Σ(x-s)(x-s)ᵀ - n(x̄-s)(x̄-s)ᵀ
-        self._add_outer(-weight, rest)
-        self._merge(weight, squared, shift.double(), rest)
+        self._add_outer(-weight, low)
+        self._merge(weight, squared, shift.double(), low)
 
     def _add_products(self, centred: Tensor) -> None:
         """Add ``Σ ccᵀ`` to the upper triangle, panel by panel, in float64 between products."""
@@ -222,12 +222,12 @@ class DeviceMoments(AdditiveMoments):
 
     def to_moments(self) -> Moments:
         """Return the moments as those of NumPy."""
-        found = Moments(form="scatter")
+        moments = Moments(form="scatter")
         if self._mean is None:
-            return found
+            return moments
         mean, low = self._mean.cpu().numpy(), self._low.cpu().numpy()
         scatter = np.asfortranarray(self._scatter.to("cpu", copy=True).numpy().T)
-        return found._fill(scatter, (self.total_weight, self._squared_weight), mean, low)
+        return moments._fill(scatter, (self.total_weight, self._squared_weight), mean, low)
 
 
 def host_weights(weights: Any, n_rows: int) -> FloatArray | None:
