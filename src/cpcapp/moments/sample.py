@@ -129,14 +129,15 @@ def residuals(X: FloatArray, weights: FloatArray, design: FloatArray) -> tuple[F
     >>> rows.ravel(), left
     (array([-1.,  1.]), 0.5)
     """
-    # A weight of w counts as w rows: Kish's effective number, (Σw)²/Σw².
-    effective = weights.sum() ** 2 / (weights @ weights)
     if design.shape[1] == 1 and (design == design[0]).all():
-        return X - weights @ X / weights.sum(), float(1.0 - 1.0 / effective)
+        kish = weights.sum() ** 2 / (weights @ weights)
+        return X - weights @ X / weights.sum(), float(1.0 - 1.0 / kish)
     root = np.sqrt(weights)[:, None]
     Q, R = np.linalg.qr(design * root)
     diagonal = np.abs(np.diag(R))
     Q = Q[:, diagonal > max(design.shape) * _EPS * diagonal.max()]
+    # A weight of w counts as w rows: Kish's effective number, (Σw)²/Σw².
+    effective = weights.sum() ** 2 / (weights @ weights)
     return X - Q @ (Q.T @ (X * root)) / root, float(1.0 - Q.shape[1] / effective)
 
 
