@@ -13,7 +13,6 @@ import scipy.sparse as sp
 from anndata import AnnData
 
 from cpcapp import CPCA, CPCAPlusPlus, permutation_test
-from cpcapp._genes import count_cells_above
 from cpcapp.anndata import contrast
 from cpcapp.estimators.cpca_plus_plus import NoComponentsWarning
 from cpcapp.tables import TableError, apply_model, reduce_tables, write_results
@@ -112,14 +111,13 @@ def test_sparse_values_below_zero_are_counted_as_dense_ones(rng):
     X = sp.random_array((50, 20), density=0.3, rng=rng, format="csr")
     X.data -= 0.5
     X.data[X.indices == 0] = 0.0
-    split = [X[:20], X[20:]]
-    sparse = count_cells_above(lambda: iter(split), lambda: iter(split[1:]), 20)
-    dense = [part.toarray() for part in split]
-    expected = (dense[1] > X.toarray().min(axis=0)).sum(axis=0)
-    np.testing.assert_array_equal(sparse, expected)
-    np.testing.assert_array_equal(
-        count_cells_above(lambda: iter(dense), lambda: iter(dense[1:]), 20), expected
-    )
+    X, mask = sp.csr_matrix(X), np.arange(50) >= 20
+    above = (X.toarray()[20:] > X.toarray().min(axis=0)).sum(axis=0)
+    assert (above < 12).any()
+    for cells in (AnnData(X), AnnData(X.toarray())):
+        with pytest.warns(UserWarning, match="fewer than 12 of the 30 background cells"):
+            contrast(cells, mask, 1, min_cells=12)
+        np.testing.assert_array_equal(cells.varm["cpcapp"][:, 0] != 0.0, above >= 12)
 
 
 def test_real_raw_counts_stay_sparse_and_tell_cell_types_apart(lymphocytes):

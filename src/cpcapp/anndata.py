@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from cpcapp._genes import Mask, check_mask, count_cells_above, select_genes
+from cpcapp._genes import Mask, check_mask, select_genes
 from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.moments.rows import refuse_damaged
 
@@ -126,15 +126,26 @@ def contrast(
         raise ValueError(
             f"{error}; mask_var must be a column of adata.var, a mask, or None for all genes"
         ) from error
-    cells = _get_cells(adata, layer, use_raw, adata.var_names[genes], "adata")
-    own, others = _find_sides(adata, cells, background, (layer, use_raw), adata.var_names[genes])
-    least = _choose_min_cells(min_cells, others.n_cells) if method == "cpca++" else 0
-    kept = _find_expressed(own, others, least)
-    n_left_out = int((~kept).sum())
-    if n_left_out:
-        _warn_left_out(adata.var_names[genes][~kept], least, others.n_cells, len(kept))
-        genes = np.isin(np.arange(len(genes)), np.flatnonzero(genes)[kept])
-        own, others, cells = (replace(c, columns=c.columns[kept]) for c in (own, others, cells))
+    names = adata.var_names[genes]
+    cells = _get_cells(adata, layer, use_raw, names, "adata")
+    own, others = _find_sides(adata, cells, background, (layer, use_raw), names)
+    least, expressed = 0, np.ones(len(names), dtype=bool)
+    if method == "cpca++":
+        least, expressed = _find_expressed(own, others, min_cells)
+    if not expressed.all():
+        left_out = names[~expressed]
+        warnings.warn(
+            f"{len(left_out)} of {len(names)} genes are left out, because fewer than {least} of "
+            f"the {others.n_cells} background cells express them ({_first_five(left_out)}): "
+            "their variance in the background is hardly known, and would give components of "
+            "their own; min_cells=0 keeps them",
+            UserWarning,
+            stacklevel=2,
+        )
+        genes[genes] = expressed
+        own, others, cells = (
+            replace(c, columns=c.columns[expressed]) for c in (own, others, cells)
+        )
     estimator: Any = CPCAPlusPlus(n_components, loading=loading)
     if method == "cpca":
         estimator = CPCA(int(n_components), alpha=alpha)
@@ -159,7 +170,7 @@ def contrast(
         "atoms": _expand_genes(estimator.atoms_.T, genes),
         "n_target": own.n_cells,
         "n_background": others.n_cells,
-        "n_genes_left_out": n_left_out,
+        "n_genes_left_out": int((~expressed).sum()),
     }
     test = getattr(estimator, "permutation_test_", None)
     if test is not None:
@@ -174,40 +185,45 @@ def contrast(
     return adata if copy else None
 
 
-def _choose_min_cells(min_cells: int | str, n_background: int) -> int:
+def _find_expressed(own: _Cells, others: _Cells, min_cells: int | str) -> tuple[int, Mask]:
+    """Return how many background cells have to express a gene, and which genes as many do.
+
+    They have more of it than the cell that has least. With counts, or logarithms of counts, these
+    are the cells that express it. After scaling they still are: what was 0 is then the smallest
+    value. NaN is an error elsewhere, and is above all here.
+    """
     if min_cells == "auto":
-        return min(_MIN_CELLS, -(-n_background // 10))
-    if not isinstance(min_cells, Integral) or min_cells < 0:
+        least = min(_MIN_CELLS, -(-others.n_cells // 10))
+    elif isinstance(min_cells, Integral) and min_cells >= 0:
+        least = int(min_cells)
+    else:
         raise ValueError(
             f"min_cells={min_cells!r} must be 'auto' or a whole number of at least 0 (0 keeps all "
             "genes)"
         )
-    return int(min_cells)
-
-
-def _find_expressed(own: _Cells, others: _Cells, min_cells: int) -> Mask:
-    """Return which of the genes in use enough background cells express."""
     n_genes = len(own.columns)
-    if min_cells == 0:
-        return np.ones(n_genes, dtype=bool)
-    kept: Mask = count_cells_above(own.blocks, others.blocks, n_genes) >= min_cells
-    if not kept.any():
+    if least == 0:
+        return 0, np.ones(n_genes, dtype=bool)
+    lowest, above = np.full(n_genes, np.inf), np.zeros(n_genes, dtype=np.intp)
+    for cells in (own, others):
+        for block in cells.blocks():
+            low = block.min(axis=0)
+            lowest = np.minimum(lowest, low.toarray().ravel() if sp.issparse(low) else low)
+    for block in others.blocks():
+        if sp.issparse(block):
+            stored = np.bincount(block.indices, minlength=n_genes)
+            higher = block.indices[block.data > lowest[block.indices]]
+            above += np.bincount(higher, minlength=n_genes)
+            above += np.where(lowest < 0.0, block.shape[0] - stored, 0)  # others are 0
+        else:
+            above += (block > lowest).sum(axis=0)
+    expressed: Mask = (above >= least) | np.isnan(lowest)
+    if not expressed.any():
         raise ValueError(
             f"min_cells={min_cells} leaves no gene: none is expressed in as many of the "
             f"{others.n_cells} background cells; give a smaller one, or 0 to keep all genes"
         )
-    return kept
-
-
-def _warn_left_out(names: Any, min_cells: int, n_background: int, n_genes: int) -> None:
-    warnings.warn(
-        f"{len(names)} of {n_genes} genes are left out, because fewer than {min_cells} of the "
-        f"{n_background} background cells express them ({_first_five(names)}): "
-        "their variance in the background is hardly known, and would give components of their "
-        "own; min_cells=0 keeps them",
-        UserWarning,
-        stacklevel=3,
-    )
+    return least, expressed
 
 
 def _first_five(names: Any) -> str:
@@ -256,24 +272,18 @@ def _get_cells(adata: AnnData, layer: str | None, use_raw: bool, wanted: Any, na
     if matrix is None:
         raise ValueError(f"there is no {name}.X; choose a layer")
     where = f"{owner}.X" if layer is None else f"{name}.layers[{layer!r}]"
-    columns = _find_genes(source.var_names, wanted, owner)
+    if not source.var_names.is_unique:
+        raise ValueError(f"var_names of {owner} are not unique; call var_names_make_unique()")
+    columns = np.asarray(source.var_names.get_indexer(wanted), dtype=np.intp)
+    if (columns < 0).any():
+        raise ValueError(
+            f"{owner} has no gene {_first_five(wanted[columns < 0])}; keep the genes that both "
+            "have, or choose with mask_var"
+        )
     refuse_damaged(matrix, where)
     # Rows of a CSC matrix are slow to select.
     matrix = matrix.tocsr() if sp.issparse(matrix) and matrix.format == "csc" else matrix
     return _Cells(matrix, np.ones(adata.n_obs, dtype=bool), columns, where)
-
-
-def _find_genes(names: Any, wanted: Any, where: str) -> NDArray[np.intp]:
-    if not names.is_unique:
-        raise ValueError(f"var_names of {where} are not unique; call var_names_make_unique()")
-    indices = names.get_indexer(wanted)
-    absent = wanted[indices < 0]
-    if len(absent):
-        raise ValueError(
-            f"{where} has no gene {_first_five(absent)}; keep the genes that both have, or choose "
-            "with mask_var"
-        )
-    return np.asarray(indices, dtype=np.intp)
 
 
 def _find_sides(
@@ -285,13 +295,10 @@ def _find_sides(
     if isinstance(background, AnnData):
         return cells, _get_cells(background, *source, genes, "background")
     mask = _find_background(adata, background)
-    sides = replace(cells, rows=~mask), replace(cells, rows=mask)
-    for name, side in zip(("target", "background"), sides, strict=True):
-        if side.n_cells < 2:
-            raise ValueError(
-                f"background leaves {side.n_cells} {name} cells; at least 2 are needed"
-            )
-    return sides
+    for name, count in (("target", int((~mask).sum())), ("background", int(mask.sum()))):
+        if count < 2:
+            raise ValueError(f"background leaves {count} {name} cells; at least 2 are needed")
+    return replace(cells, rows=~mask), replace(cells, rows=mask)
 
 
 def _find_background(adata: AnnData, background: Any) -> Mask:

@@ -121,6 +121,7 @@ def test_other_methods(reduce, data):
 
 def test_many_small_chunks_give_the_same(reduce, data, monkeypatch):
     monkeypatch.setattr("cpcapp.tables.read.csv._MAX_BLOCK_BYTES", 3000)
+    monkeypatch.setattr("cpcapp.tables.read.csv._HEAD_BYTES", 3000)
     reduce("target.csv", "background.csv", *KEPT)
     expected = CPCAPlusPlus().fit(data.target, background=data.background)
     np.testing.assert_allclose(scores(), expected.transform(data.target), rtol=1e-6)
@@ -278,7 +279,7 @@ def test_a_picture(reduce, tables, ending):
 
 
 def test_a_picture_has_a_bounded_number_of_points_of_both_sets(reduce, tables, monkeypatch):
-    monkeypatch.setattr("cpcapp.tables.results.writing._MAX_POINTS", 50)
+    monkeypatch.setattr("cpcapp.tables.results._MAX_POINTS", 50)
     reduce("target.csv", "background.csv", *KEPT, "--plot", "out/p.svg")
     text = (tables / "out/p.svg").read_text()
     assert "400 rows (50 shown); background 400 rows (50 shown)" in text
@@ -289,8 +290,8 @@ def test_interrupting_leaves_no_half_of_a_file(reduce, tables):
     """Stopped while the scores are written."""
     code = (
         "import os, signal, sys\n"
-        "import cpcapp.tables.results.scores as writing\n"
-        "writing.CsvWriter.write = lambda *a: os.kill(os.getpid(), signal.SIGINT)\n"
+        "from cpcapp.tables.reduce import Reduction\n"
+        "Reduction.scores = lambda *a: os.kill(os.getpid(), signal.SIGINT)\n"
         "from cpcapp.cli import main\n"
         "sys.exit(main(['reduce', 'target.csv', 'background.csv', '--id', 'sample', '--label', "
         "'group', '-o', 'out']))\n"
@@ -475,7 +476,7 @@ def test_damaged_tables_cost_one_line(reduce, tables, rng):
     packed = bytearray(gzip.compress(text.encode()))
     packed[len(packed) // 2] ^= 4
     (tables / "bad.csv.gz").write_bytes(packed)
-    assert "bad.csv.gz is damaged after line" in reduce("bad.csv.gz", "bad.csv.gz", status=2)
+    assert "bad.csv.gz is damaged: " in reduce("bad.csv.gz", "bad.csv.gz", status=2)
     (tables / "bad.csv").write_bytes(b"a,b\n1,2\r3,4\n5,6")
     assert "bad.csv: line 2 has a carriage return" in reduce("bad.csv", "bad.csv", status=2)
     np.savez_compressed(tables / "bad.npz", x=matrix)
@@ -498,7 +499,7 @@ def test_a_result_that_can_not_be_replaced_stays_as_it_was(tables, monkeypatch, 
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("cpcapp.tables.results.writing._write_top_features", full)
+        patch.setattr("cpcapp.tables.results._write_top_features", full)
         assert main([*command, "-k", "2", "--force"]) == 2
     assert capsys.readouterr().err == "cpcapp reduce: No space left on device\n"
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before

@@ -45,6 +45,7 @@ def test_nothing_is_written_before_the_first_rows_are_good(model, table):
 
 def test_a_problem_in_a_later_chunk_stops_the_stream(model, table, monkeypatch):
     monkeypatch.setattr("cpcapp.tables.read.csv._MAX_BLOCK_BYTES", 12)
+    monkeypatch.setattr("cpcapp.tables.read.csv._HEAD_BYTES", 12)
     stream = io.BytesIO()
     with pytest.raises(TableError, match="1 missing value"):
         apply_model(model, table, stream)

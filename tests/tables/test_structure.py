@@ -8,19 +8,9 @@ from pathlib import Path
 import cpcapp.tables
 
 ORDER = [
-    *(
-        "messages",
-        "read.table",
-        "read.numbers",
-        "read.npy_files",
-        "read.csv",
-        "read.arrays",
-        "read.excel_worker",
-    ),
-    *("read.excel", "read.h5ad_worker", "read.h5ad", "read.opening", "read"),
-    *("columns", "cleaning", "label_columns", "model"),
-    *("sample_sets", "significance", "reduce", "results.files", "results.scores"),
-    *("results.summary", "results.writing", "results", "apply"),
+    *("messages", "read.table", "read.numbers", "read.csv", "read.arrays", "read.excel"),
+    *("read.h5ad", "read", "columns", "cleaning", "model", "sample_sets", "reduce", "scores"),
+    *("results", "apply"),
 ]
 ROOT = Path(cpcapp.tables.__file__).parent
 

@@ -90,12 +90,12 @@ def run(arguments: argparse.Namespace) -> int:
     given = {name: value for name, value in vars(arguments).items() if value is not None}
     with user_errors():
         from cpcapp.tables import reduce_tables, write_results
-        from cpcapp.tables.results.files import plan_files
+        from cpcapp.tables.results import ResultFiles
 
         output = {"scores_format": arguments.format, "plot": arguments.plot}
         inputs = [path for path in (arguments.table, arguments.other) if path is not None]
         # Before the tables are read, which may take long.
-        files = plan_files(arguments.output, arguments.table, **output)
+        files = ResultFiles(arguments.output, arguments.table, **output)
         files.check(inputs, overwrite=arguments.force)
         found = reduce_tables(
             arguments.table,

@@ -1,8 +1,8 @@
 """Contrast tables in files: CSV, Parquet, Excel, arrays and AnnData. Needs the extra ``tables``.
 
-A table goes through these modules in order: `read`, `columns`, `cleaning`, `reduce` and `results`.
-`apply` computes the components of new rows. ``cpcapp reduce`` and ``cpcapp apply`` call the
-functions here.
+A table goes through these modules in order: `read`, `columns`, `cleaning`, `sample_sets`, `reduce`
+and `results`. `apply` computes the components of new rows. ``cpcapp reduce`` and ``cpcapp apply``
+call the functions here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cpcapp.tables.model import TableModel, load_model
     from cpcapp.tables.read import Chunk, Table, open_table
     from cpcapp.tables.reduce import Reduction, reduce_tables
-    from cpcapp.tables.results.writing import Results, write_results
+    from cpcapp.tables.results import Results, write_results
 
 __all__ = [
     "AppliedRows",
@@ -41,7 +41,7 @@ _MODULES = {
     "model": ("TableModel", "load_model"),
     "read": ("Chunk", "Table", "open_table"),
     "reduce": ("Reduction", "reduce_tables"),
-    "results.writing": ("Results", "write_results"),
+    "results": ("Results", "write_results"),
 }
 
 

@@ -13,13 +13,12 @@ import numpy as np
 from cpcapp._io.files import remove_leftovers
 from cpcapp.moments.rows import FloatArray
 from cpcapp.tables.cleaning import Cleaner, RowCounts, describe_incomplete, describe_skipped
-from cpcapp.tables.columns import as_names, choose_columns
+from cpcapp.tables.columns import choose_columns
 from cpcapp.tables.messages import Message, TableError, quote_names
 from cpcapp.tables.model import TableModel, load_model
-from cpcapp.tables.read.opening import open_table
+from cpcapp.tables.read import open_table
 from cpcapp.tables.read.table import ProgressReport, Table, report_nothing
-from cpcapp.tables.results.files import check_not_input, is_parquet
-from cpcapp.tables.results.scores import name_score_columns, open_scores
+from cpcapp.tables.scores import check_not_input, is_parquet, name_score_columns, open_scores
 
 
 @dataclass(frozen=True)
@@ -118,34 +117,29 @@ def apply_model(
     mouse,component_1
     m1,5.0
     """
-    source = "the model" if isinstance(model, TableModel) else os.fspath(model)
     destination = _check_output(output, model, table, overwrite=overwrite)
     new_rows = table if isinstance(table, Table) else open_table(table, mask_var=None)
     found = model if isinstance(model, TableModel) else load_model(model)
-    absent = new_rows.find_absent(found.features)
-    if absent:
+    if absent := new_rows.find_absent(found.features):
+        source = "the model" if isinstance(model, TableModel) else os.fspath(model)
         raise TableError(
             f"{new_rows.name} has no column {quote_names(absent)}, which {source} needs"
         )
-    kept = choose_columns(
-        new_rows, columns=found.features, ids=as_names(ids), labels=as_names(labels)
-    ).kept
-    names = name_score_columns(kept, found.n_components, power=_power_columns(found))
+    kept = choose_columns(new_rows, columns=found.features, ids=ids, labels=labels).kept
+    power = ["power", "p"][: found.has_power + (found.calibration is not None)]
+    names = name_score_columns(kept, found.n_components, power=power)
     cleaner = Cleaner(missing or found.missing, found.fill, skip_bad_rows=skip_bad_rows)
     report = report_nothing if progress is None else progress
-    with open_scores(destination, names) as writer, report("applying") as share:
+    with open_scores(destination, names) as write, report("applying") as share:
         chunks = new_rows.chunks(found.features, kept, share)
         for chunk in cleaner.clean(chunks, found.features):
-            # After an error the rest is read only to count all problems.
-            if not cleaner.has_errors:
-                writer.write(chunk, _compute_columns(found, chunk.values))
+            # After an error the others are read only to count all problems.
+            if not cleaner.find_error(new_rows):
+                write(chunk, _compute_columns(found, chunk.values))
         # Within the block: the file must not take its name if this raises.
-        cleaner.raise_errors(new_rows)
+        if error := cleaner.find_error(new_rows):
+            raise error
     return AppliedRows(new_rows, cleaner.counts, found)
-
-
-def _power_columns(model: TableModel) -> list[str]:
-    return ["power", "p"][: model.has_power + (model.calibration is not None)]
 
 
 def _compute_columns(model: TableModel, values: Any) -> FloatArray:

@@ -20,14 +20,15 @@ _MAX_LISTED = 5
 
 @dataclass
 class RowCounts:
-    """How many rows were read, used and left out, and where the first problems are."""
+    """How many rows were read, used and left out, and where the first problems are.
+
+    Bad rows have the wrong number of fields, text in place of a number, or infinity.
+    """
 
     n_rows: int = 0
     n_used: int = 0
-    # With the wrong number of fields, text in place of a number, or infinity.
     n_bad: int = 0
-    # Rows with missing values, the missing values in them, and those that were filled in.
-    n_incomplete: int = 0
+    n_incomplete: int = 0  # rows with missing values
     n_missing: int = 0
     n_filled: int = 0
     # Position and reason of the first few.
@@ -63,83 +64,60 @@ class Cleaner:
     def clean(self, chunks: Iterator[Chunk], features: Sequence[str]) -> Iterator[Chunk]:
         """Yield the usable rows; all their values are finite."""
         for chunk in chunks:
-            found = self._clean_one(chunk, features)
-            if len(found.rows):
-                yield found
+            self.counts.n_rows += len(chunk.rows) + len(chunk.unreadable)
+            held = chunk.values.data if sp.issparse(chunk.values) else chunk.values
+            if chunk.bad or chunk.unreadable or not np.isfinite(held).all():
+                chunk = self._clean_one(chunk, features)
+            self.counts.n_used += len(chunk.rows)
+            if len(chunk.rows):
+                yield chunk
 
     def _clean_one(self, chunk: Chunk, features: Sequence[str]) -> Chunk:
-        counts, values = self.counts, chunk.values
-        counts.n_rows += len(chunk.rows) + len(chunk.unreadable)
-        held = values.data if sp.issparse(values) else values
-        if not chunk.bad and not chunk.unreadable and np.isfinite(held).all():
-            counts.n_used += len(chunk.rows)
-            return chunk
+        counts = self.counts
         # Few chunks come here, so a dense copy is no burden.
-        values = values.toarray() if sp.issparse(values) else values
-        usable = self._find_usable(chunk, values, features)
+        values = chunk.values.toarray() if sp.issparse(chunk.values) else chunk.values
+        bad = dict(chunk.bad)
+        for row, column in np.argwhere(np.isinf(values)):
+            bad.setdefault(int(row), f"column {features[column]!r} is infinite")
+        listed = [(int(chunk.positions[row]), reason) for row, reason in bad.items()]
+        counts.bad += sorted(listed + chunk.unreadable)[: _MAX_LISTED - len(counts.bad)]
+        counts.n_bad += len(listed) + len(chunk.unreadable)
+        usable = np.ones(len(chunk.rows), dtype=bool)
+        usable[list(bad)] = False
         missing = np.isnan(values) & usable[:, None]
         incomplete = missing.any(axis=1)
-        counts.n_missing += int(missing.sum())
-        counts.n_incomplete += int(incomplete.sum())
         for row in np.flatnonzero(incomplete)[: _MAX_LISTED - len(counts.incomplete)]:
             name = features[int(missing[row].argmax())]
             counts.incomplete.append((int(chunk.positions[row]), f"column {name!r}"))
+        counts.n_missing += int(missing.sum())
+        counts.n_incomplete += int(incomplete.sum())
         if self.missing in ("error", "drop"):
             usable &= ~incomplete
         else:
             fill: Any = 0.0 if self.missing == "zero" else self.fill
             values = np.where(missing, fill, values)
             counts.n_filled += int(missing.sum())
-        counts.n_used += int(usable.sum())
         return Chunk(chunk.rows, chunk.positions, values, chunk.kept).select_rows(usable)
 
-    def _find_usable(
-        self, chunk: Chunk, values: NDArray[np.float64], features: Sequence[str]
-    ) -> NDArray[np.bool_]:
-        """Return which rows are not bad, and count those that are."""
-        found = dict(chunk.bad)
-        for row, column in np.argwhere(np.isinf(values)):
-            reason = f"column {features[column]!r} is infinite"
-            found.setdefault(int(row), reason)
-        listed = [(int(chunk.positions[row]), reason) for row, reason in found.items()]
-        self.counts.n_bad += len(found) + len(chunk.unreadable)
-        room = _MAX_LISTED - len(self.counts.bad)
-        self.counts.bad += sorted(listed + chunk.unreadable)[:room]
-        usable = np.ones(len(chunk.rows), dtype=bool)
-        usable[list(found)] = False
-        return usable
-
-    @property
-    def has_errors(self) -> bool:
-        """Whether `raise_errors` would raise now."""
-        return self._has_bad_rows or self._has_missing_values
-
-    @property
-    def _has_bad_rows(self) -> bool:
-        return self.counts.n_bad > 0 and not self.skip_bad_rows
-
-    @property
-    def _has_missing_values(self) -> bool:
-        return self.counts.n_incomplete > 0 and self.missing == "error"
-
-    def raise_errors(self, table: Table) -> None:
-        """Raise `TableError` if there were bad rows or missing values that are not allowed."""
+    def find_error(self, table: Table) -> TableError | None:
+        """Return what is wrong if there were bad rows or missing values that are not allowed."""
         counts = self.counts
-        if self._has_bad_rows:
+        if counts.n_bad and not self.skip_bad_rows:
             bad = _list_problems(counts.bad, table.unit, counts.n_bad)
-            raise TableError(
+            return TableError(
                 f"{table.name}: {count_of(counts.n_bad, 'bad row')}: {bad}",
                 "correct them, or leave them out with {skip_bad_rows}",
                 skip_bad_rows=True,
             )
-        if self._has_missing_values:
+        if counts.n_incomplete and self.missing == "error":
             where = _list_problems(counts.incomplete, table.unit, counts.n_incomplete)
-            raise TableError(
+            return TableError(
                 f"{table.name}: {count_of(counts.n_missing, 'missing value')} in "
                 f"{count_of(counts.n_incomplete, 'row')}: {where}",
                 "fill them in with {missing}, or use 'mean', or 'drop' to leave out the rows",
                 missing="zero",
             )
+        return None
 
 
 def describe_skipped(counts: RowCounts, table: Table) -> str:

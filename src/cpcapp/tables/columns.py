@@ -37,76 +37,63 @@ def as_names(names: Iterable[Any] | str | None) -> list[str]:
     """Return one name or several as a list, each once."""
     if names is None:
         return []
-    if isinstance(names, str):
-        return [names]
-    return list(dict.fromkeys(str(name) for name in names))
+    return [names] if isinstance(names, str) else list(dict.fromkeys(map(str, names)))
 
 
 def choose_columns(
     table: Table,
     *,
-    columns: Sequence[str] | None = None,
-    drop: Sequence[str] = (),
-    ids: Sequence[str] = (),
-    labels: Sequence[str] = (),
+    columns: Iterable[str] | str | None = None,
+    drop: Iterable[str] | str = (),
+    ids: Iterable[str] | str = (),
+    labels: Iterable[str] | str = (),
     split: str | None = None,
 ) -> Columns:
     """Return the roles of the columns; features are all without another role, or those named.
 
     ``split`` is the column that says to which set a row belongs.
     """
-    if not ids and table.row_names is not None and table.row_names not in drop:
-        ids = [table.row_names]
-    others = [] if split is None else [split]
-    roles = {"columns": columns or (), "drop": drop, "ids": ids, "labels": labels, "split": others}
-    for role, names in roles.items():
-        absent = table.find_absent(names)
-        if absent:
+    chosen, roles = as_names(columns), {"drop": as_names(drop), "ids": as_names(ids)}
+    if not roles["ids"] and table.row_names is not None and table.row_names not in roles["drop"]:
+        roles["ids"] = [table.row_names]
+    roles |= {"labels": as_names(labels), "split": as_names(split)}
+    for role, names in {"columns": chosen, **roles}.items():
+        if absent := table.find_absent(names):
             raise TableError(
                 f"{table.name} has no column {quote_names(absent)}; its columns are "
                 f"{quote_names(table.columns, 8)}",
                 f"correct {{{role}}}",
             )
-    not_features = {*drop, *ids, *labels, *others}
-    if table.row_names is not None:
-        not_features.add(table.row_names)
+    others = {name for names in roles.values() for name in names}
     if columns is None:
-        features = [name for name in table.default_features if name not in not_features]
+        others.add(table.row_names or "")
+        features = [name for name in table.default_features if name not in others]
     else:
-        dropped = set(drop)
-        features = [name for name in dict.fromkeys(columns) if name not in dropped]
-        kept = {*ids, *labels, *others}
-        both = [name for name in features if name in kept]
-        if both:
+        dropped = set(roles["drop"])
+        features = [name for name in chosen if name not in dropped]
+        if both := [name for name in features if name in others]:
             raise TableError(
                 f"column {quote_names(both)} can't be a feature and an id or label at once"
             )
     if not features:
         raise TableError(f"{table.name}: no column is left to be a feature")
-    _require_numbers(table, features)
-    return Columns(features, list(ids), list(labels), explicit=columns is not None)
-
-
-def _require_numbers(table: Table, features: Sequence[str]) -> None:
-    text = table.text_columns(features)
-    if text:
+    if text := table.text_columns(features):
         raise TableError(
             f"{table.name}: column {quote_names(text)} is not numeric",
             "copy it to the scores with {labels} or {ids}, or leave it out with {drop}",
             labels=text if len(text) <= 3 else [*text[:2], "..."],
         )
+    return Columns(features, roles["ids"], roles["labels"], explicit=columns is not None)
 
 
 def match_columns(background: Table, features: Sequence[str], target: Table) -> None:
     """Raise `TableError` unless the background has all features of the target, as numbers."""
-    absent = background.find_absent(features)
-    if absent:
+    if absent := background.find_absent(features):
         raise TableError(
             f"{background.name} has no column {quote_names(absent)}, which {target.name} has",
             "leave such columns out with {drop}, or choose the features with {columns}",
         )
-    text = background.text_columns(features)
-    if text:
+    if text := background.text_columns(features):
         raise TableError(
             f"{background.name}: column {quote_names(text)} is not numeric",
             "leave it out with {drop}",
@@ -124,42 +111,39 @@ class Selection:
     excluded: frozenset[str] = frozenset()
 
     def chunks(
-        self,
-        features: Sequence[str],
-        kept: Sequence[str],
-        progress: Progress | None = None,
-        value_counts: Counter[str] | None = None,
+        self, features: Sequence[str], kept: Sequence[str], progress: Progress | None = None
     ) -> Iterator[Chunk]:
-        """Yield the selected rows; ``value_counts`` gets the split column's values in all rows."""
+        """Yield the selected rows; raise `TableError` if a value was asked for that no row has."""
         if self.column is None:
             yield from self.table.chunks(features, kept, progress)
             return
+        counts, wanted = Counter[str](), self.values or frozenset()
         read = list(dict.fromkeys([*kept, self.column]))
         for chunk in self.table.chunks(features, read, progress):
             texts = as_texts(chunk.kept[self.column])
-            if value_counts is not None:
-                self._count(texts, value_counts)
+            for text, count in Counter(texts).items():
+                if text in counts or text in wanted or len(counts) < _MAX_COUNTED_VALUES:
+                    counts[text] += count
             if self.values is None:
                 selected = [text not in self.excluded and text != "" for text in texts]
             else:
-                selected = [text in self.values for text in texts]
+                selected = [text in wanted for text in texts]
             yield chunk.select_rows(np.array(selected, dtype=bool), kept)
-
-    def _count(self, texts: list[str], value_counts: Counter[str]) -> None:
-        wanted = self.values or frozenset()
-        for text, count in Counter(texts).items():
-            if text in value_counts or text in wanted or len(value_counts) < _MAX_COUNTED_VALUES:
-                value_counts[text] += count
-
-    def check_values(self, value_counts: Counter[str]) -> None:
-        """Raise `TableError` if a value was asked for that no row has."""
-        absent = sorted((self.values or frozenset()) - set(value_counts))
+        absent = sorted(wanted - set(counts))
         if absent:
             raise TableError(
                 f"{self.table.name}: no row has {quote_names(absent)} in column {self.column!r}; "
-                f"{_describe_values(value_counts)}",
+                f"{_describe_values(counts)}",
                 f"correct {{{self.role}_values}}",
             )
+
+    def condition(self) -> str:
+        """Return in words which rows of the table these are; nothing if all."""
+        if self.column is None:
+            return ""
+        values = self.excluded if self.values is None else self.values
+        verb = "is not" if self.values is None else "is"
+        return f" where {self.column} {verb} {' or '.join(sorted(values))}"
 
 
 def _describe_values(value_counts: Counter[str]) -> str:
@@ -177,10 +161,9 @@ def _describe_values(value_counts: Counter[str]) -> str:
 def choose_sets(
     target: Table,
     background: Table | None,
-    *,
-    split: str | None = None,
-    target_values: Iterable[Any] | str | None = None,
-    background_values: Iterable[Any] | str | None = None,
+    split: str | None,
+    target_values: Iterable[Any] | str | None,
+    background_values: Iterable[Any] | str | None,
 ) -> tuple[Selection, Selection | None]:
     """Return the rows of target and background: two tables, or one with a split column.
 
@@ -203,5 +186,5 @@ def choose_sets(
     if inside & outside:
         both = sorted(inside & outside)
         raise TableError(f"{both[0]!r} can't be target and background at once")
-    own = Selection(target, "target", split, inside or None, outside)
-    return own, Selection(target, "background", split, outside) if outside else None
+    target_rows = Selection(target, "target", split, inside or None, outside)
+    return target_rows, Selection(target, "background", split, outside) if outside else None

@@ -18,16 +18,12 @@ class TableError(MessageError):
     """
 
 
-class MissingPackageError(ImportError):
-    """An optional package is not installed."""
-
-
 def require_package(name: str, extra: str) -> None:
-    """Raise `MissingPackageError` with the command that installs a package."""
+    """Raise ImportError with the command that installs a package, if it is not there."""
     try:
         importlib.import_module(name)
     except ImportError as error:
-        raise MissingPackageError(
+        raise ImportError(
             f"needs {name}; install it with: pip install 'cpcapp[{extra}]'"
         ) from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -187,7 +187,12 @@ class TableModel:
 
 
 def bare_contrast(
-    filters: FloatArray, atoms: FloatArray, eigenvalues: FloatArray, mean: FloatArray
+    filters: FloatArray,
+    atoms: FloatArray,
+    eigenvalues: FloatArray,
+    mean: FloatArray,
+    background_mean: FloatArray | None = None,
+    contrast: FloatArray | None = None,
 ) -> Contrast:
     """Return a contrast of which only what new rows need is known."""
     unknown = np.full(len(eigenvalues), np.nan)
@@ -195,14 +200,14 @@ def bare_contrast(
         filters=filters,
         atoms=atoms,
         eigenvalues=eigenvalues,
-        contrast=unknown,
+        contrast=unknown if contrast is None else contrast,
         loading=None,
         bound=None,
         solver="",
         target_variance=np.full(len(filters), np.nan),
         explained_variance=unknown,
         mean=mean,
-        background_mean=None,
+        background_mean=background_mean,
     )
 
 
@@ -263,10 +268,12 @@ _OPTIONAL_SHAPES = {
     **{"background_mean": "p", "background_scale": "p", "contrast": "k"},
     **{"powers": "n", "power_weights": "n", "calibration": "n", "output_covariance": "kk"},
 }
-# These may be squares of what is in the others; a contrast may be infinite.
-_SQUARES = {
-    *("eigenvalues", "contrast", "powers", "power_weights", "calibration", "output_covariance")
-}
+# The others may be squares of what is in these; a contrast may be infinite.
+_BOUNDED = (
+    *("components", "atoms", "mean", "scale", "fill"),
+    "background_mean",
+    "background_scale",
+)
 
 
 def _parse(header: dict[str, Any], tensors: Tensors) -> TableModel:
@@ -279,28 +286,28 @@ def _parse(header: dict[str, Any], tensors: Tensors) -> TableModel:
     if not isinstance(info, dict):
         raise ValueError("its facts are not a JSON object")
     _check_tensors(tensors, len(names))
-    filters, scale, mean = tensors["components"].T, tensors["scale"], tensors["mean"]
-    background_scale = tensors.get("background_scale")
-    if (background_scale is None) != ("background_mean" not in tensors):
+    filters, atoms, scale = tensors["components"].T, tensors["atoms"].T, tensors["scale"]
+    background_scale, background_mean = (
+        tensors.get(f"background_{name}") for name in ("scale", "mean")
+    )
+    if (background_scale is None) != (background_mean is None):
         raise ValueError("of background_mean and background_scale it has only one")
-    other_mean = None
     with np.errstate(over="ignore", invalid="ignore"):
-        own_mean, sizes = mean / scale, np.abs(filters.T / scale)
-        parts = [own_mean, sizes.sum(axis=1), sizes @ np.abs(mean), sizes @ np.abs(tensors["fill"])]
-        if background_scale is not None:
-            other_mean = tensors["background_mean"] / background_scale
-            parts.append(other_mean)
-    if not all(np.isfinite(part).all() for part in parts):
+        mean = tensors["mean"] / scale
+        if background_scale is not None and background_mean is not None:
+            background_mean = background_mean / background_scale
+        points = np.array([np.ones(len(names)), tensors["mean"], tensors["fill"]])
+        outputs = np.abs(filters.T / scale) @ np.abs(points).T
+    if not all(
+        np.isfinite(part).all() for part in (outputs, mean, background_mean) if part is not None
+    ):
         raise ValueError("its numbers are so large that the scores of its own mean are not finite")
-    contrast = bare_contrast(filters, tensors["atoms"].T, tensors["eigenvalues"], own_mean)
-    contrast = replace(
-        contrast,
-        contrast=tensors.get("contrast", contrast.contrast),
-        background_mean=other_mean,
+    found = bare_contrast(
+        filters, atoms, tensors["eigenvalues"], mean, background_mean, tensors.get("contrast")
     )
     return TableModel(
         names,
-        contrast,
+        found,
         scale,
         tensors["fill"],
         background_scale,
@@ -313,9 +320,9 @@ def _parse(header: dict[str, Any], tensors: Tensors) -> TableModel:
 
 
 def _check_tensors(tensors: Tensors, n_features: int) -> None:
-    sizes = {"k": len(tensors["eigenvalues"]), "p": n_features}
     powers = tensors.get("powers", tensors.get("calibration", np.empty(0)))
-    sizes["n"] = min(powers.size, _MAX_CALIBRATION)
+    n_powers = min(powers.size, _MAX_CALIBRATION)
+    sizes = {"k": len(tensors["eigenvalues"]), "p": n_features, "n": n_powers}
     given = {name: letters for name, letters in _OPTIONAL_SHAPES.items() if name in tensors}
     for name, letters in {**_SHAPES, **given}.items():
         tensor, shape = tensors[name], tuple(sizes[letter] for letter in letters)
@@ -325,7 +332,7 @@ def _check_tensors(tensors: Tensors, n_features: int) -> None:
             )
         if name != "contrast" and not np.isfinite(tensor).all():
             raise ValueError(f"its {name} must be finite")
-        if name not in _SQUARES and not (np.abs(tensor) <= _MAX_NUMBER).all():
+        if name in _BOUNDED and not (np.abs(tensor) <= _MAX_NUMBER).all():
             raise ValueError(f"its {name} must lie within ±{_MAX_NUMBER:g}")
         if name.endswith("scale") and not (tensor >= 1.0 / _MAX_NUMBER).all():
             raise ValueError(f"its {name} must be at least {1.0 / _MAX_NUMBER:g}")

@@ -17,24 +17,45 @@ from cpcapp.contrast.difference import solve_bounded_difference, solve_differenc
 from cpcapp.contrast.solution import Contrast, InsufficientRankError, rank_features
 from cpcapp.contrast.solve import solve_contrast
 from cpcapp.inference.held_out import HeldOutContrasts, held_out
+from cpcapp.inference.noise import count_components
 from cpcapp.inference.notes import Note, notes_on, shared_components
+from cpcapp.inference.permutation import PermutationTest, count_components_of
 from cpcapp.inference.power import calibrate
 from cpcapp.moments.rows import FloatArray
 from cpcapp.tables.cleaning import MISSING_RULES
-from cpcapp.tables.columns import Columns, as_names, choose_columns, choose_sets, match_columns
-from cpcapp.tables.messages import TableError, check_choice
+from cpcapp.tables.columns import Columns, choose_columns, choose_sets, match_columns
+from cpcapp.tables.messages import Message, TableError, check_choice
 from cpcapp.tables.model import TableModel, bare_contrast, divide_features
-from cpcapp.tables.read.opening import open_table
+from cpcapp.tables.read import open_table
 from cpcapp.tables.read.table import Chunk, Progress, ProgressReport, Table, report_nothing
 from cpcapp.tables.sample_sets import STANDARDIZATIONS, SampleSet, read_set, standardize_sets
-from cpcapp.tables.significance import Significance, choose_n_components, find_significance
 
+METHODS = ("cpca++", "cpca", "pca")
 # Features of a solution that is repeated for twenty folds: with more, each takes seconds.
 _MAX_HELD_OUT = 500
 
-METHODS = ("cpca++", "cpca", "pca")
-
 AnyTable = Table | str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Significance:
+    """How many components are significant, by which test; or None and the reason.
+
+    ``is_sample`` says whether the rows that were shuffled are a random sample of more.
+    """
+
+    n_components: int | None
+    test: str = ""
+    reason: Message | None = None
+    permutations: PermutationTest | None = None
+    is_sample: bool = False
+
+    def describe(self) -> str:
+        """Return the name of the test, and which rows it is of if not of all."""
+        if not self.is_sample or self.permutations is None:
+            return self.test
+        n_target, n_background = self.permutations.n_rows
+        return f"{self.test} of {n_target:,} + {n_background:,} rows drawn at random"
 
 
 @dataclass(frozen=True)
@@ -65,6 +86,11 @@ class Reduction:
     significance: Significance
     held_out: HeldOutContrasts | None = None
     doubts: Sequence[Note] = ()
+
+    @property
+    def sets(self) -> list[SampleSet]:
+        """The target, and the background if there is one."""
+        return [one for one in (self.target, self.background) if one is not None]
 
     @property
     def n_significant(self) -> int | None:
@@ -105,8 +131,7 @@ class Reduction:
     @property
     def constant_features(self) -> list[str]:
         """Features that vary in neither set; they have no influence."""
-        sets = [one for one in (self.target, self.background) if one is not None]
-        constant = np.logical_and.reduce([one.moments.constant_features() for one in sets])
+        constant = np.logical_and.reduce([one.moments.constant_features() for one in self.sets])
         return [self.model.features[i] for i in np.flatnonzero(constant)]
 
     def scores(
@@ -122,9 +147,9 @@ class Reduction:
             Columns that each chunk keeps.
         progress : callable of a float, optional
         """
-        own = contrast_about(self.model, sample_set)
+        contrast = contrast_about(self.model, sample_set)
         for chunk in sample_set.clean_rows(kept, progress):
-            yield chunk, own.transform(divide_features(chunk.values, sample_set.scale))
+            yield chunk, contrast.transform(divide_features(chunk.values, sample_set.scale))
 
 
 def contrast_about(model: TableModel, sample_set: SampleSet) -> Contrast:
@@ -232,36 +257,23 @@ def reduce_tables(
     table = open_rereadable(target, mask_var)
     # Its features are found by the names of the target's, whatever genes it marks itself.
     other = None if background is None else open_rereadable(background, None)
-    target_rows, background_rows = choose_sets(
-        table,
-        other,
-        split=split,
-        target_values=target_values,
-        background_values=background_values,
-    )
+    selections = choose_sets(table, other, split, target_values, background_values)
     if method == "pca":
-        other = background_rows = None
-    elif background_rows is None:
+        selections, other = (selections[0], None), None
+    elif selections[1] is None:
         raise TableError(
             f"{method} needs a background",
             "give {background}, or {split} and {background_values} to find it in the target, or "
             "use {method}",
             method="pca",
         )
-    roles = choose_columns(
-        table,
-        columns=None if columns is None else as_names(columns),
-        drop=as_names(drop),
-        ids=as_names(ids),
-        labels=as_names(labels),
-        split=split,
-    )
+    roles = choose_columns(table, columns=columns, drop=drop, ids=ids, labels=labels, split=split)
     if other is not None:
         match_columns(other, roles.features, table)
     report = report_nothing if progress is None else progress
     sets = [
         read_set(rows, roles.features, report, missing=missing, skip_bad_rows=skip_bad_rows)
-        for rows in (target_rows, background_rows)
+        for rows in selections
         if rows is not None
     ]
     sets = standardize_sets(sets, standardize)
@@ -269,33 +281,21 @@ def reduce_tables(
     significance = find_significance(
         target_set, background_set, method=method, permutation_test=permutation_test
     )
-    k = choose_n_components(n_components, significance)
+    k = n_components if not isinstance(n_components, str) else _count_significant(significance)
     most = min(len(roles.features), target_set.moments.n_samples - 1)
-    if k > most:
-        raise _too_many_error(target_set, k, most)
     try:
+        if k > most:
+            raise InsufficientRankError(most, "n_components")
         model = fit_model(
             target_set, background_set, k, method=method, alpha=alpha, standardize=standardize
         )
     except InsufficientRankError as error:
-        raise _too_many_error(target_set, k, error.rank) from error
+        raise TableError(
+            f"{table.name}: there can't be {k} components of {len(roles.features)} features and "
+            f"{target_set.moments.n_samples} rows",
+            f"{{n_components}} must be at most {error.rank}",
+        ) from error
     return ask_rows(Reduction(model, roles, target_set, background_set, significance))
-
-
-def ask_rows(reduction: Reduction) -> Reduction:
-    """Add what the rows at hand tell: contrasts of rows that were held out, and doubts."""
-    model, target, background = reduction.model, reduction.target, reduction.background
-    if model.method != "cpca++" or background is None:
-        return reduction
-    samples = target.sample, background.sample
-    test = reduction.significance.permutations
-    doubts = shared_components(model.contrast, *map(len, samples))
-    doubts += notes_on(model.contrast, *samples, test, model.features)
-    on_others = None
-    if len(model.features) <= _MAX_HELD_OUT:
-        with suppress(ValueError):  # a handful of rows
-            on_others = held_out(*samples, model.contrast)
-    return replace(reduction, held_out=on_others, doubts=doubts)
 
 
 def open_rereadable(table: AnyTable, mask_var: str | None) -> Table:
@@ -328,12 +328,55 @@ def _check_options(
         raise TableError("PCA has no background", "choose another {standardize}")
 
 
-def _too_many_error(target: SampleSet, k: int, most: int) -> TableError:
-    return TableError(
-        f"{target.selection.table.name}: there can't be {k} components of {len(target.features)} "
-        f"features and {target.moments.n_samples} rows",
-        f"{{n_components}} must be at most {most}",
-    )
+def find_significance(
+    target: SampleSet,
+    background: SampleSet | None,
+    *,
+    method: str,
+    permutation_test: bool = True,
+) -> Significance:
+    """Count the components that are more than chance.
+
+    By shuffling the rows at hand, or by the Tracy-Widom test, which needs the moments only, but is
+    for Gaussian rows and a background of full rank.
+    """
+    if method != "cpca++" or background is None:
+        return Significance(None, reason=Message("the test is for cpca++ only"))
+    try:
+        if permutation_test:
+            test = count_components_of(target.sample, background.sample)
+            is_sample = test.n_rows != (target.rows.n_seen, background.rows.n_seen)
+            return Significance(test.n_components, "permutation test", None, test, is_sample)
+        count = count_components(target.scaled_moments(), background.scaled_moments())
+        return Significance(count, "Tracy-Widom test")
+    except ValueError as error:  # too few rows, or a singular covariance
+        reason = Message(str(error))
+        if not permutation_test:
+            reason = Message(
+                "the Tracy-Widom test needs a background of full rank with more than "
+                f"{len(target.features) + 1} rows",
+                "{permutation_test} needs no such background",
+                {"permutation_test": True},
+            )
+        return Significance(None, reason=reason)
+
+
+def _count_significant(significance: Significance) -> int:
+    """Return how many components there are, or raise `TableError` if none or not known."""
+    reason = significance.reason
+    if reason is not None:
+        raise TableError(
+            f"the number of components can't be chosen: {reason.problem}",
+            "give {n_components} as a number" + (f"; {reason.advice}" if reason.advice else ""),
+            **reason.values,
+        )
+    if not significance.n_components:
+        raise TableError(
+            f"no component is significant ({significance.describe()})",
+            "give {n_components} to compute components anyway",
+            n_components=2,
+        )
+    return significance.n_components
 
 
 def fit_model(
@@ -391,3 +434,19 @@ def _solve_cpca(
         (values,), (filters,) = solve_difference(*moments, k, [alpha])
         atoms, chosen = filters, float(alpha)
     return bare_contrast(filters, atoms, values, target.mean / target.scale), chosen
+
+
+def ask_rows(reduction: Reduction) -> Reduction:
+    """Add what the rows at hand tell: contrasts of rows that were held out, and doubts."""
+    model, target, background = reduction.model, reduction.target, reduction.background
+    if model.method != "cpca++" or background is None:
+        return reduction
+    samples = target.sample, background.sample
+    test = reduction.significance.permutations
+    doubts = shared_components(model.contrast, *map(len, samples))
+    doubts += notes_on(model.contrast, *samples, test, model.features)
+    on_others = None
+    if len(model.features) <= _MAX_HELD_OUT:
+        with suppress(ValueError):  # a handful of rows
+            on_others = held_out(*samples, model.contrast)
+    return replace(reduction, held_out=on_others, doubts=doubts)

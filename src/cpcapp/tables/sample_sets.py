@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from cpcapp.moments.moments import Moments
 from cpcapp.moments.reservoir import Reservoir
@@ -16,14 +17,62 @@ from cpcapp.moments.rows import FloatArray
 from cpcapp.moments.sample import Sample, make_sample, sample_size
 from cpcapp.tables.cleaning import Cleaner, RowCounts
 from cpcapp.tables.columns import Selection
-from cpcapp.tables.label_columns import LabelColumnFinder
 from cpcapp.tables.messages import TableError, quote_names
 from cpcapp.tables.model import divide_features
 from cpcapp.tables.read.table import Chunk, Progress, ProgressReport
 
 # Rows of a set that are kept: what the permutation test uses at most, and p-values of 0.0002.
 _MAX_ROWS = 5000
+# Both chosen by eye. Labels seldom have more values than this, and if a larger share of the
+# features looks like labels, they are counts or answers.
+_MAX_LABEL_VALUES, _MAX_LABEL_SHARE = 10, 0.25
 STANDARDIZATIONS = ("none", "each", "background")
+
+
+class KeptRows:
+    """A random sample of the rows of a set, with their lines or row numbers in the table."""
+
+    def __init__(self, features: Sequence[str]) -> None:
+        self.features = list(features)
+        n_kept = min(_MAX_ROWS, sample_size(len(features)))
+        # With one seed the two keep the same rows.
+        self._rows, self._places = Reservoir(n_kept), Reservoir(n_kept)
+
+    def update(self, chunk: Chunk) -> None:
+        """Add the rows of a chunk."""
+        self._rows.update(chunk.values)
+        self._places.update(np.column_stack([chunk.positions, chunk.rows]))
+
+    @property
+    def n_seen(self) -> int:
+        """Number of all rows."""
+        return self._rows.n_seen
+
+    @property
+    def rows(self) -> Any:
+        """Values, dense or sparse, in the units of the table."""
+        return self._rows.rows()
+
+    @property
+    def positions(self) -> NDArray[np.int64]:
+        """Lines of a text file, or row numbers."""
+        return np.asarray(self._places.rows()[:, 0])
+
+    def find_labels(self) -> tuple[dict[str, int], list[str]]:
+        """Return columns that are probably no measurements: labels, and those that count the rows.
+
+        Labels have a few distinct whole numbers (how many is returned). If many columns have, they
+        are counts or answers, and none is a label.
+        """
+        if not self.n_seen or sp.issparse(self.rows):  # sparse tables hold no labels
+            return {}, []
+        whole = np.flatnonzero((self.rows == np.rint(self.rows)).all(axis=0))
+        offsets = self.rows[:, whole] - self._places.rows()[:, 1:]
+        counting = set(whole[(offsets == offsets[0]).all(axis=0)].tolist())
+        sizes = {i: len(np.unique(self.rows[:, i])) for i in whole.tolist() if i not in counting}
+        labels = {self.features[i]: n for i, n in sizes.items() if 1 < n <= _MAX_LABEL_VALUES}
+        is_usual = len(labels) <= max(1.0, _MAX_LABEL_SHARE * len(self.features))
+        return labels if is_usual else {}, [self.features[i] for i in sorted(counting)]
 
 
 @dataclass(frozen=True)
@@ -31,26 +80,22 @@ class SampleSet:
     """Target or background after one pass: its moments, and how its rows are prepared.
 
     Moments and the rows at hand are in the units of the table. ``fill`` replaces missing values if
-    they are to become means. Features are divided by ``scale``. ``positions`` are the lines of a
-    text file, or the numbers of the rows, of those at hand.
+    they are to become means. Features are divided by ``scale``.
     """
 
     selection: Selection
-    features: list[str]
     missing: str
     moments: Moments
+    mean: FloatArray
     fill: FloatArray
     scale: FloatArray
     counts: RowCounts
-    label_columns: LabelColumnFinder
-    rows: Reservoir
-    positions: Reservoir
+    rows: KeptRows
 
     @property
-    def mean(self) -> FloatArray:
-        """Mean of each feature, in the units of the table."""
-        assert self.moments.mean is not None
-        return self.moments.mean
+    def features(self) -> list[str]:
+        """Names of the features."""
+        return self.rows.features
 
     @property
     def deviation(self) -> FloatArray:
@@ -63,12 +108,12 @@ class SampleSet:
 
     def scaled_rows(self) -> Any:
         """Return the rows at hand, dense or sparse, with features divided by their scale."""
-        return divide_features(self.rows.rows(), self.scale)
+        return divide_features(self.rows.rows, self.scale)
 
     @cached_property
     def sample(self) -> Sample:
         """The rows at hand with features divided by their scale, to shuffle or hold out."""
-        return make_sample(self.scaled_rows(), index=self.positions.rows())
+        return make_sample(self.scaled_rows(), index=self.rows.positions)
 
     def clean_rows(self, kept: Sequence[str], progress: Progress | None = None) -> Iterator[Chunk]:
         """Yield the rows once more, as in the first pass; columns the table lacks are empty."""
@@ -91,53 +136,43 @@ def read_set(
     skip_bad_rows: bool = False,
 ) -> SampleSet:
     """Read a set in one pass; with ``missing="mean"`` in two."""
-    table, value_counts = selection.table, Counter[str]()
-    fill = None
+    table, fill = selection.table, None
     if missing == "mean":
-        cleaner = Cleaner("mean", np.full(len(features), np.nan), skip_bad_rows=skip_bad_rows)
         with progress(f"averaging {selection.role}") as share:
-            fill = _average(cleaner, selection, features, share)
+            fill = _average(selection, features, share, skip_bad_rows=skip_bad_rows)
     cleaner = Cleaner(missing, fill, skip_bad_rows=skip_bad_rows)
-    moments, label_columns = Moments(), LabelColumnFinder(features)
-    n_kept = min(_MAX_ROWS, sample_size(len(features)))
-    # With one seed the two keep the same rows.
-    rows, positions = Reservoir(n_kept), Reservoir(n_kept)
+    moments, rows = Moments(), KeptRows(features)
     with progress(f"reading {selection.role}") as share:
-        chunks = selection.chunks(features, [], share, value_counts)
-        for chunk in cleaner.clean(chunks, features):
+        for chunk in cleaner.clean(selection.chunks(features, [], share), features):
             moments.update(chunk.values)
-            rows.update(chunk.values)
-            positions.update(chunk.positions)
-            label_columns.update(chunk.values)
-    cleaner.raise_errors(table)
-    if selection.column is not None:
-        selection.check_values(value_counts)
-    counts = cleaner.counts
-    if moments.n_samples < 2:
+            rows.update(chunk)
+    if error := cleaner.find_error(table):
+        raise error
+    counts, mean = cleaner.counts, moments.mean
+    if mean is None or moments.n_samples < 2:
         raise TableError(
             f"{table.name}: {counts.n_used} of {counts.n_rows} rows can be used as "
             f"{selection.role}; at least 2 are needed"
         )
-    assert moments.mean is not None
-    fill = moments.mean if fill is None else fill
-    read = (moments, fill, np.ones(len(features)), counts, label_columns, rows, positions)
-    return SampleSet(selection, list(features), missing, *read)
+    fill = mean if fill is None else fill
+    return SampleSet(selection, missing, moments, mean, fill, np.ones(len(mean)), counts, rows)
 
 
 def _average(
-    cleaner: Cleaner, selection: Selection, features: Sequence[str], progress: Progress
+    selection: Selection, features: Sequence[str], progress: Progress, *, skip_bad_rows: bool
 ) -> FloatArray:
     """Return the mean of the values that each column has."""
+    cleaner = Cleaner("mean", np.full(len(features), np.nan), skip_bad_rows=skip_bad_rows)
     total, count = np.zeros(len(features)), np.zeros(len(features))
     for chunk in cleaner.clean(selection.chunks(features, [], progress), features):
         if isinstance(chunk.values, np.ndarray):
-            present = ~np.isnan(chunk.values)
-            total += np.where(present, chunk.values, 0.0).sum(axis=0)
-            count += present.sum(axis=0)
+            count += (~np.isnan(chunk.values)).sum(axis=0)
+            total += np.nansum(chunk.values, axis=0)
         else:
-            total += np.asarray(chunk.values.sum(axis=0)).ravel()
             count += chunk.values.shape[0]
-    cleaner.raise_errors(selection.table)
+            total += np.asarray(chunk.values.sum(axis=0)).ravel()
+    if error := cleaner.find_error(selection.table):
+        raise error
     empty = [name for name, number in zip(features, count, strict=True) if not number]
     if empty and cleaner.counts.n_used:
         raise TableError(

@@ -12,11 +12,16 @@ from cpcapp._io.files import make_folder
 from cpcapp.tables.columns import Columns, Selection, as_names, choose_columns, match_columns
 from cpcapp.tables.messages import TableError
 from cpcapp.tables.read.table import ProgressReport, Table, report_nothing
-from cpcapp.tables.reduce import AnyTable, Reduction, ask_rows, open_rereadable
-from cpcapp.tables.results.scores import name_score_columns, open_scores, write_rows
-from cpcapp.tables.results.summary import Summary, describe_held_out
+from cpcapp.tables.reduce import (
+    AnyTable,
+    Reduction,
+    ask_rows,
+    find_significance,
+    open_rereadable,
+)
+from cpcapp.tables.results import Summary, describe_held_out
 from cpcapp.tables.sample_sets import SampleSet, read_set, standardize_sets
-from cpcapp.tables.significance import find_significance
+from cpcapp.tables.scores import name_score_columns, open_scores, write_rows
 from cpcapp.web.drawn_points import SEED, DrawnPoints
 from cpcapp.web.method_planes import N_COMPONENTS, MethodPlanes, describe_planes, fit_planes
 from cpcapp.web.table_description import find_unusable
@@ -153,10 +158,10 @@ def _write_scores(
     alpha = points[0].planes.cpca.info["alpha"]
     methods = ("pca", f"cpca_alpha_{alpha:.4g}", "cpca++")
     names = [f"{method}_{i + 1}" for method in methods for i in range(N_COMPONENTS)]
-    with open_scores(path, name_score_columns(roles.kept, names, with_set=True)) as writer:
+    with open_scores(path, name_score_columns(roles.kept, names, with_set=True)) as write:
         for part in points:
             for chunk, scores in part.read(report):
-                writer.write(chunk, scores, part.role)
+                write(chunk, scores, part.role)
 
 
 def _write_features(path: Path, planes: MethodPlanes, target: SampleSet) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from cpcapp.tables.label_columns import LabelColumnFinder
 from cpcapp.tables.read.numbers import MISSING
 from cpcapp.tables.read.table import Chunk, ProgressReport, Table, report_nothing
 from cpcapp.tables.reduce import AnyTable, open_rereadable
+from cpcapp.tables.sample_sets import KeptRows
 
 # Different values of a column are counted up to here: a bound on the memory if it holds ids.
 _MAX_DISTINCT = 1000
@@ -36,8 +36,9 @@ def describe_tables(
                 counter.update(chunk)
     reasons = find_unusable(own, other)
     columns = [_describe_column(name, ours, theirs, reasons.get(name, "")) for name in own.columns]
-    label = _suggest_label(columns, ours)
-    doubtful = {*ours.finder.labels, *ours.finder.row_numbers, *([label] if label else [])}
+    labels, row_numbers = ours.rows.find_labels()
+    label = _suggest_label(columns, ours, labels)
+    doubtful = {*labels, *row_numbers, *([label] if label else [])}
     for column in columns:
         column["selected"] = column["usable"] and column["name"] not in doubtful
     if not any(column["selected"] for column in columns):
@@ -75,7 +76,7 @@ class _TableCounter:
         self.n_bad = 0
         self.missing = dict.fromkeys(table.columns, 0)
         self.distinct: dict[str, set[Any]] = {name: set() for name in table.columns}
-        self.finder = LabelColumnFinder(self.numeric)
+        self.rows = KeptRows(self.numeric)
 
     def update(self, chunk: Chunk) -> None:
         """Count further rows."""
@@ -94,13 +95,12 @@ class _TableCounter:
 
     def _update_numbers(self, chunk: Chunk) -> None:
         values = chunk.values
-        if sp.issparse(values):  # of counts, which are neither missing nor labels
-            self.finder.update(values)
-            return
-        usable = np.ones(len(values), dtype=bool)
+        usable = np.ones(len(chunk.rows), dtype=bool)
         usable[list(chunk.bad)] = False
         if usable.any():
-            self.finder.update(values[usable])
+            self.rows.update(chunk.select_rows(usable))
+        if sp.issparse(values):  # of counts, which are neither missing nor labels
+            return
         missing = np.isnan(values)
         for name, count in zip(self.numeric, missing.sum(axis=0).tolist(), strict=True):
             self.missing[name] += count
@@ -159,10 +159,12 @@ def _describe_column(
     }
 
 
-def _suggest_label(columns: Sequence[dict[str, Any]], ours: _TableCounter) -> str | None:
+def _suggest_label(
+    columns: Sequence[dict[str, Any]], ours: _TableCounter, labels: Iterable[str]
+) -> str | None:
     few = [c["name"] for c in columns if c["kind"] == "text" and 2 <= c["distinct"] <= _MAX_CLASSES]
     # With one row each, texts are names.
     few = [name for name in few if len(ours.distinct[name]) < ours.n_rows]
-    candidates = [*few, *ours.finder.labels]
+    candidates = [*few, *labels]
     named = [name for name in candidates if _LABEL_NAME.search(name)]
     return next(iter([*named, *candidates]), None)

@@ -10,12 +10,11 @@ from typing import Any
 from cpcapp._io.messages import MessageError
 from cpcapp.datasets import mice_like, synthetic
 from cpcapp.tables import TableError, open_table
-from cpcapp.tables.read import Table
+from cpcapp.tables.read import TEXT_ENDINGS, Table
 from cpcapp.tables.read.arrays import PARQUET_ENDINGS
 from cpcapp.tables.read.excel import EXCEL_ENDINGS
-from cpcapp.tables.read.opening import TEXT_ENDINGS
 from cpcapp.tables.read.table import Progress, ProgressReport
-from cpcapp.tables.results.scores import write_rows
+from cpcapp.tables.scores import write_rows
 from cpcapp.web.table_comparison import compare_methods
 from cpcapp.web.table_description import describe_tables
 from cpcapp.web.work import JobError, Report, file_url

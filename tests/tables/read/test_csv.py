@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 
 import numpy as np
 import pytest
@@ -196,7 +195,7 @@ def test_a_flipped_byte_in_a_compressed_table_is_an_error_of_one_line(tmp_path, 
     text = "id,a,b\n" + "".join(f"r{i},{i * 0.37:.3f},{i % 7}\n" for i in range(200))
     whole = gzip.compress(text.encode())
     path = tmp_path / "t.csv.gz"
-    damaged_in_line = 0
+    n_damaged = 0
     for place in range(len(whole)):
         damaged = bytearray(whole)
         damaged[place] ^= 1 << int(rng.integers(8))
@@ -208,8 +207,8 @@ def test_a_flipped_byte_in_a_compressed_table_is_an_error_of_one_line(tmp_path, 
         except (TableError, KeyError) as error:
             assert "t.csv.gz" in str(error)
             assert "\n" not in str(error)
-            damaged_in_line += bool(re.search(r" is damaged (after|in) line \d+", str(error)))
-    assert damaged_in_line > 0.9 * len(whole)
+            n_damaged += " is damaged: " in str(error)
+    assert n_damaged > 0.9 * len(whole)
 
 
 def test_any_bytes_are_read_or_refused(tmp_path, rng):

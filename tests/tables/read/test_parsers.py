@@ -51,7 +51,7 @@ class CarefulTable(CsvTable):
 def read(kind, data, decimal="."):
     """Return all that a reader gives, or its error."""
     try:
-        table = kind(io.BytesIO(data), "t.csv")
+        table = kind(io.BufferedReader(io.BytesIO(data)), "t.csv")
         if table.columns != ["who", "a", "b"]:
             return table.columns
         found = []

@@ -1,4 +1,4 @@
-"""Delimited text: a fast parser, and a careful one for blocks with anything unusual."""
+"""Delimited text: parsed by Arrow, and with anything unusual by Python's own parser."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import codecs
 import csv
 import gzip
 import io
-import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
-from cpcapp.tables.messages import TableError, count_of
-from cpcapp.tables.read.numbers import MISSING, NumberMarks, describe_non_number, find_marks
+from cpcapp.tables.messages import TableError, count_of, one_line
+from cpcapp.tables.read.numbers import MISSING, describe_non_number, find_marks
 from cpcapp.tables.read.table import Chunk, Progress, Table
 
 _SNIFFED_ROWS = 100
@@ -30,34 +29,27 @@ _BLOCK_BYTES_PER_COLUMN, _PART_BYTES = 16 << 10, 1 << 20
 _MAX_LINE_BYTES = 256 << 20
 _GZIP_MARK = b"\x1f\x8b"
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-# C's spelling of a NaN with a payload, which Arrow takes for a number and Python does not.
-_NAN_PAYLOAD = re.compile(rb"nan\(", re.IGNORECASE)
-_LONE_RETURN = re.compile(rb"\r(?!\n)")
+_ENCODINGS = {"latin-1": "Latin-1 (Windows-1252), not UTF-8", "utf-16": "UTF-16"}
 
 
 class CsvTable(Table):
     """A CSV or TSV file, with gzip or without; or a stream, which can be read once.
 
-    Blocks of whole lines are parsed by Arrow. What it refuses is parsed once more by Python's
-    parser, which gives the same numbers, knows more spellings, and names the lines of bad rows.
-    The ending of the name suggests the delimiter.
+    What Arrow refuses of a block is parsed once more by Python's parser, which gives the same
+    numbers, knows more spellings, and names the lines of bad rows.
     """
 
     unit: ClassVar[str] = "line"
 
-    def __init__(self, source: Path | IO[bytes], name: str) -> None:
+    def __init__(self, source: Path | io.BufferedReader, name: str) -> None:
         self.source, self.name = source, name
         self.rereadable = isinstance(source, Path) and source.is_file()
         self._n_grouped, self._grouped = 0, ""  # numbers with thousands separators, and the first
         self._text = _Text(source, name)
-        try:
-            with self._naming_damage():
-                head = self._text.read_head()
-        finally:
-            if self.rereadable:
-                self._text.close()
+        self._text.close()
+        head = self._text.head
         self.delimiter = _find_delimiter(head, name)
-        lines = io.StringIO(self._text.decode(head, 1), newline="\n")
+        lines = io.StringIO(self._text.decode(head), newline="\n")
         reader, records = csv.reader(lines, delimiter=self.delimiter), list[list[str]]()
         try:
             for record in reader:
@@ -67,7 +59,7 @@ class CsvTable(Table):
                 if len(records) > _SNIFFED_ROWS:
                     break
         except csv.Error as error:
-            raise self._explain(error, reader.line_num) from error
+            raise self._explain(error, reader.line_num, 1) from error
         if not records:
             raise TableError(f"{name} is empty")
         header, self._sample = records[0], records[1:]
@@ -75,7 +67,7 @@ class CsvTable(Table):
         if self._sample and len(self._sample[0]) == len(header) + 1:
             self.columns.insert(0, "")  # R's write.table gives the row names no name
         values = (value for record in self._sample for value in record)
-        self.marks: NumberMarks = find_marks(values, self.delimiter)
+        self.marks = find_marks(values, self.delimiter)
         unnamed = self.name_columns()
         if unnamed is not None:
             number = unnamed + 1
@@ -83,8 +75,7 @@ class CsvTable(Table):
 
     def reading_notes(self) -> list[str]:
         """Return what was recognised: an encoding, decimal commas, thousands separators."""
-        encodings = {"latin-1": "Latin-1 (Windows-1252), not UTF-8", "utf-16": "UTF-16"}
-        notes = [encodings[e] for e in [self._text.encoding] if e in encodings]
+        notes = [_ENCODINGS[e] for e in [self._text.encoding] if e in _ENCODINGS]
         if self.marks.decimal == ",":
             notes.append("decimal commas")
         if self._n_grouped:
@@ -108,27 +99,24 @@ class CsvTable(Table):
     ) -> Iterator[Chunk]:
         """Yield all rows; see `Table.chunks`."""
         if self.rereadable:
-            encoding = self._text.encoding
-            self._text = _Text(self.source, self.name)
-            self._text.encoding = encoding
+            self._text = _Text(self.source, self.name, self._text.encoding)
         self._n_grouped = 0
         wide = _BLOCK_BYTES_PER_COLUMN * len(self.columns)
         size = min(_MAX_BLOCK_BYTES, max(_BLOCK_BYTES, wide))
         text, n_rows = self._text, 0
         try:
-            with self._naming_damage():
-                text.pass_over_lines(self._header_lines)
-                while data := text.read_block(size):
-                    chunk = self._parse_fast(data, features, kept, n_rows)
-                    if chunk is None:
-                        chunk = self._parse_carefully(data, features, kept, n_rows)
-                    else:
-                        text.line += len(chunk.rows)
-                    n_rows += len(chunk.rows) + len(chunk.unreadable)
-                    if len(chunk.rows) or chunk.unreadable:
-                        yield chunk
-                    if progress is not None:
-                        progress(text.share())
+            text.pass_over_header(self._header_lines)
+            while data := text.read_block(size):
+                chunk = self._parse_fast(data, features, kept, n_rows)
+                if chunk is None:
+                    chunk = self._parse_carefully(data, features, kept, n_rows)
+                else:
+                    text.line += len(chunk.rows)
+                n_rows += len(chunk.rows) + len(chunk.unreadable)
+                if len(chunk.rows) or chunk.unreadable:
+                    yield chunk
+                if progress is not None:
+                    progress(text.share())
         finally:
             text.close()
 
@@ -139,19 +127,22 @@ class CsvTable(Table):
         import pyarrow as pa
         import pyarrow.csv
 
-        if b"(" in data and _NAN_PAYLOAD.search(data):
+        # Arrow takes a NaN with a payload, nan(1), for a number, and a lone CR for a line end.
+        if b"(" in data and b"nan(" in data.lower():
             return None
-        if b"\r" in data and _LONE_RETURN.search(data):
-            return None
-        if not _ends_outside_quotes(data, self.delimiter):
+        if data.count(b"\r") > data.count(b"\r\n") or not _ends_record(data, self.delimiter):
             return None
         types = {**dict.fromkeys(kept, pa.string()), **dict.fromkeys(features, pa.float64())}
         n_lines = data.count(b"\n") + (not data.endswith(b"\n"))
         # Arrow parses parts of the block in parallel, and looks for lines to divide it.
         divides = b'"' not in data and len(data) < _PART_BYTES // 16 * n_lines
+        # In Arrow's own memory: its threads may release their input late, and abort the process if
+        # it is a Python object and the interpreter is ending (apache/arrow#36389, #39862).
+        copy = pa.allocate_buffer(len(data))
+        np.frombuffer(copy, np.uint8)[:] = np.frombuffer(data, np.uint8)
         try:
             table = pa.csv.read_csv(
-                pa.BufferReader(_copy_to_arrow(data)),
+                pa.BufferReader(copy),
                 pa.csv.ReadOptions(
                     column_names=self.columns,
                     block_size=_PART_BYTES if divides else len(data) + 1,
@@ -171,34 +162,28 @@ class CsvTable(Table):
             return None
         # A look-up by name costs Arrow more than the values of a short block.
         columns = dict(zip(types, table.itercolumns(), strict=True))
-        values = np.empty((table.num_rows, len(features)))
+        values = np.empty((n_lines, len(features)))
         for index, name in enumerate(features):
-            # to_numpy gives NaN for what is missing.
-            values[:, index] = columns[name].to_numpy()
-        count = np.arange(table.num_rows)
+            values[:, index] = columns[name].to_numpy()  # NaN for what is missing
+        count = np.arange(n_lines)
         texts = {name: columns[name].combine_chunks() for name in kept}
         return Chunk(n_before + 1 + count, self._text.line + count, values, texts)
 
     def _parse_carefully(
         self, data: bytes, features: Sequence[str], kept: Sequence[str], n_before: int
     ) -> Chunk:
-        """Return the rows of a block that can be used, and the problems of the others.
-
-        A record that goes on after the block is read to its end.
-        """
+        """Return the rows of a block, and of a record that goes on after it; name bad ones."""
         import pyarrow as pa
 
-        text, first_line = self._text, self._text.line
+        text, first_line, number = self._text, self._text.line, n_before
         n_lines = data.count(b"\n") + (not data.endswith(b"\n"))
-        reader = csv.reader(text.read_on(data), delimiter=self.delimiter)
-        feature_indices = [self.column_index[name] for name in features]
-        rows: list[int] = []
-        lines: list[int] = []
+        reader = csv.reader(text.lines(data), delimiter=self.delimiter)
+        indices = [self.column_index[name] for name in features]
+        places: list[tuple[int, int]] = []  # row and line of each record
+        records: list[list[str]] = []
         numbers: list[list[float]] = []
-        texts: dict[str, list[str]] = {name: [] for name in kept}
         bad: dict[int, str] = {}
         unreadable: list[tuple[int, str]] = []
-        number = n_before
         while reader.line_num < n_lines:
             line = first_line + reader.line_num
             try:
@@ -214,21 +199,22 @@ class CsvTable(Table):
                 fields = count_of(len(record), "field")
                 unreadable.append((line, f"{fields} where the header has {len(self.columns)}"))
                 continue
-            values = [self._to_number(record[index], line) for index in feature_indices]
-            for name, index, value in zip(features, feature_indices, values, strict=True):
-                if value is None:
-                    hint = self.marks.describe_problem(record[index])
-                    bad.setdefault(len(rows), describe_non_number(name, record[index]) + hint)
-            rows.append(number)
-            lines.append(line)
-            numbers.append([float("nan") if value is None else value for value in values])
-            for name, column in texts.items():
-                column.append(record[self.column_index[name]])
+            values = [self._to_number(record[index], line) for index in indices]
+            if None in values:
+                first = values.index(None)
+                wrong = record[indices[first]]
+                hint = self.marks.describe_problem(wrong)
+                bad[len(records)] = describe_non_number(features[first], wrong) + hint
+            places.append((number, line))
+            records.append(record)
+            numbers.append([np.nan if value is None else value for value in values])
         text.line = first_line + reader.line_num
+        rows, lines = np.array(places, dtype=np.int64).reshape(-1, 2).T
+        texts = {name: [record[self.column_index[name]] for record in records] for name in kept}
         return Chunk(
-            np.array(rows, dtype=np.int64),
-            np.array(lines, dtype=np.int64),
-            np.array(numbers, dtype=np.float64).reshape(len(rows), len(features)),
+            rows,
+            lines,
+            np.array(numbers, dtype=np.float64).reshape(len(records), len(features)),
             {name: pa.array(column, pa.string()) for name, column in texts.items()},
             bad,
             unreadable,
@@ -245,8 +231,7 @@ class CsvTable(Table):
                 self._n_grouped += 1
         return value
 
-    def _explain(self, error: csv.Error, line: int, begin: int = 1) -> TableError:
-        """Return what is wrong in the words of this package."""
+    def _explain(self, error: csv.Error, line: int, begin: int) -> TableError:
         if "new-line character" in str(error):
             return TableError(
                 f"{self.name}: line {line} has a carriage return (CR) in the middle of it; remove "
@@ -262,34 +247,40 @@ class CsvTable(Table):
             "that is not closed?"
         )
 
-    @contextmanager
-    def _naming_damage(self) -> Iterator[None]:
-        """Turn what a damaged file raises into an error that says up to where it was good."""
-        try:
-            yield
-        # Only files are unpacked, no streams.
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            assert isinstance(self.source, Path)
-            where = _locate_gzip_damage(self.source)
-            raise TableError(f"{self.name} is damaged {where}; use an undamaged copy") from error
-
 
 class _Text:
-    """A text in blocks of whole lines: unpacked, without a mark, in UTF-8."""
+    """A text in blocks of whole lines: unpacked, without a mark, in UTF-8.
 
-    def __init__(self, source: Path | IO[bytes], name: str) -> None:
-        # The next line that was not parsed; whether `read_on` was asked for more than there is.
-        self.name, self.line, self.is_cut_off = name, 1, False
-        # "utf-8", "latin-1" or "utf-16", by the first bytes that are not ASCII.
-        self.encoding: str | None = None
-        file: Any = source.open("rb") if isinstance(source, Path) else source
-        self._file = self._stream = file
-        self._size, self._decoder = 0, cast(Any, None)
+    ``line`` is the next one that was not parsed. ``encoding`` is "utf-8", "latin-1" or "utf-16",
+    by the first bytes that are not ASCII. ``is_cut_off``: `lines` was asked for more than there is.
+    """
+
+    def __init__(
+        self, source: Path | io.BufferedReader, name: str, encoding: str | None = None
+    ) -> None:
+        self.name, self.encoding, self.line, self.is_cut_off = name, encoding, 1, False
+        self._stream: Any = source.open("rb") if isinstance(source, Path) else source
+        self._file, self._size, self.head = self._stream, 0, b""
         if isinstance(source, Path) and source.is_file():
             self._size = max(source.stat().st_size, 1)
-            if file.peek(2)[:2] == _GZIP_MARK:
-                self._stream = gzip.GzipFile(fileobj=file)
-        self._rest: bytes | None = None  # read, but not taken yet
+        try:
+            with self._naming_damage():
+                self._skip_mark()
+            while self.head.count(b"\n") < 3 and (more := self._read(_HEAD_BYTES)):
+                self.head += more
+        except BaseException:
+            self.close()
+            raise
+
+    def _skip_mark(self) -> None:
+        if self._size and self._stream.peek(2)[:2] == _GZIP_MARK:
+            self._stream = gzip.GzipFile(fileobj=self._stream)
+        start = self._stream.peek(3)[:3]
+        if start[:2] in _UTF16_MARKS:
+            self.encoding = "utf-16"
+            self._stream = io.TextIOWrapper(self._stream, "utf-16", newline="\n")
+        elif start == codecs.BOM_UTF8:
+            self._stream.read(3)
 
     def share(self) -> float:
         """Return the share that has been read; 0 for streams."""
@@ -300,100 +291,54 @@ class _Text:
         if self._size:
             self._file.close()
 
-    def read_head(self) -> bytes:
-        """Return the first lines, which are read again later."""
-        head = b""
-        while more := self._read_lines(_HEAD_BYTES):
-            head += more
-            if head.count(b"\n") > 2:
-                break
-        self._rest = head + (self._rest or b"")
-        return self._to_utf8(head)
-
-    def pass_over_lines(self, count: int) -> None:
-        """Leave out the first lines."""
-        for _ in range(count):
-            self._next_line()
-        self.line = count + 1
+    def pass_over_header(self, n_lines: int) -> None:
+        """Leave out the first lines of the text."""
+        self.head = b"\n".join(self.head.split(b"\n", n_lines)[n_lines:])
+        self.line = n_lines + 1
 
     def read_block(self, size: int) -> bytes:
         """Return whole lines of about so many bytes; none at the end."""
-        return self._to_utf8(self._read_lines(size))
+        data, self.head = self.head, b""
+        return data or self._read(size)
 
-    def read_on(self, data: bytes) -> Iterator[str]:
+    def lines(self, data: bytes) -> Iterator[str]:
         """Yield the lines of a block, and those after it as long as anybody asks."""
-        yield from io.StringIO(self.decode(data, self.line), newline="\n")
-        while line := self._next_line():
-            yield self.decode(self._to_utf8(line), self.line)
+        yield from io.StringIO(self.decode(data), newline="\n")
+        while line := self._read(0):
+            yield self.decode(line)
         self.is_cut_off = True
 
-    def decode(self, data: bytes, line: int) -> str:
+    def decode(self, data: bytes) -> str:
         """Return text, or raise `TableError` that names the line."""
         try:
             return data.decode()
         except UnicodeDecodeError as error:
-            bad_line = line + data.count(b"\n", 0, error.start)
+            bad_line = self.line + data.count(b"\n", 0, error.start)
             raise TableError(
                 f"{self.name}: line {bad_line} is not UTF-8, as other lines are; correct it, or "
                 "save the file as UTF-8"
             ) from error
 
-    def _next_line(self) -> bytes:
-        block = self._read_lines(1 << 16)
-        end = block.find(b"\n") + 1 or len(block)
-        self._rest = block[end:] + (self._rest or b"")
-        return block[:end]
-
-    def _read_lines(self, size: int) -> bytes:
-        """Return whole lines of about so many bytes, and at least one."""
-        parts = [self._read_start() if self._rest is None else self._rest]
-        end = parts[0].rfind(b"\n", 0, size) + 1 if len(parts[0]) > size else 0
-        if end:
-            self._rest = parts[0][end:]
-            return parts[0][:end]
-        total = len(parts[0])
-        while total <= _MAX_LINE_BYTES:
-            more = self._read(size)
-            end = more.rfind(b"\n") + 1
-            if end or not more:
-                self._rest = more[end:]
-                return b"".join([*parts, more[:end]])
-            parts.append(more)
-            total += len(more)
-        raise TableError(
-            f"{self.name}: a line has more than {_MAX_LINE_BYTES >> 20} MB; is it text?"
-        )
-
-    def _read_start(self) -> bytes:
-        """Return the first bytes, after a mark."""
-        start = bytes(self._stream.read(3))
-        if start[:2] in _UTF16_MARKS:
-            self.encoding, self._decoder = "utf-16", codecs.getincrementaldecoder("utf-16")()
-            return bytes(self._decoder.decode(start).encode())
-        return start.removeprefix(codecs.BOM_UTF8)
-
     def _read(self, size: int) -> bytes:
-        data = bytes(self._stream.read(size))
-        while self._decoder is not None:
-            try:
-                text = self._decoder.decode(data, final=not data)
-            except UnicodeDecodeError as error:
-                raise TableError(
-                    f"{self.name} is UTF-16 and damaged in line {self.line} or after it: "
-                    f"{error.reason}; use an undamaged copy"
-                ) from error
-            if text or not data:
-                return bytes(text.encode())
-            data = bytes(self._stream.read(size))
-        return data
+        """Return so many bytes and those up to the end of a line, as UTF-8."""
+        with self._naming_damage():
+            data = self._stream.read(size)
+            if data[-1:] not in ("\n", b"\n"):
+                line = self._stream.readline(_MAX_LINE_BYTES)
+                if len(line) == _MAX_LINE_BYTES:
+                    raise TableError(
+                        f"{self.name}: a line has more than {_MAX_LINE_BYTES >> 20} MB; is it text?"
+                    )
+                data += line
+        return data.encode() if isinstance(data, str) else self._to_utf8(data)
 
     def _to_utf8(self, data: bytes) -> bytes:
-        """Return whole lines as UTF-8.
+        """Return Latin-1 as UTF-8.
 
-        Bytes that are not UTF-8 stay as they are where others are UTF-8: they may be in a column
+        Where other bytes are UTF-8, those that are not stay as they are: they may be in a column
         that is not read.
         """
-        if self.encoding in ("utf-8", "utf-16") or data.isascii():
+        if self.encoding == "utf-8" or data.isascii():
             return data
         if self.encoding is None:
             # In Latin-1 the bytes of a character of UTF-8 are rare: an accent before a symbol.
@@ -412,9 +357,24 @@ class _Text:
                 f"{self.name}: line {bad_line} is neither UTF-8 nor Latin-1; save the file as UTF-8"
             ) from error
 
+    @contextmanager
+    def _naming_damage(self) -> Iterator[None]:
+        """Turn what damaged bytes raise into an error of one line."""
+        try:
+            yield
+        except UnicodeDecodeError as error:
+            raise TableError(
+                f"{self.name} is UTF-16 and damaged in line {self.line} or after it: "
+                f"{error.reason}; use an undamaged copy"
+            ) from error
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise TableError(
+                f"{self.name} is damaged: {one_line(error)}; use an undamaged copy"
+            ) from error
 
-def _ends_outside_quotes(data: bytes, delimiter: str) -> bool:
-    """Return whether it is certain that a block ends outside quotes, and so with a record.
+
+def _ends_record(data: bytes, delimiter: str) -> bool:
+    """Return whether it is certain that a block ends outside quotes.
 
     Every other quote opens a field. A quote that is not at the start of a field is an ordinary
     character (5" pipe): then counting is not enough.
@@ -428,20 +388,8 @@ def _ends_outside_quotes(data: bytes, delimiter: str) -> bool:
     return len(quotes) % 2 == 0 and bool(np.isin(before, list(f'{delimiter}\n\r"'.encode())).all())
 
 
-def _copy_to_arrow(data: bytes) -> Any:
-    """Return a copy in Arrow's own memory.
-
-    Arrow's threads may release their input late. If it is a Python object and the interpreter is
-    ending, the process aborts (apache/arrow#36389, #39862).
-    """
-    import pyarrow as pa
-
-    copy = pa.allocate_buffer(len(data))
-    np.frombuffer(copy, np.uint8)[:] = np.frombuffer(data, np.uint8)
-    return copy
-
-
 def _find_delimiter(head: bytes, name: str) -> str:
+    """Return the delimiter that the ending of the name suggests, or else the most frequent one."""
     if b"\0" in head[:4096]:
         raise TableError(f"{name} is not text; give it the ending of its format")
     if b"\r" in head and b"\n" not in head:
@@ -451,19 +399,3 @@ def _find_delimiter(head: bytes, name: str) -> str:
     expected = "\t" if stem.endswith((".tsv", ".tab", ".txt")) else ","
     best = max(_DELIMITERS, key=header.count)
     return best if expected not in header and best in header else expected
-
-
-def _locate_gzip_damage(path: Path) -> str:
-    """Return after which line a compressed text is in doubt, and why."""
-    n_lines = 0
-    try:
-        with gzip.open(path) as file:
-            for _ in file:
-                n_lines += 1
-    except EOFError:
-        return f"after line {n_lines}: it is cut off"
-    except (OSError, zlib.error) as error:
-        if "CRC" in str(error) or "length" in str(error):
-            return f"in line {n_lines} or before it: its checksum is wrong"
-        return f"after line {n_lines}: {str(error).partition(': ')[2] or error}"
-    return f"after line {n_lines}"

@@ -1,18 +1,26 @@
-"""AnnData files, read by a process of its own; see `cpcapp.tables.read.h5ad_worker`."""
+"""AnnData files, read by a process of its own: a damaged one can do no harm to this one."""
 
 from __future__ import annotations
 
-import json
+import warnings
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from cpcapp._io.hdf5 import Hdf5Error, Hdf5Process
-from cpcapp._io.worker import Answer
+from cpcapp._genes import select_genes
+from cpcapp._io.hdf5 import Hdf5Error, Hdf5Process, check_contents
+from cpcapp._io.worker import Answer, Arrays, answer_requests
+from cpcapp.moments.sparse import check_indices, check_pointers, check_sparse
 from cpcapp.tables.messages import TableError, quote_names, require_package
 from cpcapp.tables.read.arrays import ArrayTable
+
+# Read row by row.
+_STREAMED = ("/X", "/raw/X", "/X/data", "/X/indices", "/raw/X/data", "/raw/X/indices")
 
 
 def h5ad_table(
@@ -25,11 +33,10 @@ def h5ad_table(
     request = {"path": str(path.absolute()), "layer": layer, "mask_var": mask_var}
     facts, (used, *numbers) = matrix.ask(request)
     matrix.shape = tuple(facts["shape"])
-    cells = facts["cells"]
+    cells, genes = facts["cells"], facts["genes"]
     annotations: dict[str, Any] = {cells: np.array(facts["cell_names"], dtype=object)}
     for column, values in facts["columns"]:
         annotations[column] = numbers.pop(0) if values is None else np.array(values, dtype=object)
-    genes = facts["genes"]
     chosen = [genes[index] for index in np.flatnonzero(used)]
     table = ArrayTable(name, matrix, genes, annotations, default_features=chosen)
     table.row_names, table.mask_column = cells, facts["mask_column"]
@@ -42,15 +49,12 @@ class _ServedMatrix:
     shape: tuple[int, int]
 
     def __init__(self, path: Path, name: str) -> None:
-        self.path, self.name = path, name
-        self.process = Hdf5Process("cpcapp.tables.read.h5ad_worker", path)
+        self.name, self.process = name, Hdf5Process("cpcapp.tables.read.h5ad", path)
 
     def __getitem__(self, rows: slice) -> Any:
         _, parts = self.ask({"start": rows.start, "stop": rows.stop})
         if len(parts) == 1:
             return parts[0]
-        import scipy.sparse as sp
-
         return sp.csr_array(tuple(parts), shape=(rows.stop - rows.start, self.shape[1]))
 
     def ask(self, request: dict[str, Any]) -> Answer:
@@ -58,16 +62,109 @@ class _ServedMatrix:
         try:
             return self.process.ask(request)
         except Hdf5Error as error:
-            raise self._explain(error, request) from error
+            if error.kind == "layer":
+                raise TableError(f"{self.name}: {error}") from error
+            if error.kind == "genes":
+                advice = "choose the genes with {mask_var}"
+                raise TableError(f"{self.name}: {error}", advice) from error
+            raise TableError(f"{self.name} is not a readable AnnData file: {error}") from error
 
-    def _explain(self, error: Hdf5Error, request: dict[str, Any]) -> TableError:
-        if error.kind == "layer":
-            layers = quote_names(json.loads(str(error))) or "none"
-            return TableError(
-                f"{self.name}: there is no layer {request['layer']!r}; there are: {layers}"
-            )
-        if error.kind == "no X":
-            return TableError(f"{self.name} has no X; choose a layer with {self.path.name}::LAYER")
-        if error.kind == "genes":
-            return TableError(f"{self.name}: {error}", "choose the genes with {mask_var}")
-        return TableError(f"{self.name} is not a readable AnnData file: {error}")
+
+def main() -> None:
+    """Within the process: open the file of the first request, then send the rows asked for."""
+    matrix: Any = None
+
+    def answer(request: dict[str, Any], _: Arrays) -> tuple[dict[str, Any], Arrays]:
+        nonlocal matrix
+        if "path" in request:
+            matrix, message, arrays = _open(**request)
+            return message, arrays
+        rows = matrix[request["start"] : request["stop"]]
+        return {}, [rows.data, rows.indices, rows.indptr] if sp.issparse(rows) else [rows]
+
+    answer_requests(answer, lambda: import_module("anndata"))
+
+
+def _open(
+    path: str, layer: str | None, mask_var: str | None
+) -> tuple[Any, dict[str, Any], list[NDArray[Any]]]:
+    import anndata
+
+    check_contents(path, _STREAMED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # files of older versions can be read
+        adata = anndata.read_h5ad(path, backed="r")
+    if layer is not None and layer not in adata.layers:
+        layers = quote_names([str(name) for name in adata.layers]) or "none"
+        raise Hdf5Error(f"there is no layer {layer!r}; there are: {layers}", "layer")
+    matrix = adata.X if layer is None else adata.layers[layer]
+    if matrix is None:
+        raise Hdf5Error(f"it has no X; choose a layer with {Path(path).name}::LAYER", "layer")
+    matrix = _checked(matrix)
+    if matrix.shape != (len(adata.obs_names), len(adata.var_names)):
+        raise ValueError(
+            f"a matrix of {matrix.shape[0]} cells and {matrix.shape[1]} genes has names of "
+            f"{len(adata.obs_names)} and {len(adata.var_names)}"
+        )
+    try:
+        used, column = select_genes(adata.var, mask_var)
+    except ValueError as error:
+        raise Hdf5Error(str(error), "genes") from error
+    columns: list[tuple[str, list[Any] | None]] = []
+    arrays: list[NDArray[Any]] = [used]
+    for name, values in adata.obs.items():
+        texts = None
+        if values.dtype.kind not in "biuf":
+            texts = values.astype(str).tolist()
+        elif isinstance(values.dtype, np.dtype):
+            arrays.append(values.to_numpy())
+        else:  # integers with missing values
+            texts = values.to_numpy(dtype=object, na_value=None).tolist()
+        columns.append((str(name), texts))
+    message = {
+        "shape": matrix.shape,
+        "cells": str(adata.obs_names.name or "cell"),
+        "cell_names": adata.obs_names.astype(str).tolist(),
+        "genes": [str(gene) for gene in adata.var_names],
+        "mask_column": column,
+        "columns": columns,
+    }
+    return matrix, message, arrays
+
+
+def _checked(matrix: Any) -> Any:
+    """Return a matrix whose rows can be taken without harm; in memory only where it must be."""
+    if getattr(matrix, "format", "") == "csr" and hasattr(matrix, "group"):
+        return _CsrOnDisk(matrix.group, matrix.shape)
+    if hasattr(matrix, "to_memory"):
+        matrix = matrix.to_memory()  # rows of compressed columns can't be read alone
+    if hasattr(matrix, "indptr"):
+        check_sparse(matrix)
+        matrix = matrix.tocsr()
+    if len(matrix.shape) != 2 or matrix.dtype.kind not in "biuf":
+        raise ValueError(f"its matrix has shape {matrix.shape} and dtype {matrix.dtype}")
+    return matrix
+
+
+class _CsrOnDisk:
+    """Rows of a sparse matrix, of which only the pointers are in memory."""
+
+    def __init__(self, group: Any, shape: tuple[int, int]) -> None:
+        self.data, self.indices, self.shape = group["data"], group["indices"], tuple(shape)
+        self.indptr = np.asarray(group["indptr"][:])
+        if self.data.ndim != 1 or self.data.dtype.kind not in "biuf":
+            raise ValueError(f"its data is {self.data.dtype} of shape {self.data.shape}")
+        check_pointers(self.indptr, self.shape[0], len(self.data))
+        if self.indices.shape != self.data.shape:
+            raise ValueError(f"it has {len(self.data)} values and {len(self.indices)} indices")
+
+    def __getitem__(self, rows: slice) -> Any:
+        pointers = self.indptr[rows.start : rows.stop + 1].astype(np.int64)
+        first, last = int(pointers[0]), int(pointers[-1])
+        indices = self.indices[first:last]
+        try:
+            check_indices(indices, last - first, self.shape[1])
+        except ValueError as error:
+            raise ValueError(f"rows {rows.start + 1} to {rows.stop}: {error}") from error
+        parts = self.data[first:last], indices, pointers - first
+        return sp.csr_array(parts, shape=(rows.stop - rows.start, self.shape[1]))

@@ -1,1 +1,0 @@
-"""Write what was found: scores, loadings, top features, model, summary and plot."""
