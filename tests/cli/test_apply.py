@@ -86,7 +86,7 @@ def test_new_rows_in_the_format_of_the_name(apply, table, expected, folder, outp
 def test_mistakes(apply, table, folder):
     (folder / "new.csv").write_text("mine")
     assert (
-        "new.csv exists already; replace it with --force"
+        "new.csv exists already; replace with --force"
         in apply("table.csv", "-o", "new.csv", status=2)[1]
     )
     assert (folder / "new.csv").read_text() == "mine"

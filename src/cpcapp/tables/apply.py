@@ -18,7 +18,7 @@ from cpcapp.tables.messages import Message, TableError, quote_names
 from cpcapp.tables.model import TableModel, load_model
 from cpcapp.tables.read import open_table
 from cpcapp.tables.read.table import ProgressReport, Table, report_nothing
-from cpcapp.tables.scores import check_not_input, is_parquet, name_score_columns, open_scores
+from cpcapp.tables.scores import check_outputs, is_parquet, name_score_columns, open_scores
 
 
 @dataclass(frozen=True)
@@ -164,11 +164,5 @@ def _check_output(
     remove_leftovers(path.parent, path.name)
     inputs = [os.fspath(read) for read in (model, table) if isinstance(read, str | os.PathLike)]
     inputs += [table.name] if isinstance(table, Table) else []
-    check_not_input([path], inputs)
-    if path.exists() and not overwrite:
-        raise TableError(
-            f"{path} exists already",
-            "replace it with {overwrite}, or choose another {output}",
-            overwrite=True,
-        )
+    check_outputs([path], inputs, overwrite=overwrite, name="output")
     return path

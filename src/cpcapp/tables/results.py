@@ -31,7 +31,7 @@ from cpcapp.tables.read.table import Chunk, ProgressReport, as_texts, report_not
 from cpcapp.tables.reduce import Reduction
 from cpcapp.tables.sample_sets import SampleSet
 from cpcapp.tables.scores import (
-    check_not_input,
+    check_outputs,
     is_parquet,
     name_score_columns,
     open_scores,
@@ -81,15 +81,8 @@ class ResultFiles:
             remove_leftovers(self.plot.parent, self.plot.name)
         if self.folder.resolve() in {Path(path).resolve() for path in inputs}:
             raise TableError(f"{self.folder} is read by this run", "choose another {folder}")
-        existing = [path for path in [*self.all, self.outdated_scores] if path.exists()]
-        check_not_input(existing, inputs)
-        if existing and not overwrite:
-            more = f", with {len(existing) - 1} more" if len(existing) > 1 else ""
-            raise TableError(
-                f"{existing[0]} exists already{more}",
-                "replace with {overwrite}, or choose another {folder}",
-                overwrite=True,
-            )
+        outputs = [*self.all, self.outdated_scores]
+        check_outputs(outputs, inputs, overwrite=overwrite, name="folder")
         above = [self.folder, *self.folder.absolute().parents]
         nearest = next(path for path in above if path.exists())
         if not nearest.is_dir():

@@ -25,12 +25,22 @@ def is_parquet(path: str | os.PathLike[str]) -> bool:
     return os.fspath(path).lower().endswith(PARQUET_ENDINGS)
 
 
-def check_not_input(outputs: Sequence[Path], inputs: Sequence[str]) -> None:
-    """Raise `TableError` if a file that is to be written is also read."""
+def check_outputs(
+    paths: Sequence[Path], inputs: Sequence[str], *, overwrite: bool, name: str
+) -> None:
+    """Raise `TableError` if files are also read, or would be replaced; ``name`` can change them."""
     read = {Path(path.partition("::")[0]).resolve() for path in inputs}
-    for path in outputs:
+    existing = [path for path in paths if path.exists()]
+    for path in existing:
         if path.resolve() in read:
             raise TableError(f"{path} is read by this run; write to another file")
+    if existing and not overwrite:
+        more = f", with {len(existing) - 1} more" if len(existing) > 1 else ""
+        raise TableError(
+            f"{existing[0]} exists already{more}",
+            f"replace with {{overwrite}}, or choose another {{{name}}}",
+            overwrite=True,
+        )
 
 
 def name_score_columns(

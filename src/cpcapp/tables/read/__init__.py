@@ -11,7 +11,7 @@ from typing import cast
 from cpcapp.tables.messages import TableError, require_package
 from cpcapp.tables.read.arrays import PARQUET_ENDINGS, ParquetTable, npy_table, npz_table
 from cpcapp.tables.read.csv import CsvTable
-from cpcapp.tables.read.excel import EXCEL_ENDINGS, ExcelTable
+from cpcapp.tables.read.excel import EXCEL_ENDINGS, excel_table
 from cpcapp.tables.read.h5ad import h5ad_table
 from cpcapp.tables.read.table import Chunk, Table
 
@@ -79,7 +79,7 @@ def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -
         if ending.endswith(PARQUET_ENDINGS):
             return ParquetTable(file, path)
         if ending.endswith(EXCEL_ENDINGS):
-            return ExcelTable(file, path, part or None)
+            return excel_table(file, path, part or None)
         if ending.endswith(".npy"):
             return npy_table(file, path)
         if ending.endswith(".npz"):

@@ -10,13 +10,13 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, cast
 
 import numpy as np
 
 from cpcapp.tables.messages import TableError, count_of, one_line
 from cpcapp.tables.read.numbers import MISSING, describe_non_number, find_marks
-from cpcapp.tables.read.table import Chunk, Progress, Table
+from cpcapp.tables.read.table import Chunk, Progress, Table, require_unique
 
 _SNIFFED_ROWS = 100
 _DELIMITERS = ",\t;|"
@@ -33,22 +33,23 @@ _ENCODINGS = {"latin-1": "Latin-1 (Windows-1252), not UTF-8", "utf-16": "UTF-16"
 
 
 class CsvTable(Table):
-    """A CSV or TSV file, with gzip or without; or a stream, which can be read once.
+    """A CSV or TSV file, with gzip or without; a sheet as CSV; or a stream, to be read once.
 
     What Arrow refuses of a block is parsed once more by Python's parser, which gives the same
     numbers, knows more spellings, and names the lines of bad rows.
     """
 
-    unit: ClassVar[str] = "line"
-
-    def __init__(self, source: Path | io.BufferedReader, name: str) -> None:
+    def __init__(self, source: Path | io.BufferedReader | bytes, name: str) -> None:
         self.source, self.name = source, name
-        self.rereadable = isinstance(source, Path) and source.is_file()
+        self.unit = "row" if isinstance(source, bytes) else "line"
+        self.rereadable = isinstance(source, bytes) or (
+            isinstance(source, Path) and source.is_file()
+        )
         self._n_grouped, self._grouped = 0, ""  # numbers with thousands separators, and the first
         self._text = _Text(source, name)
         self._text.close()
         head = self._text.head
-        self.delimiter = _find_delimiter(head, name)
+        self.delimiter = "," if isinstance(source, bytes) else _find_delimiter(head, name)
         lines = io.StringIO(self._text.decode(head), newline="\n")
         reader, records = csv.reader(lines, delimiter=self.delimiter), list[list[str]]()
         try:
@@ -68,9 +69,14 @@ class CsvTable(Table):
             self.columns.insert(0, "")  # R's write.table gives the row names no name
         values = (value for record in self._sample for value in record)
         self.marks = find_marks(values, self.delimiter)
-        unnamed = self.name_columns()
-        if unnamed is not None:
-            number = unnamed + 1
+        require_unique(self.columns, name)
+        if self.columns[0] == "":  # so R, pandas and spreadsheets write names of rows
+            self.row_names = "row_name"
+            while self.row_names in self.columns:
+                self.row_names += "_"
+            self.columns[0] = self.row_names
+        if "" in self.columns:
+            number = self.columns.index("") + 1
             raise TableError(f"{name}: column {number} has no name in the first line; give it one")
 
     def reading_notes(self) -> list[str]:
@@ -227,7 +233,7 @@ class CsvTable(Table):
             value = self.marks.parse_grouped(text)
             if value is not None:
                 if not self._n_grouped:
-                    self._grouped = f"line {line}: {text.strip()!r} is {value:.15g}"
+                    self._grouped = f"{self.unit} {line}: {text.strip()!r} is {value:.15g}"
                 self._n_grouped += 1
         return value
 
@@ -256,10 +262,12 @@ class _Text:
     """
 
     def __init__(
-        self, source: Path | io.BufferedReader, name: str, encoding: str | None = None
+        self, source: Path | io.BufferedReader | bytes, name: str, encoding: str | None = None
     ) -> None:
         self.name, self.encoding, self.line, self.is_cut_off = name, encoding, 1, False
         self._stream: Any = source.open("rb") if isinstance(source, Path) else source
+        if isinstance(source, bytes):
+            self._stream = io.BufferedReader(cast(Any, io.BytesIO(source)))
         self._file, self._size, self.head = self._stream, 0, b""
         if isinstance(source, Path) and source.is_file():
             self._size = max(source.stat().st_size, 1)

@@ -1,25 +1,25 @@
-"""Workbooks of Excel and LibreOffice: one sheet, read once and kept as numbers and texts.
+"""Workbooks of Excel and LibreOffice: a sheet becomes CSV in memory.
 
 The parser ends its process where a damaged file needs more memory than there is: it has its own.
 """
 
 from __future__ import annotations
 
+import csv
 import datetime
+import io
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cpcapp._io.worker import Answer, Arrays, Worker, answer_requests, limit_memory
+from cpcapp._io.worker import Arrays, Worker, answer_requests, limit_memory
 from cpcapp.tables.messages import TableError, one_line, quote_names, require_package
-from cpcapp.tables.read.numbers import MISSING, describe_non_number, guess_number
-from cpcapp.tables.read.table import Chunk, Progress, Table, number_rows, row_slices
+from cpcapp.tables.read.csv import CsvTable
 
 EXCEL_ENDINGS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 # Set by hand: what is read in a few minutes. Excel's own limits would allow a thousand times as
@@ -30,80 +30,16 @@ _MEMORY = 4 << 30
 _MAX_HEADER_ROWS = 8
 
 
-class ExcelTable(Table):
-    """A sheet of a workbook.
+def excel_table(path: Path, name: str, sheet: str | None) -> CsvTable:
+    """Open a sheet of a workbook, by default the first that is not hidden.
 
     The column names are in the first row that is not blank. A title above them that is merged over
     several columns is left out. Names of merged groups stand before those below them:
     ``"blood / iron"``. Formulas have the values that the spreadsheet program stored, and are
     missing if it stored none, as are errors such as #DIV/0!. Dates are text. Hidden rows are read.
-    By default it is the first sheet that is not hidden.
     """
-
-    def __init__(self, path: Path, name: str, sheet: str | None) -> None:
-        require_package("python_calamine", "tables")
-        facts, (self._positions, self._numbers) = _ask_for_sheet(
-            path, name.partition("::")[0], sheet
-        )
-        self.name, self.columns = facts["name"], facts["columns"]
-        self._texts = {
-            int(column): np.array(texts, dtype=object) for column, texts in facts["texts"].items()
-        }
-        unnamed = self.name_columns()
-        if unnamed is not None:
-            raise TableError(
-                f"{self.name}: column {_letters(unnamed)} has no name in row "
-                f"{facts['header_row']}; give it one"
-            )
-
-    def text_columns(self, names: Sequence[str]) -> list[str]:
-        """Return the columns that have texts or dates, and no number."""
-        numeric = np.asarray(np.isfinite(self._numbers).any(axis=0))
-        indices = ((name, self.column_index[name]) for name in names)
-        return [name for name, i in indices if i in self._texts and not numeric[i]]
-
-    def chunks(
-        self, features: Sequence[str], kept: Sequence[str], progress: Progress | None = None
-    ) -> Iterator[Chunk]:
-        """Yield all rows; see `Table.chunks`."""
-        import pyarrow as pa
-
-        chosen = [self.column_index[name] for name in features]
-        columns = {name: self._kept_column(name) for name in kept}
-        n_rows = len(self._positions)
-        for part in row_slices(n_rows, len(chosen)):
-            bad: dict[int, str] = {}
-            for name, index in zip(features, chosen, strict=True):
-                for row, text in enumerate(self._texts.get(index, ())[part]):
-                    if text is not None:
-                        bad.setdefault(row, describe_non_number(name, text))
-            yield Chunk(
-                number_rows(part),
-                self._positions[part],
-                self._numbers[part][:, chosen],
-                {name: pa.array(column[part]) for name, column in columns.items()},
-                bad,
-            )
-            if progress is not None:
-                progress(part.stop / n_rows)
-
-    def _kept_column(self, name: str) -> NDArray[Any]:
-        """Return numbers if there are only numbers, and texts otherwise; None is missing."""
-        index = self.column_index[name]
-        numbers, texts = self._numbers[:, index], self._texts.get(index)
-        present = ~np.isnan(numbers)
-        values = np.full(len(numbers), None, dtype=object)
-        if texts is not None:
-            values[present] = [_as_text(number) for number in numbers[present].tolist()]
-            return np.where(present, values, texts)
-        whole = (numbers[present] == np.rint(numbers[present])).all()
-        small = (np.abs(numbers[present]) < 2.0**53).all()
-        values[present] = numbers[present].astype(np.int64) if whole and small else numbers[present]
-        return values
-
-
-def _ask_for_sheet(path: Path, name: str, sheet: str | None) -> Answer:
-    """Let a process of its own read a sheet, or raise `TableError`."""
+    require_package("python_calamine", "tables")
+    name = name.partition("::")[0]
     seconds = _SECONDS + _SECONDS_PER_MEGABYTE * _unpacked_bytes(path, name) / 1e6
     worker = Worker("cpcapp.tables.read.excel")
     if not worker.is_ready:
@@ -114,11 +50,12 @@ def _ask_for_sheet(path: Path, name: str, sheet: str | None) -> Answer:
             f"{name} is damaged or too large: reading it was stopped, because it crashed, or took "
             f"too much memory or more than {seconds:.0f} seconds; save it as CSV or Parquet"
         )
-    if "error" not in answer[0]:
-        return answer
-    reason = answer[0]["error"]
-    is_known = answer[0].get("kind") == "sheet"
-    raise TableError(reason if is_known else f"{name} is not a readable workbook: {reason}")
+    facts, arrays = answer
+    if "error" in facts:
+        is_known = facts.get("kind") == "sheet"
+        start = "" if is_known else f"{name} is not a readable workbook: "
+        raise TableError(f"{start}{facts['error']}")
+    return CsvTable(arrays[0].tobytes(), facts["name"])
 
 
 def _unpacked_bytes(path: Path, name: str) -> int:
@@ -150,7 +87,7 @@ def main() -> None:
 
 
 def _read_sheet(request: dict[str, Any], _: Arrays) -> tuple[dict[str, Any], Arrays]:
-    """Return names of columns, row numbers as people see them, numbers (or NaN), and texts."""
+    """Return a sheet as CSV, each row in the line of its number."""
     from python_calamine import CalamineWorkbook
 
     limit_memory(_MEMORY)
@@ -168,23 +105,18 @@ def _read_sheet(request: dict[str, Any], _: Arrays) -> tuple[dict[str, Any], Arr
             )
         rows = _filled_rows(sheet)
         header, first_row = _take_header(rows, list(sheet.merged_cell_ranges or ()), name)
-    positions = np.array([number + 1 for number, _ in rows], dtype=np.int64)
-    numbers = np.full((len(rows), len(header)), np.nan)
-    texts: dict[int, list[str | None]] = {}
-    for row, (number, cells) in enumerate(rows):
+    text = io.StringIO()
+    writer, line = csv.writer(text, lineterminator="\n"), 0
+    for number, cells in [(first_row, header), *rows]:
         if len(cells) > len(header):
             raise _SheetError(
                 f"{name}: row {number + 1} has a value in column {_letters(len(cells) - 1)}, which "
-                f"has no name in row {first_row}; give it one, or clear the cell"
+                f"has no name in row {first_row + 1}; give it one, or clear the cell"
             )
-        for column, cell in enumerate(cells):
-            value = _as_number(cell)
-            if value is None:
-                texts.setdefault(column, [None] * len(rows))[row] = _as_text(cell)
-            else:
-                numbers[row, column] = value
-    facts = {"name": name, "columns": header, "header_row": first_row, "texts": texts}
-    return facts, [positions, numbers]
+        text.write("\n" * (number - line))
+        writer.writerow([*map(_as_text, cells), *[""] * (len(header) - len(cells))])
+        line = number + 1
+    return {"name": name}, [np.frombuffer(text.getvalue().encode(), np.uint8)]
 
 
 def _choose_sheet(book: Any, name: str, sheet: str | None) -> str:
@@ -215,7 +147,7 @@ def _filled_rows(sheet: Any) -> list[tuple[int, list[Any]]]:
 def _take_header(
     rows: list[tuple[int, list[Any]]], merged: Sequence[Any], name: str
 ) -> tuple[list[str], int]:
-    """Take the header and a title above it from the rows; return the names and their first row.
+    """Take the header and a title above it from the rows; return the names, and their row number.
 
     A merged range is ((first row, first column), (last row, last column)), from 0.
     """
@@ -239,9 +171,12 @@ def _take_header(
             if top == number and left < len(cells):
                 cells[left : right + 1] = [cells[left]] * len(cells[left : right + 1])
         for part, cell in zip(parts, cells, strict=True):
-            if cell is not None and _as_text(cell).strip():
-                part.append(_as_text(cell).strip())
-    return [" / ".join(part) for part in parts], first + 1
+            part += [text] if (text := _as_text(cell).strip()) else []
+    names = [" / ".join(part) for part in parts]
+    if "" in names[1:]:  # the first may be that of row names
+        column = _letters(names.index("", 1))
+        raise _SheetError(f"{name}: column {column} has no name in row {first + 1}; give it one")
+    return names, first
 
 
 def _is_title(number: int, cells: Sequence[Any], merged: Sequence[Any]) -> bool:
@@ -252,28 +187,19 @@ def _is_title(number: int, cells: Sequence[Any], merged: Sequence[Any]) -> bool:
     )
 
 
-def _as_number(value: Any) -> float | None:
-    """Return the number of a cell, NaN for a missing value, None for anything else."""
-    if isinstance(value, int | float):  # and bool, which is an int
-        return float(value)
-    if value is not None and not isinstance(value, str):
-        return None
-    text = (value or "").strip()
-    if text in MISSING:
-        return float("nan")
-    # A number that was typed or pasted as text.
-    return guess_number(text, ".") if text.isascii() else None
-
-
 def _as_text(value: Any) -> str:
-    """Return a cell as text: dates by ISO 8601, whole numbers without a point."""
+    """Return a cell as text of one line: dates by ISO 8601, whole numbers without a point."""
+    if value is None:
+        return ""
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():
         return value.date().isoformat()
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2.0**53:
+    if isinstance(value, bool) or (
+        isinstance(value, float) and value.is_integer() and abs(value) < 2.0**53
+    ):
         return str(int(value))
-    return str(value)
+    return " ".join(str(value).splitlines())
 
 
 def _letters(index: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,23 +107,12 @@ class Table(ABC):
     [20.25]
     """
 
-    unit: ClassVar[str] = "row"
-
     name: str
     columns: list[str]
+    unit: str = "row"
     row_names: str | None = None
     rereadable: bool = True
     mask_column: str | None = None
-
-    def name_columns(self) -> int | None:
-        """Give the column of row names a name; return the index of another without one."""
-        require_unique(self.columns, self.name)
-        if self.columns[0] == "":  # so R, pandas and spreadsheets write it
-            self.row_names = "row_name"
-            while self.row_names in self.columns:
-                self.row_names += "_"
-            self.columns[0] = self.row_names
-        return self.columns.index("") if "" in self.columns else None
 
     @property
     def default_features(self) -> list[str]:
