@@ -72,7 +72,7 @@ def scores(path):
     return table.filter(like="component_").to_numpy()
 
 
-@pytest.mark.parametrize("output", ["new.csv", "new.CSV", "new.parquet", "new.PARQUET", "new.Pq"])
+@pytest.mark.parametrize("output", ["new.CSV", "new.parquet", "new.Pq"])
 def test_new_rows_in_the_format_of_the_name(apply, table, expected, folder, output):
     table[table.columns[::-1]].to_parquet("turned.parquet")
     out, err = apply("turned.parquet", "-o", output, "--id", "sample")

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.image import imread
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score
@@ -95,19 +94,12 @@ def test_two_tables(reduce, data, tables):
     assert "2 components are significant (permutation test)" in printed
 
 
-@pytest.mark.parametrize("extension", ["parquet", "npy"])
-def test_other_formats(reduce, data, tables, extension):
-    for name, values in (("t", data.target), ("b", data.background)):
-        if extension == "npy":
-            np.save(tables / f"{name}.npy", values)
-        else:
-            pd.DataFrame(values, columns=[f"x{i}" for i in range(30)]).to_parquet(
-                tables / f"{name}.parquet"
-            )
-    reduce(f"t.{extension}", f"b.{extension}")
+def test_scores_of_parquet_tables_are_parquet_in_upper_case_too(reduce, data, tables):
+    for path, values in (("t.PARQUET", data.target), ("b.Pq", data.background)):
+        pd.DataFrame(values, columns=[f"x{i}" for i in range(30)]).to_parquet(tables / path)
+    reduce("t.PARQUET", "b.Pq")
     expected = CPCAPlusPlus().fit(data.target, background=data.background)
-    path = "out/scores.parquet" if extension == "parquet" else "out/scores.csv"
-    np.testing.assert_allclose(scores(path), expected.transform(data.target), rtol=1e-8)
+    np.testing.assert_allclose(scores("out/scores.parquet"), expected.transform(data.target))
 
 
 def test_other_methods(reduce, data):
@@ -215,9 +207,7 @@ def test_bad_rows(reduce, tables, data):
             "cpca++ needs a background; give BACKGROUND, or --split and --background",
         ),
         (("target.csv", "none.csv"), "there is no file none.csv"),
-        (("target.csv", "background.csv", "--id", "smaple"), "has no column 'smaple'"),
         (("target.csv", "b.csv", *KEPT), "b.csv has no column 'gene 2', 'gene 3'"),
-        (("target.csv", "background.csv", *KEPT, "-k", "31"), "31"),
         (
             ("target.csv", "background.csv", *KEPT, "--alpha", "2"),
             "--alpha is for the method 'cpca' only",
@@ -231,7 +221,6 @@ def test_bad_rows(reduce, tables, data):
             ("target.csv", *MARKED, "--target", "group 1,x", "--background", "group 2"),
             "no row has 'x' in column 'group'; it has 4 values: 'group 3' (116 rows), ",
         ),
-        (("target.csv", "background.csv", *KEPT, "--plot", "p.bmp"), "must end in .png"),
         (("target.csv", "background.csv", *KEPT, "--columns", "gene 1,sample"), "at once"),
         (("target.csv", "background.csv", *KEPT, "--columns-from", "none"), "none"),
     ],
@@ -267,15 +256,6 @@ def test_nothing_is_replaced_unless_asked_to(reduce, tables):
     assert not (tables / "out/scores.csv").exists()
     error = reduce("out/scores.parquet", "background.csv", "--force", status=2)
     assert "is read by this run" in error
-
-
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
-def test_a_picture(reduce, tables, ending):
-    reduce("target.csv", "background.csv", *KEPT, "--plot", f"out/p.{ending}")
-    data = (tables / f"out/p.{ending}").read_bytes()
-    assert data.startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending])
-    if ending == "png":
-        assert imread(tables / "out/p.png")[..., :3].std() > 0.05
 
 
 def test_a_picture_has_a_bounded_number_of_points_of_both_sets(reduce, tables, monkeypatch):
@@ -345,14 +325,6 @@ def test_the_mice_of_the_paper(data_folder, reduce):
     assert adjusted_rand_score(table["Genotype"], clusters) > 0.78
 
 
-def test_cpca_plus_plus_does_not_depend_on_units(reduce):
-    """As the documentation says of --standardize background."""
-    reduce("target.csv", "background.csv", *KEPT)
-    before = scores()
-    reduce("target.csv", "background.csv", *KEPT, "--standardize", "background", "--force")
-    np.testing.assert_allclose(np.abs(scores()), np.abs(before), rtol=1e-6, atol=1e-8)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="no named pipes")
 def test_a_pipe_can_not_be_read_twice(reduce):
     command = (
@@ -366,84 +338,53 @@ def test_a_pipe_can_not_be_read_twice(reduce):
     assert "is a pipe, but tables are read twice; give a file" in done.stderr
 
 
-def test_a_label_that_is_constant_in_the_background(reduce, tables):
-    table = pd.read_csv("target.csv")
+def test_constant_features_are_named(reduce, tables):
+    table = pd.read_csv("target.csv").assign(batch=3)
     table["code"] = np.arange(len(table)) % 3
     table.to_csv("t.csv", index=False)
-    pd.read_csv("background.csv").assign(code=1).to_csv("b.csv", index=False)
+    pd.read_csv("background.csv").assign(code=1, batch=3).to_csv("b.csv", index=False)
     notes = reduce("t.csv", "b.csv", *KEPT, notes=True)
     assert "note: 'code' is constant in the background\n" in notes
-    summary = json.loads((tables / "out/summary.json").read_bytes())
-    assert summary["constant_in_background"] == ["code"]
-
-
-def test_a_constant_feature(reduce, tables):
-    for name in ("target", "background"):
-        pd.read_csv(f"{name}.csv").assign(batch=3).to_csv(f"{name}.csv", index=False)
-    notes = reduce("target.csv", "background.csv", *KEPT, notes=True)
     assert "note: 'batch' is constant in both sets\n" in notes
-    assert json.loads((tables / "out/summary.json").read_bytes())["constant"] == ["batch"]
+    summary = json.loads((tables / "out/summary.json").read_bytes())
+    assert (summary["constant_in_background"], summary["constant"]) == (["code"], ["batch"])
 
 
-class TestFeaturesThatLookLikeLabels:
-    """Features that the user did not name."""
-
-    @pytest.fixture
-    def coded(self, tables):
-        for name in ("target", "background"):
-            table = pd.read_csv(tables / f"{name}.csv")
-            table["the code"] = np.arange(len(table)) // 150  # sorted: constant in the first rows
-            table["no"] = np.arange(7, len(table) + 7)
-            table.to_csv(tables / f"{name}.csv", index=False)
-
-    @pytest.mark.usefixtures("coded")
-    def test_are_named_on_standard_error(self, reduce, tables):
-        notes = reduce("target.csv", "background.csv", *KEPT, notes=True)
-        assert "note: 'the code' is used as a feature, but has only 3 values" in notes
-        assert "--label 'the code'" in notes
-        assert "note: 'no' is used as a feature, but counts the rows" in notes
-        assert notes.count("note: ") == 2
-        stored = json.loads((tables / "out/summary.json").read_bytes())["notes"]
-        assert len(stored) == 2
-        assert "--" not in "".join(stored)
-
-    @pytest.mark.usefixtures("coded")
-    def test_are_fine_with_another_role(self, reduce):
-        rest = [*KEPT, "--label", "the code", "--id", "no"]
-        assert reduce("target.csv", "background.csv", *rest, notes=True) == ""
-
-    @pytest.mark.usefixtures("coded")
-    def test_are_fine_if_the_user_named_them(self, reduce):
-        chosen = ["--columns", "gene 0,gene 1,the code,no"]
-        notes = reduce("target.csv", "background.csv", *KEPT, *chosen, notes=True)
-        assert "is used as a feature" not in notes
+def test_features_that_look_like_labels_are_named_unless_the_user_chose_them(reduce, tables):
+    for name in ("target", "background"):
+        table = pd.read_csv(tables / f"{name}.csv")
+        table["the code"] = np.arange(len(table)) // 150  # sorted: constant in the first rows
+        table["no"] = np.arange(7, len(table) + 7)
+        table.to_csv(tables / f"{name}.csv", index=False)
+    notes = reduce("target.csv", "background.csv", *KEPT, notes=True)
+    assert "note: 'the code' is used as a feature, but has only 3 values" in notes
+    assert "--label 'the code'" in notes
+    assert "note: 'no' is used as a feature, but counts the rows" in notes
+    assert notes.count("note: ") == 2
+    stored = json.loads((tables / "out/summary.json").read_bytes())["notes"]
+    assert len(stored) == 2
+    assert "--" not in "".join(stored)
+    roles = [*KEPT, "--label", "the code", "--id", "no", "--force"]
+    assert reduce("target.csv", "background.csv", *roles, notes=True) == ""
+    chosen = ["--columns", "gene 0,gene 1,the code,no", "--force"]
+    notes = reduce("target.csv", "background.csv", *KEPT, *chosen, notes=True)
+    assert "is used as a feature" not in notes
 
 
-class TestFewBackgroundRows:
+def test_few_background_rows_are_shuffled_or_too_few_for_the_law(reduce, tables):
     """The Tracy-Widom test needs more rows than features."""
-
-    @pytest.fixture
-    def few(self, tables):
-        pd.read_csv(tables / "background.csv")[:20].to_csv(tables / "few.csv", index=False)
-
-    @pytest.mark.usefixtures("few")
-    def test_the_law_says_that_it_needs_more(self, reduce, tables):
-        options = "-k", "2", "--no-permutation-test"
-        notes = reduce("target.csv", "few.csv", *KEPT, *options, notes=True)
-        assert "the number of significant components was not tested: " in notes
-        assert "--permutation-test needs no such background" in notes
-        summary = json.loads((tables / "out/summary.json").read_bytes())
-        assert summary["components_that_stand_out"] is None
-        assert summary["permutation_test"] is None
-
-    @pytest.mark.usefixtures("few")
-    @pytest.mark.parametrize("options", [("-k", "auto"), ("-k", "1", "--permutation-test")])
-    def test_rows_are_shuffled(self, reduce, tables, options):
-        printed = reduce("target.csv", "few.csv", *KEPT, *options)
-        assert "significant (permutation test)" in printed
-        summary = json.loads((tables / "out/summary.json").read_bytes())
-        assert summary["permutation_test"]["background_rows"] == 20
-        assert summary["permutation_test"]["p"] <= 0.05
+    pd.read_csv(tables / "background.csv")[:20].to_csv(tables / "few.csv", index=False)
+    options = "-k", "2", "--no-permutation-test"
+    notes = reduce("target.csv", "few.csv", *KEPT, *options, notes=True)
+    assert "the number of significant components was not tested: " in notes
+    assert "--permutation-test needs no such background" in notes
+    summary = json.loads((tables / "out/summary.json").read_bytes())
+    assert summary["components_that_stand_out"] is summary["permutation_test"] is None
+    printed = reduce("target.csv", "few.csv", *KEPT, "-k", "auto", "--force")
+    assert "significant (permutation test)" in printed
+    summary = json.loads((tables / "out/summary.json").read_bytes())
+    assert summary["permutation_test"]["background_rows"] == 20
+    assert summary["permutation_test"]["p"] <= 0.05
 
 
 def test_problems_go_to_standard_error_in_one_line_of_options(reduce, tables):
@@ -459,14 +400,6 @@ def test_problems_go_to_standard_error_in_one_line_of_options(reduce, tables):
     assert "out is not a folder; choose another -o" in reduce(
         "target.csv", "background.csv", status=2
     )
-
-
-@pytest.mark.parametrize("name", ["t.PARQUET", "t.Pq"])
-def test_scores_of_parquet_tables_are_parquet_in_upper_case_too(reduce, data, tables, name):
-    for path, values in ((name, data.target), ("b.parquet", data.background)):
-        pd.DataFrame(values, columns=[f"x{i}" for i in range(30)]).to_parquet(tables / path)
-    reduce(name, "b.parquet")
-    assert scores("out/scores.parquet").shape == (400, 2)
 
 
 def test_damaged_tables_cost_one_line(reduce, tables, rng):

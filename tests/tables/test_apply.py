@@ -36,13 +36,6 @@ def test_a_model_in_memory_and_a_stream(model, table):
     assert not stream.closed
 
 
-def test_nothing_is_written_before_the_first_rows_are_good(model, table):
-    stream = io.BytesIO()
-    with pytest.raises(TableError, match=r"1 missing value in 1 row: line 7: .* missing='zero'"):
-        apply_model(model, table, stream)
-    assert stream.getvalue() == b""
-
-
 def test_a_problem_in_a_later_chunk_stops_the_stream(model, table, monkeypatch):
     monkeypatch.setattr("cpcapp.tables.read.csv._MAX_BLOCK_BYTES", 12)
     monkeypatch.setattr("cpcapp.tables.read.csv._HEAD_BYTES", 12)
@@ -52,14 +45,6 @@ def test_a_problem_in_a_later_chunk_stops_the_stream(model, table, monkeypatch):
     found = pd.read_csv(io.BytesIO(stream.getvalue()))
     assert 0 < len(found) <= 5
     assert (found["component_1"] == 2).all()
-
-
-def test_means_are_those_of_the_model_file(model, table, tmp_path):
-    model.save(tmp_path / "m.safetensors")
-    apply_model(tmp_path / "m.safetensors", table, tmp_path / "o.csv", missing="mean")
-    assert pd.read_csv(tmp_path / "o.csv")["component_1"].iloc[-1] == 7.0
-    with pytest.raises(TableError, match="overwrite=True"):
-        apply_model(model, table, tmp_path / "o.csv", missing="mean")
 
 
 def test_power_comes_without_p_where_the_background_was_too_small(tmp_path, rng):

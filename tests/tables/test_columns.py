@@ -1,77 +1,15 @@
-"""Roles of columns, and the rows of each set."""
+"""Roles of columns, the rows of each set, and columns that look like labels."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpcapp.tables import Chunk, TableError, open_table
-from cpcapp.tables.columns import Selection, choose_columns, match_columns
-
-
-class NoSearch(list):
-    """A list that can be read, but not searched: with many columns a search takes too long."""
-
-    def __contains__(self, name):
-        raise AssertionError(f"{name} was searched for")
-
-    def index(self, *arguments):
-        raise AssertionError(f"{arguments[0]} was searched for")
-
-
-@pytest.fixture
-def frame(rng):
-    found = pd.DataFrame(rng.normal(size=(20, 6)), columns=list("abcdef"))
-    found["group"] = ["x"] * 5 + ["y"] * 12 + [None] * 3
-    return found
-
-
-@pytest.fixture(params=["csv", "parquet"])
-def table(request, frame, tmp_path):
-    path = tmp_path / f"t.{request.param}"
-    frame.to_csv(path, index=False) if request.param == "csv" else frame.to_parquet(path)
-    return open_table(path)
-
-
-def test_columns_are_looked_up_and_not_searched_for(table):
-    table.columns = NoSearch(table.columns)
-    columns = choose_columns(table, labels=["group"], drop=["b"])
-    assert columns.features == list("acdef")
-    chosen = choose_columns(table, columns=["f", "a"], ids=["group"])
-    match_columns(table, chosen.features, table)
-    (chunk,) = table.chunks(chosen.features, chosen.kept)
-    assert chunk.values.shape == (20, 2)
-
-
-def test_wrong_names(table):
-    with pytest.raises(TableError, match=r"has no column 'z'; its columns are .*; correct ids"):
-        choose_columns(table, ids=["z"])
-    with pytest.raises(TableError, match=r"'group' is not numeric; copy it .* labels=\['group'\]"):
-        choose_columns(table)
-    with pytest.raises(TableError, match="no column is left"):
-        choose_columns(table, drop=[*"abcdef", "group"])
-
-
-def test_values_that_no_row_has_are_answered_with_those_that_exist(table):
-    selection = Selection(table, "background", "group", frozenset({"x", "z"}))
-    with pytest.raises(TableError) as caught:
-        list(selection.chunks(["a"], []))
-    assert str(caught.value).endswith(
-        "no row has 'z' in column 'group'; it has 2 values: 'y' (12 rows), 'x' (5 rows); correct "
-        "background_values"
-    )
-
-
-def test_many_values_are_counted_and_a_few_listed(tmp_path):
-    pd.DataFrame({"a": range(300), "id": [f"s{i}" for i in range(300)]}).to_csv(
-        tmp_path / "t.csv", index=False
-    )
-    selection = Selection(open_table(tmp_path / "t.csv"), "target", "id", frozenset({"none"}))
-    with pytest.raises(TableError, match=r"it has 300 values: ('s\d+' \(1 row\), ){8}\.\.\.;"):
-        list(selection.chunks(["a"], []))
+from cpcapp.tables import Chunk, TableError, open_table, reduce_tables, write_results
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=30), st.data())
@@ -84,3 +22,62 @@ def test_selected_rows_keep_their_problems(mask, data):
     assert {int(found.rows[i]) - 1: reason for i, reason in found.bad.items()} == {
         i: reason for i, reason in bad.items() if mask[i]
     }
+
+
+def test_values_that_no_row_has_are_answered_with_those_that_exist(tmp_path):
+    table = pd.DataFrame({"a": range(20), "group": ["x"] * 5 + ["y"] * 12 + [None] * 3})
+    table["id"] = [f"s{i}" for i in range(20)]
+    table.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(TableError) as caught:
+        reduce_tables(tmp_path / "t.csv", split="group", background_values=["x", "z"], drop="id")
+    assert str(caught.value).endswith(
+        "no row has 'z' in column 'group'; it has 2 values: 'y' (12 rows), 'x' (5 rows); correct "
+        "background_values"
+    )
+    with pytest.raises(TableError, match=r"it has 20 values: ('s\d+' \(1 row\), ){8}\.\.\.;"):
+        reduce_tables(
+            tmp_path / "t.csv", split="id", target_values="none", drop="group", method="pca"
+        )
+
+
+def test_columns_of_no_use(tmp_path):
+    pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(TableError, match="no column is left"):
+        reduce_tables(tmp_path / "t.parquet", method="pca", drop=["a", "b"])
+
+
+def test_sparse_values_with_holes(tmp_path, rng):
+    anndata = pytest.importorskip("anndata")
+    X = rng.poisson(1.0, size=(30, 3)).astype(float)
+    X[4, 1] = np.nan
+    anndata.AnnData(sp.csr_matrix(X)).write_h5ad(tmp_path / "t.h5ad")
+    found = reduce_tables(tmp_path / "t.h5ad", None, 1, method="pca", missing="zero")
+    assert (found.target.counts.n_filled, found.target.counts.n_used) == (1, 30)
+    np.testing.assert_allclose(found.target.mean, np.nan_to_num(X).mean(axis=0))
+    found = reduce_tables(tmp_path / "t.h5ad", None, 1, method="pca", missing="drop")
+    assert found.target.counts.n_used == 29
+    (chunk,) = open_table(tmp_path / "t.h5ad").chunks(["0", "1", "2"], [])
+    assert sp.issparse(chunk.values)
+
+
+def label_notes(path, columns, folder):
+    """Notes on columns that look like labels or row numbers."""
+    np.save(path, columns)
+    notes = write_results(reduce_tables(path, None, 1, method="pca"), folder).summary.notes()
+    return [note.problem for note in notes if "is used as a feature" in note.problem]
+
+
+def test_columns_that_look_like_labels_or_row_numbers(rng, tmp_path):
+    columns = rng.normal(size=(500, 8))
+    columns[:, 0] = np.arange(500) // 125  # classes, one after the other
+    columns[:, 1] = np.arange(500)
+    columns[:, 2] = rng.integers(0, 1000, 500)  # counts
+    columns[:, 4] = rng.integers(20, 31, size=500)  # more than ten values are a measurement
+    notes = label_notes(tmp_path / "t.npy", columns, tmp_path / "1")
+    labelled = "'x0' is used as a feature, but has only 4 values, all whole numbers"
+    assert notes == [labelled, "'x1' is used as a feature, but counts the rows"]
+    columns[-1, 0], columns[-1, 1] = 0.5, 7  # one other row settles it
+    assert label_notes(tmp_path / "t.npy", columns, tmp_path / "2") == []
+    # A table of small counts is not one of labels.
+    counts = rng.poisson(0.5, size=(300, 8)).astype(float)
+    assert label_notes(tmp_path / "t.npy", counts, tmp_path / "3") == []

@@ -102,7 +102,7 @@ def test_other_methods_have_no_power(tables, method):
         model.power(np.zeros((1, 6)))
 
 
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
 def test_cut_off(path, share):
     data = path.read_bytes()
     path.write_bytes(data[: int(share * len(data))])
@@ -160,15 +160,12 @@ def test_models_of_very_small_and_very_large_units(unit, tmp_path, rng):
 
 
 @pytest.mark.parametrize(
-    ("version", "advice"),
-    [(0, "make it again from its data"), (2, "install a newer cpcapp"), ("x", "make it again")],
+    ("version", "advice"), [(0, "make it again from its data"), (2, "install a newer cpcapp")]
 )
 def test_a_file_of_another_version_says_what_to_do(path, version, advice):
     header = {"format": "cpcapp-table-model", "format_version": version}
     path.write_bytes(save(load(path.read_bytes()), metadata={"cpcapp": json.dumps(header)}))
-    with pytest.raises(
-        TableError, match=f"format is version {version!r}.*reads version 1; {advice}"
-    ):
+    with pytest.raises(TableError, match=f"version {version!r}.*reads version 1; {advice}"):
         load_model(path)
 
 

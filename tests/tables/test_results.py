@@ -21,13 +21,13 @@ def found(rng, tmp_path):
     return reduce_tables(tmp_path / "target.csv", tmp_path / "background.csv", ids="who")
 
 
-@pytest.mark.parametrize("kind", [None, "parquet"])
-def test_files_and_summary(found, tmp_path, kind):
+@pytest.mark.parametrize(("kind", "ending"), [(None, "PNG"), ("parquet", "svg"), (None, "pdf")])
+def test_files_and_summary(found, tmp_path, kind, ending):
     results = write_results(
         found,
         tmp_path / "new" / "folder",
         scores_format=kind,
-        plot=tmp_path / "new" / "folder" / "p.PNG",
+        plot=tmp_path / "new" / "folder" / f"p.{ending}",
         include_background=True,
     )
     files = results.files
@@ -36,7 +36,9 @@ def test_files_and_summary(found, tmp_path, kind):
     scores = read(files.scores)
     assert scores["set"].tolist() == ["target"] * 100 + ["background"] * 100
     assert scores["who"][150] == "background 50"
-    assert imread(files.plot)[..., :3].std() > 0.05
+    start = {"PNG": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending]
+    assert files.plot.read_bytes().startswith(start)
+    assert ending != "PNG" or imread(files.plot)[..., :3].std() > 0.05
     np.testing.assert_array_equal(load_model(files.model).components, found.model.components)
     stored = json.loads(files.summary.read_bytes())
     assert stored == results.summary.to_dict()

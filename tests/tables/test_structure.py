@@ -1,43 +1,20 @@
-"""A table goes one way through the modules, also in imports within functions."""
+"""Public names, and errors that name the parameters of the library."""
 
 from __future__ import annotations
 
+import pickle
 import re
 from pathlib import Path
 
 import cpcapp.tables
+from cpcapp.tables import TableError
 
-ORDER = [
-    *("messages", "read.table", "read.numbers", "read.csv", "read.arrays", "read.excel"),
-    *("read.h5ad", "read", "columns", "cleaning", "model", "sample_sets", "reduce", "scores"),
-    *("results", "apply"),
-]
 ROOT = Path(cpcapp.tables.__file__).parent
 
 
-def modules():
-    for path in sorted(ROOT.rglob("*.py")):
-        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        name = name.removesuffix("__init__").removesuffix(".")
-        if name:
-            yield name, path.read_text()
-
-
-def test_every_module_has_a_place_in_the_order():
-    assert {name for name, _ in modules()} == set(ORDER)
-
-
-def test_no_import_points_backwards():
-    for name, text in modules():
-        found = re.findall(r"^\s*from cpcapp\.tables\.(\S+) import", text, re.MULTILINE)
-        found += re.findall(r"^\s*import cpcapp\.tables\.(\S+)", text, re.MULTILINE)
-        for other in found:
-            assert ORDER.index(other) < ORDER.index(name), f"{name} imports {other}"
-
-
 def test_the_library_knows_no_options():
-    for name, text in modules():
-        assert re.findall(r"(?<![-\w])--[a-z]\S*", text) == [], name
+    for path in ROOT.rglob("*.py"):
+        assert re.findall(r"(?<![-\w])--[a-z]\S*", path.read_text()) == [], path
 
 
 def test_public_names():
@@ -47,3 +24,12 @@ def test_public_names():
     for name in cpcapp.tables.__all__:
         assert getattr(cpcapp.tables, name).__doc__
     assert set(cpcapp.tables.__all__) <= set(dir(cpcapp.tables))
+
+
+def test_names_with_braces_are_no_parameters():
+    error = TableError("column '{x}' is text", "use {labels} or {drop}", labels=["{x}"])
+    assert str(error) == "column '{x}' is text; use labels=['{x}'] or drop"
+    assert error.message.text(lambda name, value: f"<{name}>") == (
+        "column '{x}' is text; use <labels> or <drop>"
+    )
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)  # from another process

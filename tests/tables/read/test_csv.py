@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import io
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cpcapp.tables import TableError, open_table
 from cpcapp.tables.columns import choose_columns
+from cpcapp.tables.read.csv import CsvTable
 from table_reading import read_all
 
 
@@ -228,3 +232,32 @@ def test_any_bytes_are_read_or_refused(tmp_path, rng):
             assert "\n" not in str(error)
         else:
             assert rows <= damaged.count(b"\n") + 1
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["1,234", "0,345"], [1.234, 0.345]),  # one value that can only be decimals decides
+        (["1,234", "2,345,678"], [1234, 2345678]),
+        (["1.234", "2.345", "3.456.789"], [1234, 2345, 3456789]),
+        (["1.234", "2.345", "1,5"], [1.234, 2.345, None]),  # a stray comma
+        (["1.5", "0,123,4", "1,23,456", "1,234.5.6"], [1.5, None, None, None]),
+        (["1.5", "-inf", "1_000", " 2 "], [1.5, -np.inf, None, 2]),
+    ],
+)
+def test_what_numbers_mean_is_decided_by_those_that_can_mean_one_thing(tmp_path, values, expected):
+    (tmp_path / "t.csv").write_text("a;b\n" + "".join(f"{value};1\n" for value in values))
+    (chunk,) = open_table(tmp_path / "t.csv").chunks(["a"], [])
+    assert sorted(chunk.bad) == [i for i, value in enumerate(expected) if value is None]
+    numbers = [np.nan if value is None else value for value in expected]
+    np.testing.assert_array_equal(chunk.values.ravel(), numbers)
+
+
+@given(st.floats(-1e15, 1e15), st.integers(1, 6), st.booleans())
+def test_grouped_numbers_are_those_of_python(value, digits, german):
+    text = f"{value:,.{digits}f}"
+    written = text.translate(str.maketrans(".,", ",.")) if german else text
+    data = f"a;b\n{'1.234,5' if german else '1,234.5'};1\n{written};1\n".encode()
+    table = CsvTable(io.BufferedReader(io.BytesIO(data)), "t.csv")
+    (chunk,) = table.chunks(["a"], [])
+    assert chunk.values[1, 0] == float(text.replace(",", ""))
