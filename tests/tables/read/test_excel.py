@@ -43,24 +43,18 @@ def rewrite(path, pattern, replacement, part="xl/worksheets/sheet1.xml"):
     return path
 
 
-def test_rows_come_back_by_name(tmp_path, rng):
+def test_rows_of_pandas_come_back_by_name(tmp_path, rng):
     frame = pd.DataFrame(rng.normal(size=(50, 2)) * [1e-5, 1e9], columns=["a b", "c,d"])
-    frame.insert(0, "who", [f"Zoë {i}" for i in range(50)])
-    frame.iloc[3, 2] = np.nan
-    frame.to_excel(tmp_path / "t.xlsx", index=False)
-    values, kept, rows = read_all(tmp_path / "t.xlsx")
+    frame.index = [f"Zoë {i}\nline two" for i in range(50)]
+    frame.iloc[3, 1] = np.nan
+    frame.to_excel(tmp_path / "t.xlsx")
+    table = open_table(tmp_path / "t.xlsx")
+    assert (table.row_names, table.columns) == ("row_name", ["row_name", "a b", "c,d"])
+    values, kept, rows = read_all(tmp_path / "t.xlsx", kept=["row_name"])
     # Excel keeps about 16 digits.
     np.testing.assert_allclose(values, frame[["c,d", "a b"]], rtol=1e-14)
-    assert kept["who"] == list(frame["who"])
+    assert kept["row_name"] == [f"Zoë {i} line two" for i in range(50)]
     assert rows.tolist() == list(range(1, 51))
-
-
-def test_row_names_of_pandas_become_the_id(tmp_path):
-    pd.DataFrame({"a": [1.0, 2.0]}, index=["x", "y"]).to_excel(tmp_path / "t.xlsx")
-    table = open_table(tmp_path / "t.xlsx")
-    assert table.row_names == "row_name"
-    assert table.columns == ["row_name", "a"]
-    assert read_all(tmp_path / "t.xlsx", ["a"], ["row_name"])[1] == {"row_name": ["x", "y"]}
 
 
 def test_cells_of_all_kinds(tmp_path):
@@ -87,18 +81,14 @@ def test_cells_of_all_kinds(tmp_path):
 
 
 def test_stored_values_of_formulas(tmp_path):
-    """What no program has computed is missing, and so refused unless the user says otherwise."""
+    """What no program has computed is missing, as is an empty text."""
     path = save(tmp_path / "t.xlsx", ["a", "b"], [1, "=A2*2"], [3, "=A3*2"])
     with pytest.raises(TableError, match="2 missing values in 2 rows: row 2: column 'b'; row 3"):
         reduce_tables(path, None, 1, method="pca")
     rewrite(path, rb"(<f>A(\d)\*2</f>)<v\s*/>", rb"\1<v>\g<2>0.5</v>")
     np.testing.assert_array_equal(read_all(path, ["a", "b"], [])[0], [[1, 20.5], [3, 30.5]])
-
-
-def test_a_formula_that_gives_an_empty_text_is_a_missing_value(tmp_path):
-    path = save(tmp_path / "t.xlsx", ["a", "b"], [1, "=A2"], [2, 5])
     rewrite(path, rb'<c r="B2"[^>]*>.*?</c>', b'<c r="B2" t="str"><f>IF(1,"","")</f><v></v></c>')
-    np.testing.assert_array_equal(read_all(path, ["a", "b"], [])[0], [[1, np.nan], [2, 5]])
+    np.testing.assert_array_equal(read_all(path, ["a", "b"], [])[0], [[1, np.nan], [3, 30.5]])
 
 
 def test_a_header_of_merged_groups(tmp_path):

@@ -42,6 +42,9 @@ def test_annotated_data(tmp_path, rng, kind, layer):
     X = rng.poisson(0.5, size=(20, 6)).astype(float)
     cells = anndata.AnnData(kind(X), layers={"counts": kind(2 * X)})
     cells.obs["type"] = pd.Categorical(["a", "b"] * 10)
+    cells.obs["whole"] = pd.array([1, None] * 10, dtype="Int64")
+    cells.obs["size"] = np.array([0.5, 2.0] * 10, np.float32)
+    cells.obs["flag"] = [True, False] * 10
     cells.write_h5ad(tmp_path / "t.h5ad")
     path = tmp_path / "t.h5ad" if layer is None else f"{tmp_path / 't.h5ad'}::{layer}"
     table = open_table(str(path))
@@ -49,23 +52,12 @@ def test_annotated_data(tmp_path, rng, kind, layer):
     assert choose_columns(table).features == list("012345")
     with pytest.raises(TableError, match="column 'type' is not numeric"):
         choose_columns(table, columns=["0", "type"])
-    values, kept, _ = read_all(path, ["5", "0"], ["cell", "type"])
+    names = ["cell", "type", "whole", "size", "flag"]
+    values, kept, _ = read_all(path, ["5", "0"], names)
     np.testing.assert_array_equal(values, X[:, [5, 0]] * (1 if layer is None else 2))
-    assert kept == {"cell": [str(i) for i in range(20)], "type": ["a", "b"] * 10}
-
-
-def test_columns_of_all_kinds(tmp_path, rng):
-    cells = anndata.AnnData(rng.normal(size=(3, 2)))
-    cells.obs["whole"] = pd.array([1, None, 3], dtype="Int64")
-    cells.obs["size"] = np.array([0.5, np.nan, 2.0], np.float32)
-    cells.obs["flag"] = [True, False, True]
-    cells.obs["text"] = ["a", "b", "\u00e4"]
-    cells.write_h5ad(tmp_path / "t.h5ad")
-    kept = read_all(tmp_path / "t.h5ad", ["0"], ["whole", "size", "flag", "text"])[1]
-    assert kept["whole"] == [1, None, 3]
-    assert kept["size"][::2] == [0.5, 2.0]
-    assert kept["flag"] == [True, False, True]
-    assert kept["text"] == ["a", "b", "\u00e4"]
+    columns = [["a", "b"], [1, None], [0.5, 2.0], [True, False]]
+    columns = [[str(i) for i in range(20)], *(pair * 10 for pair in columns)]
+    assert kept == dict(zip(names, columns, strict=True))
 
 
 @pytest.mark.parametrize("layer", ["", "::c", "::d", "::r"])
@@ -104,7 +96,7 @@ def test_parts_that_are_missing_or_of_another_kind(path):
         n_stored = len(file["X/data"])
         del file["X/data"]
         file["X/data"] = [b"text"] * n_stored
-    with pytest.raises(TableError, match="is not a readable AnnData file: its data is"):
+    with pytest.raises(TableError, match="is not a readable AnnData file"):
         read(path)
     with h5py.File(path, "r+") as file:
         del file["X/indices"]
@@ -147,14 +139,12 @@ def test_reading_that_does_not_end_is_ended(path, monkeypatch, hangs):
         open_table(path)
 
 
-def test_a_process_that_crashed_is_named(path):
+def test_the_process_that_crashed_is_named_and_ends_with_the_table(path):
     table = open_table(path)
-    table.matrix.process._worker._process.kill()
+    process = table.matrix.process._worker._process
+    process.kill()
     with pytest.raises(TableError, match="it is damaged: reading it was stopped"):
         list(table.chunks(["0"], []))
-
-
-def test_the_process_ends_with_the_table(path):
     table = open_table(path)
     process = table.matrix.process._worker._process
     with warnings.catch_warnings():

@@ -13,21 +13,16 @@ from numpy.typing import NDArray
 
 from cpcapp._io.text import natural_order
 from cpcapp.tables.messages import TableError, one_line, quote_names
-from cpcapp.tables.read.table import (
-    CHUNK_VALUES,
-    Chunk,
-    Progress,
-    Table,
-    number_rows,
-    require_unique,
-    row_slices,
-)
+from cpcapp.tables.read.table import Chunk, Progress, Table, require_unique
 
 PARQUET_ENDINGS = (".parquet", ".pq")
 # An archive that unpacks to less than the first number of bytes, or to less than the second number
 # times its own size, is read. Tables of counts shrink to a tenth, and seldom to a fiftieth.
 _MAX_SMALL = 256 << 20
 _MAX_RATIO = 64
+# Values in a chunk: 16 MB in float64, chosen so that few chunks of any table fit in memory. A row
+# is never divided.
+_CHUNK_VALUES = 2_000_000
 
 
 class ParquetTable(Table):
@@ -72,7 +67,7 @@ class ParquetTable(Table):
         import pyarrow.parquet
 
         names = list(dict.fromkeys([*features, *kept]))
-        size, done = max(1, CHUNK_VALUES // max(len(names), 1)), 0
+        size, done = max(1, _CHUNK_VALUES // max(len(names), 1)), 0
         for path in self._files:
             try:
                 with pa.parquet.ParquetFile(path) as file:
@@ -82,7 +77,7 @@ class ParquetTable(Table):
                         for index, name in enumerate(features):
                             numbers = columns[name].cast(pa.float64(), safe=False)
                             values[:, index] = numbers.to_numpy(zero_copy_only=False)
-                        rows = number_rows(slice(done, done + batch.num_rows))
+                        rows = np.arange(done, done + batch.num_rows) + 1
                         done += batch.num_rows
                         yield Chunk(rows, rows, values, {name: columns[name] for name in kept})
                         if progress is not None:
@@ -150,31 +145,27 @@ class ArrayTable(Table):
         import scipy.sparse as sp
 
         chosen = np.array([self._matrix_index[name] for name in features], dtype=np.intp)
-        whole = np.array_equal(chosen, np.arange(self.matrix.shape[1]))
-        n_rows = self.matrix.shape[0]
-        for part in row_slices(n_rows, self.matrix.shape[1]):
-            block = self.matrix[part]
-            if sp.issparse(block):
-                block = sp.csr_array(block)
-            columns = {
-                name: pa.array(
-                    self.annotations[name][part]
-                    if name in self.annotations
-                    else _column(block, self._matrix_index[name])
-                )
-                for name in kept
-            }
-            block = block.astype(np.float64) if sp.issparse(block) else np.asarray(block, float)
-            rows = number_rows(part)
+        n_rows, n_columns = self.matrix.shape
+        whole = np.array_equal(chosen, np.arange(n_columns))
+        step = max(1, _CHUNK_VALUES // n_columns)
+        for start in range(0, n_rows, step):
+            part = slice(start, min(start + step, n_rows))
+            block: Any = self.matrix[part]
+            block = sp.csr_array(block) if sp.issparse(block) else np.asarray(block)
+            columns = {}
+            for name in kept:
+                values = self.annotations.get(name)
+                if values is None:
+                    column = block[:, [self._matrix_index[name]]]
+                    values = (column.toarray() if sp.issparse(column) else column).ravel()
+                else:
+                    values = values[part]
+                columns[name] = pa.array(values)
+            block = block.astype(np.float64, copy=False)
+            rows = np.arange(start, part.stop) + 1
             yield Chunk(rows, rows, block if whole else block[:, chosen], columns)
             if progress is not None:
                 progress(part.stop / n_rows)
-
-
-def _column(block: Any, index: int) -> Any:
-    """Return a column as a vector, of the type that it has in the file."""
-    column = block[:, [index]]
-    return np.asarray(column.toarray() if hasattr(column, "toarray") else column).ravel()
 
 
 def npy_table(path: Path, name: str) -> ArrayTable:

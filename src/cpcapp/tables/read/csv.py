@@ -136,7 +136,9 @@ class CsvTable(Table):
         # Arrow takes a NaN with a payload, nan(1), for a number, and a lone CR for a line end.
         if b"(" in data and b"nan(" in data.lower():
             return None
-        if data.count(b"\r") > data.count(b"\r\n") or not _ends_record(data, self.delimiter):
+        if b"\r" in data and data.count(b"\r") > data.count(b"\r\n"):
+            return None
+        if not _ends_record(data, self.delimiter):
             return None
         types = {**dict.fromkeys(kept, pa.string()), **dict.fromkeys(features, pa.float64())}
         n_lines = data.count(b"\n") + (not data.endswith(b"\n"))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cpcapp._genes import select_genes
 from cpcapp._io.hdf5 import Hdf5Error, Hdf5Process, check_contents
 from cpcapp._io.worker import Answer, Arrays, answer_requests
-from cpcapp.moments.sparse import check_indices, check_pointers, check_sparse
+from cpcapp.moments.sparse import check_pointers, check_sparse
 from cpcapp.tables.messages import TableError, quote_names, require_package
 from cpcapp.tables.read.arrays import ArrayTable
 
@@ -80,7 +80,10 @@ def main() -> None:
             matrix, message, arrays = _open(**request)
             return message, arrays
         rows = matrix[request["start"] : request["stop"]]
-        return {}, [rows.data, rows.indices, rows.indptr] if sp.issparse(rows) else [rows]
+        if not sp.issparse(rows):
+            return {}, [rows]
+        check_sparse(rows)
+        return {}, [rows.data, rows.indices, rows.indptr]
 
     answer_requests(answer, lambda: import_module("anndata"))
 
@@ -135,36 +138,12 @@ def _open(
 def _checked(matrix: Any) -> Any:
     """Return a matrix whose rows can be taken without harm; in memory only where it must be."""
     if getattr(matrix, "format", "") == "csr" and hasattr(matrix, "group"):
-        return _CsrOnDisk(matrix.group, matrix.shape)
-    if hasattr(matrix, "to_memory"):
+        check_pointers(matrix.group["indptr"][:], matrix.shape[0], len(matrix.group["data"]))
+    elif hasattr(matrix, "to_memory"):
         matrix = matrix.to_memory()  # rows of compressed columns can't be read alone
-    if hasattr(matrix, "indptr"):
+    if sp.issparse(matrix):
         check_sparse(matrix)
         matrix = matrix.tocsr()
     if len(matrix.shape) != 2 or matrix.dtype.kind not in "biuf":
         raise ValueError(f"its matrix has shape {matrix.shape} and dtype {matrix.dtype}")
     return matrix
-
-
-class _CsrOnDisk:
-    """Rows of a sparse matrix, of which only the pointers are in memory."""
-
-    def __init__(self, group: Any, shape: tuple[int, int]) -> None:
-        self.data, self.indices, self.shape = group["data"], group["indices"], tuple(shape)
-        self.indptr = np.asarray(group["indptr"][:])
-        if self.data.ndim != 1 or self.data.dtype.kind not in "biuf":
-            raise ValueError(f"its data is {self.data.dtype} of shape {self.data.shape}")
-        check_pointers(self.indptr, self.shape[0], len(self.data))
-        if self.indices.shape != self.data.shape:
-            raise ValueError(f"it has {len(self.data)} values and {len(self.indices)} indices")
-
-    def __getitem__(self, rows: slice) -> Any:
-        pointers = self.indptr[rows.start : rows.stop + 1].astype(np.int64)
-        first, last = int(pointers[0]), int(pointers[-1])
-        indices = self.indices[first:last]
-        try:
-            check_indices(indices, last - first, self.shape[1])
-        except ValueError as error:
-            raise ValueError(f"rows {rows.start + 1} to {rows.stop}: {error}") from error
-        parts = self.data[first:last], indices, pointers - first
-        return sp.csr_array(parts, shape=(rows.stop - rows.start, self.shape[1]))

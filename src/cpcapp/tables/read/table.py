@@ -18,10 +18,6 @@ Progress = Callable[[float], None]
 # Called with the title of a step. Gives what is called with the share done, from 0 to 1.
 ProgressReport = Callable[[str], AbstractContextManager[Progress]]
 
-# Values in a chunk: 16 MB in float64, chosen so that few chunks of any table fit in memory. A row
-# is never divided.
-CHUNK_VALUES = 2_000_000
-
 
 def report_nothing(title: str) -> AbstractContextManager[Progress]:
     """Take the place of a progress report where none is wanted."""
@@ -177,15 +173,3 @@ def require_unique(columns: Sequence[str], name: str) -> None:
 def as_texts(column: Any) -> list[str]:
     """Return the values of a kept column as text; empty where there is none."""
     return ["" if value is None else str(value) for value in column.to_pylist()]
-
-
-def row_slices(n_rows: int, n_columns: int) -> Iterator[slice]:
-    """Yield slices of rows that make chunks of the usual size."""
-    step = max(1, CHUNK_VALUES // max(n_columns, 1))
-    for start in range(0, n_rows, step):
-        yield slice(start, min(start + step, n_rows))
-
-
-def number_rows(rows: slice) -> NDArray[np.int64]:
-    """Return the row numbers of a slice, from 1."""
-    return np.arange(rows.start + 1, rows.stop + 1)
