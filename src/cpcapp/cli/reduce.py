@@ -18,16 +18,10 @@ size: they are read in chunks. Columns are matched by name. OUT gets scores (the
 components), loadings.csv (every feature), top_features.csv, model.safetensors (for cpcapp apply)
 and summary.json."""
 # Options that are parameters of reduce_tables by the same name.
-_PARAMETERS: tuple[str, ...] = (
-    "method",
-    "alpha",
-    "permutation_test",
-    "drop",
-    "ids",
-    "labels",
-    "split",
+_PARAMETERS = (
+    *("method", "alpha", "permutation_test", "drop", "ids", "labels", "split"),
+    *("target_values", "background_values", "standardize", "missing", "skip_bad_rows"),
 )
-_PARAMETERS += ("target_values", "background_values", "standardize", "missing", "skip_bad_rows")
 
 
 def add_parser(commands: Any) -> None:
