@@ -22,7 +22,7 @@ from pathlib import Path
 from _machine import describe_machine
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "fuzz"))
-from fuzz_runner import FINDINGS, MAX_BYTES, MAX_SECONDS, Counts, fuzz
+from fuzz_runner import FINDINGS, MAX_BYTES, MAX_SECONDS, Counts, Opener, fuzz
 from fuzz_targets import TARGETS
 
 ROOT = Path(__file__).parent.parent
@@ -41,8 +41,10 @@ def main() -> int:
 
     def work(name: str) -> Counts:
         share = arguments.jobs * arguments.seconds * TARGETS[name].share / whole
-        found = fuzz(name, seconds=share, start=arguments.start, keep=KEPT)
-        print(_line(name, found), flush=True)
+        with Opener() as opener:
+            found = fuzz(name, opener, seconds=share, start=arguments.start, keep=KEPT)
+        told = {kind: n for kind, n in found.to_dict().items() if kind != "findings"}
+        print(name, json.dumps(told), flush=True)
         return found
 
     begin = time.monotonic()
@@ -65,14 +67,6 @@ def main() -> int:
     RESULTS.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{n_files} files, {n_findings} findings -> {RESULTS.relative_to(ROOT)}")
     return 1 if n_findings else 0
-
-
-def _line(name: str, found: Counts) -> str:
-    parts = [f"{found.outcomes[kind]} {kind}" for kind in ("accepted", "refused", *FINDINGS)]
-    return (
-        f"{name:18} {found.files:7} files ({found.files / max(found.seconds, 1e-9):.0f} a second): "
-        f"{', '.join(parts)}; slowest {found.slowest:.1f} s, {found.most_bytes // 10**6} MB"
-    )
 
 
 if __name__ == "__main__":

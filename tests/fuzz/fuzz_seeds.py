@@ -30,9 +30,7 @@ def _pixels(shape: tuple[int, ...] = (40, 56, 3)) -> Any:
 
 
 def _encoded(image: Image.Image, form: str, **options: Any) -> bytes:
-    out = io.BytesIO()
-    image.save(out, form, **options)
-    return out.getvalue()
+    return _saved(image.save, form, **options)
 
 
 def _exif() -> Image.Exif:
@@ -105,9 +103,7 @@ def heifs() -> list[bytes]:
     clear = Image.fromarray(np.dstack([_pixels(), _pixels((40, 56))]))
 
     def heic(image: Any, **options: Any) -> bytes:
-        out = io.BytesIO()
-        image.save(out, quality=60, **options)
-        return out.getvalue()
+        return _saved(image.save, quality=60, **options)
 
     several = pillow_heif.from_pillow(rgb)
     several.add_from_pillow(grey.resize((24, 24)))
@@ -163,17 +159,20 @@ def _rows(n: int = 40) -> Any:
     return np.random.default_rng(1).normal(size=(n, 5)) * [1, 2, 3, 1, 1]
 
 
-def arrays() -> list[bytes]:
-    def saved(array: Any) -> bytes:
-        out = io.BytesIO()
-        np.save(out, array)
-        return out.getvalue()
+def _saved(write: Callable[..., Any], *content: Any, **options: Any) -> bytes:
+    """Return what a function writes into an open file."""
+    out = io.BytesIO()
+    write(out, *content, **options)
+    return out.getvalue()
 
-    single, packed = io.BytesIO(), io.BytesIO()
-    np.savez(single, rows=_rows())
-    np.savez_compressed(packed, x=_rows(30).astype(np.float32))
-    whole = [_rows(), np.asfortranarray(_rows().astype(np.float32)), _rows(9).astype(">i2")]
-    return [*map(saved, whole), single.getvalue(), packed.getvalue()]
+
+def arrays() -> list[bytes]:
+    single = _rows().astype(np.float32)
+    return [
+        *(_saved(np.save, x) for x in (_rows(), np.asfortranarray(single), _rows(9).astype(">i2"))),
+        _saved(np.savez, rows=_rows()),
+        _saved(np.savez_compressed, x=single[:30]),
+    ]
 
 
 def csvs() -> list[bytes]:
@@ -193,24 +192,17 @@ def parquets() -> list[bytes]:
     rows = _rows()
     columns: dict[str, Any] = {name: rows[:, i] for i, name in enumerate("abcde")}
     whole = pa.table(columns)
-    mixed = pa.table(
-        {
-            **{name: pa.array(columns[name]) for name in "abc"},
-            "count": pa.array(range(40), pa.int16()),
-            "gap": pa.array([None if i % 7 == 0 else float(i) for i in range(40)]),
-        }
+    counts, gaps = (
+        pa.array(range(40), pa.int16()),
+        [None if i % 7 == 0 else i / 2 for i in range(40)],
     )
-    found = []
-    for table, options in (
-        (whole, {"compression": "none"}),
-        (whole, {"compression": "snappy", "row_group_size": 9}),
-        (mixed, {"compression": "zstd", "version": "1.0"}),
-        (mixed, {"compression": "gzip", "data_page_version": "2.0"}),
-    ):
-        out = io.BytesIO()
-        pq.write_table(table, out, **options)
-        found.append(out.getvalue())
-    return found
+    mixed = whole.append_column("count", counts).append_column("gap", pa.array(gaps))
+    return [
+        _saved(lambda out: pq.write_table(whole, out, compression="none")),
+        _saved(lambda out: pq.write_table(whole, out, compression="snappy", row_group_size=9)),
+        _saved(lambda out: pq.write_table(mixed, out, compression="zstd", version="1.0")),
+        _saved(lambda out: pq.write_table(mixed, out, data_page_version="2.0")),
+    ]
 
 
 def workbooks() -> list[bytes]:
@@ -218,32 +210,20 @@ def workbooks() -> list[bytes]:
 
     import openpyxl
 
-    def saved(fill: Callable[[Any, Any], None]) -> bytes:
-        book, out = openpyxl.Workbook(), io.BytesIO()
+    plain, grouped = openpyxl.Workbook(), openpyxl.Workbook()
+    for row in [list("abcde"), *_rows(30).tolist()]:
+        plain.active.append(row)
+    sheet, other = grouped.active, grouped.create_sheet("notes")
+    for row in [["blood", None, "age"], ["iron", "salt", None], *_rows(30)[:, :3].tolist()]:
+        sheet.append(row)
+    sheet.merge_cells("A1:B1")
+    sheet.merge_cells("C1:C2")
+    sheet["B7"], sheet["C9"] = None, True
+    other.append([datetime.date(2024, 5, 1), "text & more"])
+    for book in (plain, grouped):
         # The time of making, which would be another in every run.
-        moment = datetime.datetime(2024, 1, 1)
-        book.properties.created = book.properties.modified = moment
-        fill(book, book.active)
-        book.save(out)
-        return out.getvalue()
-
-    def plain(_: Any, sheet: Any) -> None:
-        sheet.append(list("abcde"))
-        for row in _rows(30).tolist():
-            sheet.append(row)
-
-    def grouped(book: Any, sheet: Any) -> None:
-        sheet.append(["blood", None, "age"])
-        sheet.merge_cells("A1:B1")
-        sheet.merge_cells("C1:C2")
-        sheet.append(["iron", "salt", None])
-        for i, row in enumerate(_rows(30).tolist()):
-            sheet.append([row[0], None if i == 7 else row[1], i % 2 == 0])
-        other = book.create_sheet("notes")
-        other.append(["when", "what"])
-        other.append([datetime.date(2024, 5, 1), "text & more"])
-
-    return [saved(plain), saved(grouped)]
+        book.properties.created = book.properties.modified = datetime.datetime(2024, 1, 1)
+    return [_saved(book.save) for book in (plain, grouped)]
 
 
 def h5ads() -> list[bytes]:
@@ -252,28 +232,33 @@ def h5ads() -> list[bytes]:
     counts = np.random.default_rng(2).poisson(0.8, size=(30, 5)).astype(np.float32)
     found = []
     for matrix in (counts, sp.csr_matrix(counts), sp.csc_matrix(counts)):
-        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             data = anndata.AnnData(matrix)
             data.var_names = [f"gene{i}" for i in range(5)]
             data.var["highly_variable"] = [True, True, False, True, True]
             data.obs["kind"] = ["a", "b"] * 15
             data.layers["other"] = matrix * 2
-            data.write_h5ad(Path(folder) / "x.h5ad")
-            found.append((Path(folder) / "x.h5ad").read_bytes())
+            found.append(_written("x.h5ad", data.write_h5ad))
     return found
+
+
+def _written(name: str, write: Callable[[Path], Any]) -> bytes:
+    """Return what a function writes into a file of this name."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder) / name)
+        return (Path(folder) / name).read_bytes()
 
 
 def moments() -> list[bytes]:
     sparse = sp.random(30, 5, 0.3, format="csr", random_state=0)
     found = []
     for data, form in ((_rows(), "scatter"), (_rows(3), "auto"), (sparse, "auto")):
-        with tempfile.TemporaryDirectory() as folder:
-            Moments(form=form).update(data).save(Path(folder) / "m.npz")
-            found.append((Path(folder) / "m.npz").read_bytes())
-            Moments(form=form).update(data, sample_weight=0.5).save(Path(folder) / "w.npz")
-            found.append((Path(folder) / "w.npz").read_bytes())
-    return found
+        plain = Moments(form=form).update(data)
+        weighted = Moments(form=form).update(data, sample_weight=0.5)
+        found += [_written("m", plain.save), _written("w", weighted.save)]
+    archive = {"form": "auto", "n_samples": 9, "mean": np.zeros(5), "mean_low": np.zeros(5)}
+    return [*found, _saved(np.savez, **archive, rows=_rows(9))]
 
 
 def models() -> list[bytes]:
@@ -285,8 +270,7 @@ def models() -> list[bytes]:
         paths = [Path(folder) / f"{name}.npy" for name in ("target", "background")]
         for path, scale in zip(paths, (3.0, 1.0), strict=True):
             np.save(path, _rows() * [scale, 1, 1, 1, 1])
-        reduce_tables(*paths, 2).model.save(Path(folder) / "model")
-        found.append((Path(folder) / "model").read_bytes())
+        found.append(_written("model", reduce_tables(*paths, 2).model.save))
     return found
 
 
@@ -305,12 +289,8 @@ def forests() -> list[bytes]:
     thresholds = np.random.default_rng(0).normal(size=(2, 5)).astype(np.float32)
     bins, bounds = np.arange(40, dtype=np.int32), np.linspace(0, 40, 11).astype(np.int32)
     forest = Forest(options, childs, ids, thresholds, bounds, bins)
-    found = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name in ("f.yml", "f.yml.gz", "f.safetensors", "f.safetensors.gz"):
-            forest.save(Path(folder) / name)
-            found.append((Path(folder) / name).read_bytes())
-    return found
+    names = ("f.yml", "f.yml.gz", "f.safetensors", "f.safetensors.gz")
+    return [_written(name, forest.save) for name in names]
 
 
 _MAKERS: dict[str, Callable[[], list[bytes]]] = {

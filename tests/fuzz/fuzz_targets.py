@@ -4,58 +4,47 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fuzz_seeds import seeds_of
+
+
+class NoJpegError(Exception):
+    """Counts as refused: facts of a file themselves refuse nothing."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A kind of file.
+    """A kind of file: what a user does with one, and whole files of it.
 
-    Attributes
-    ----------
-    use : callable
-        Opens a file as a user would, and computes with it.
-    errors : callable
-        Returns the documented errors: any other exception is a finding.
-    suffix : callable
-        Returns the ending of the name of a file with such content.
-    share : float
-        Of the time, against the other targets.
+    Any error but those named is a finding. ``suffixes`` has the ending of a file's name for its
+    first bytes. ``share`` is that of the time, against the other targets.
     """
 
     use: Callable[[Path], Any]
-    errors: Callable[[], tuple[type[BaseException], ...]]
-    suffix: Callable[[bytes], str]
+    seeds: Callable[[], Sequence[bytes]]
+    suffixes: tuple[tuple[bytes, str], ...]
+    errors: tuple[str, ...] = ("ValueError", "FileNotFoundError")
     share: float = 1.0
 
-
-def _image_errors() -> tuple[type[BaseException], ...]:
-    from cpcapp.splicing.photo.read import ImageError
-
-    return (ImageError,)
-
-
-def _table_errors() -> tuple[type[BaseException], ...]:
-    # What commands turn into one line.
-    return (ValueError, FileNotFoundError)
+    def suffix(self, data: bytes) -> str:
+        return next(suffix for start, suffix in self.suffixes if data.startswith(start))
 
 
 def _read_image(path: Path) -> None:
     from cpcapp.splicing import read_image
 
-    image = read_image(path)
-    assert image.pixels.ndim == 3
+    assert read_image(path).pixels.ndim == 3
 
 
 def _read_facts(path: Path) -> None:
+    from cpcapp.splicing import read_image
     from cpcapp.splicing.photo.file_facts import read_file_facts
-    from cpcapp.splicing.photo.read import read_image
 
     data = path.read_bytes()
     # The pixels are those of another photo: only what is said beside them counts here.
@@ -66,15 +55,7 @@ def _read_facts(path: Path) -> None:
     assert all(label.isprintable() and text.isprintable() for label, text in facts.rows())
     _ = facts.thumbnail_png
     if not data.startswith(b"\xff\xd8"):
-        raise _NoJpegError("has no JPEG header any more")
-
-
-class _NoJpegError(Exception):
-    """Counts as refused: facts themselves refuse nothing."""
-
-
-def _facts_errors() -> tuple[type[BaseException], ...]:
-    return (_NoJpegError,)
+        raise NoJpegError("has no JPEG header any more")
 
 
 def _read_coefficients(path: Path) -> None:
@@ -101,14 +82,13 @@ def _photo() -> Any:
 
 def _use_model(path: Path) -> None:
     from cpcapp.splicing import load_model
+    from cpcapp.tables.model import load_model as load_table_model
 
     try:
         localizer = load_model(path)
     except ValueError as error:
         if "of this package" not in str(error):
             raise
-        from cpcapp.tables.model import load_model as load_table_model
-
         model = load_table_model(path)
         model.transform(np.zeros((2, len(model.features))))
         return
@@ -132,48 +112,44 @@ def _use_moments(path: Path) -> None:
     _ = moments + background, moments.covariance()
 
 
-def _array_suffix(data: bytes) -> str:
-    return ".npy" if data[:1] == b"\x93" else ".npz"
+def _targets() -> dict[str, Target]:
+    image = ("ImageError",)
+    found: dict[str, tuple[Any, ...]] = {
+        "images": (_read_image, ".img", image, 2.0),
+        "heif": (_read_image, ".heic", image, 2.0),
+        "file_facts": (_read_facts, ".jpg", ("NoJpegError",)),
+        "jpeg_coefficients": (_read_coefficients, ".jpg", image),
+        "h5ad": (_reduce_table, ".h5ad", Target.errors, 2.0),
+        "arrays": (_reduce_table, ((b"\x93", ".npy"), (b"", ".npz"))),
+        "csv": (_reduce_table, ((b"\x1f\x8b", ".csv.gz"), (b"", ".csv"))),
+        "excel": (_reduce_table, ".xlsx"),
+        "parquet": (_reduce_table, ".parquet"),
+        "models": (_use_model, ".safetensors", Target.errors, 2.0),
+        "networks": (_use_model, ".safetensors", Target.errors, 0.5),
+        "forest": (_use_forest, ".bin"),
+        "moments": (_use_moments, ".npz"),
+    }
+    return {
+        name: Target(
+            use, partial(seeds_of, name), ((b"", end),) if isinstance(end, str) else end, *more
+        )
+        for name, (use, end, *more) in found.items()
+    }
 
 
-def _csv_suffix(data: bytes) -> str:
-    return ".csv.gz" if data[:2] == b"\x1f\x8b" else ".csv"
-
-
-def _constant(suffix: str) -> Callable[[bytes], str]:
-    return lambda data: suffix
-
-
-TARGETS: dict[str, Target] = {
-    "images": Target(_read_image, _image_errors, _constant(".img"), 2.0),
-    "heif": Target(_read_image, _image_errors, _constant(".heic"), 2.0),
-    "file_facts": Target(_read_facts, _facts_errors, _constant(".jpg")),
-    "jpeg_coefficients": Target(_read_coefficients, _image_errors, _constant(".jpg")),
-    "h5ad": Target(_reduce_table, _table_errors, _constant(".h5ad"), 2.0),
-    "arrays": Target(_reduce_table, _table_errors, _array_suffix),
-    "csv": Target(_reduce_table, _table_errors, _csv_suffix),
-    "excel": Target(_reduce_table, _table_errors, _constant(".xlsx")),
-    "parquet": Target(_reduce_table, _table_errors, _constant(".parquet")),
-    "models": Target(_use_model, _table_errors, _constant(".safetensors"), 2.0),
-    "networks": Target(_use_model, _table_errors, _constant(".safetensors"), 0.5),
-    "forest": Target(_use_forest, _table_errors, _constant(".bin")),
-    "moments": Target(_use_moments, _table_errors, _constant(".npz")),
-}
+TARGETS = _targets()
 
 
 def try_file(target: Target, path: Path) -> tuple[str, str]:
-    """Use a file; return ``"accepted"``, ``"refused"`` or ``"foreign"``, and an error's text.
-
-    ``"memory"`` if there was not enough of it.
-    """
+    """Use a file; return ``"accepted"``, ``"refused"``, ``"foreign"`` or ``"memory"``, and why."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             target.use(path)
-    except target.errors() as error:
-        return "refused", str(error)[:200]
     except MemoryError:
         return "memory", "MemoryError"
     except Exception as error:
-        return "foreign", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        kinds = {kind.__name__ for kind in type(error).__mro__}
+        return ("refused" if kinds.intersection(target.errors) else "foreign"), text
     return "accepted", ""

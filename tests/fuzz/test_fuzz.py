@@ -5,75 +5,59 @@ Files that were findings once are in regressions/, in a folder for each target.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from fuzz_mutators import mutate
-from fuzz_runner import FINDINGS, Job, fuzz, fuzz_jobs, remove_leftovers
-from fuzz_seeds import seeds_of
-from fuzz_targets import TARGETS, try_file
+from fuzz_runner import FINDINGS, Opener, fuzz
+from fuzz_targets import TARGETS, Target, try_file
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by /proc")
 REGRESSIONS = Path(__file__).parent / "regressions"
 N_FILES = {"networks": 3, "h5ad": 20, "file_facts": 120}
 
 
-def jobs():
-    """All targets in one child: to import what they need takes longer than to open the files."""
-    for name in TARGETS:
-        yield Job(name, n_files=N_FILES.get(name, 60))
-    for folder in sorted(REGRESSIONS.iterdir()):
-        yield Job(folder.name, paths=tuple(map(str, sorted(folder.iterdir()))))
-
-
 @pytest.fixture(scope="module")
-def counts():
-    return fuzz_jobs(list(jobs()))
+def opener():
+    """One child for all targets: imports take longer than files."""
+    with Opener() as opener:
+        yield opener
 
 
-NAMES = [f"{job.name}-regressions" if job.paths else job.name for job in jobs()]
+@pytest.mark.parametrize("name", TARGETS)
+def test_damaged_files_are_refused_or_read(opener, name):
+    counts = fuzz(name, opener, n_files=N_FILES.get(name, 60))
+    assert counts.findings == []
+    # Neither all of them whole nor all of them refused at the first byte.
+    assert counts.outcomes["refused"] > 0
 
 
-@pytest.mark.parametrize("number", range(len(NAMES)), ids=NAMES)
-def test_damaged_files_are_refused_or_read(counts, number):
-    """Those that were made, and those that were findings once."""
-    job, found = list(jobs())[number], counts[number]
-    assert found.files == job.end
-    assert found.findings == []
-    if not job.paths:
-        # Neither all of them whole nor all of them refused at the first byte.
-        assert found.outcomes["refused"] > 0
+@pytest.mark.parametrize("folder", sorted(REGRESSIONS.iterdir()), ids=lambda path: path.name)
+def test_files_that_were_findings_once(opener, folder):
+    paths = sorted(folder.iterdir())
+    counts = fuzz(folder.name, opener, paths=paths)
+    assert counts.files == len(paths)
+    assert counts.findings == []
 
 
 @pytest.mark.parametrize("name", [name for name in TARGETS if name != "networks"])
-def test_every_seed_is_a_whole_file(name, tmp_path):
-    for number, data in enumerate(seeds_of(name)):
-        path = tmp_path / f"{number}{TARGETS[name].suffix(data)}"
+def test_every_seed_is_a_whole_file_and_is_damaged_alike_in_every_run(name, tmp_path):
+    target, seeds = TARGETS[name], TARGETS[name].seeds()
+    for number, data in enumerate(seeds):
+        path = tmp_path / f"{number}{target.suffix(data)}"
         path.write_bytes(data)
-        assert try_file(TARGETS[name], path) == ("accepted", "")
+        assert try_file(target, path) == ("accepted", "")
+    for number in range(3):
+        kind, data = mutate(name, seeds, number)
+        assert kind
+        assert data not in seeds
+        assert (kind, data) == mutate(name, seeds, number)
 
 
-def test_a_file_is_the_same_in_every_run():
-    for name in ("csv", "images"):
-        first, again = (mutate(name, seeds_of(name), 7) for _ in range(2))
-        assert first == again
-        assert mutate(name, seeds_of(name), 8) != first
-
-
-@pytest.fixture
-def broken(monkeypatch, tmp_path):
-    """A copy of the runner whose target does as the file says."""
-    whole = Path(__file__).parent
-    for path in whole.glob("fuzz_*.py"):
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    text = (tmp_path / "fuzz_targets.py").read_text()
-    text += """
-
-def _misbehave(path):
-    import os, time
+MISBEHAVE = """
+import os, time
+def use(path):
     text = path.read_text()
     if text == "hang":
         time.sleep(60)
@@ -85,52 +69,28 @@ def _misbehave(path):
         raise ZeroDivisionError("no")
     if text == "refused":
         raise ValueError("no")
-
-TARGETS["csv"] = Target(_misbehave, _table_errors, _csv_suffix)
+def seeds():
+    return [b"accepted"]
 """
-    (tmp_path / "fuzz_targets.py").write_text(text)
-    runner = tmp_path / "fuzz_runner.py"
-    runner.write_text(
-        runner.read_text().replace("MAX_BYTES = 1_500_000_000", "MAX_BYTES = 4 * 10**8")
-    )
-    return tmp_path
 
 
-def test_the_runner_sees_everything_and_goes_on(broken, monkeypatch):
+def test_the_runner_sees_everything_and_goes_on(tmp_path, monkeypatch):
+    (tmp_path / "misbehaving_reader.py").write_text(MISBEHAVE)
+    monkeypatch.syspath_prepend(tmp_path)
+    import misbehaving_reader
+
+    target = Target(misbehaving_reader.use, misbehaving_reader.seeds, ((b"", ".csv"),))
+    monkeypatch.setitem(TARGETS, "csv", target)
     words = ("foreign", "hang", "refused", "crash", "memory", "accepted")
-    paths = [broken / f"{i}.csv" for i in range(len(words))]
+    paths = [tmp_path / f"{i}.csv" for i in range(len(words))]
     for path, word in zip(paths, words, strict=True):
         path.write_text(word)
-    monkeypatch.setattr("fuzz_runner.__file__", str(broken / "fuzz_runner.py"))
-    monkeypatch.setattr("fuzz_runner.MAX_SECONDS", 4.0)
-    found = fuzz("csv", paths=paths)
-    assert found.outcomes == dict.fromkeys(words, 1)
-    assert [finding["what"] for finding in found.findings] == ["foreign", "hang", "crash", "memory"]
-    assert set(FINDINGS) == {"foreign", "hang", "crash", "memory"}
-
-
-def test_what_killed_runs_left_is_removed(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        pass
-    dead, alive = (tmp_path / f"cpcapp-fuzz-{pid}-a" for pid in (process.pid, os.getpid()))
-    nobody, new, other = (tmp_path / name for name in ("cpcapp-fuzz-x", "cpcapp-fuzz-y", "z"))
-    for folder in (dead, alive, nobody, new, other):
-        (folder / "in").mkdir(parents=True)
-    os.utime(nobody, (0, 0))
-    remove_leftovers()
-    assert sorted(tmp_path.iterdir()) == sorted([alive, new, other])
-
-
-def test_a_run_leaves_no_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert fuzz("moments", n_files=3).files == 3
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("name", TARGETS)
-def test_every_file_is_damaged(name):
-    for number in range(3):
-        kind, data = mutate(name, seeds_of(name), number)
-        assert kind
-        assert data not in seeds_of(name)
+    with Opener(max_seconds=4.0, max_bytes=4 * 10**8) as opener:
+        counts = fuzz("csv", opener, paths=paths, keep=tmp_path / "kept")
+        folder = opener.folder
+    assert counts.outcomes == dict.fromkeys(words, 1)
+    assert [finding["what"] for finding in counts.findings] == [
+        *("foreign", "hang", "crash", "memory")
+    ]
+    assert {path.read_text() for path in (tmp_path / "kept").iterdir()} == set(FINDINGS)
+    assert not folder.exists()
