@@ -27,7 +27,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -86,32 +86,8 @@ def _write_tables(folder: Path) -> None:
         np.savetxt(folder / f"{name}.csv", rows, delimiter=",", header="a,b,c,d", comments="")
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """A command on small inputs.
-
-    Attributes
-    ----------
-    prepare : callable
-        Writes the inputs into a folder.
-    command : tuple of str
-        The run that is disturbed.
-    earlier : tuple of str
-        The run whose results it replaces; empty for none.
-    retry : tuple of str
-        The second run, if it is not ``command``.
-    groups : callable
-        Returns from the names of all results those that must be old or new together.
-        Of those with a JSON file, this one may be missing, and says that they are incomplete.
-    """
-
-    prepare: Callable[[Path], None]
-    command: tuple[str, ...]
-    earlier: tuple[str, ...] = ()
-    retry: tuple[str, ...] = ()
-    groups: Callable[[set[str]], dict[str, set[str]]] = field(
-        default=lambda names: {"all": set(names)}
-    )
+def _one_group(names: set[str]) -> dict[str, set[str]]:
+    return {"all": set(names)}
 
 
 def _by_photo(names: set[str]) -> dict[str, set[str]]:
@@ -124,50 +100,55 @@ def _by_photo(names: set[str]) -> dict[str, set[str]]:
     return groups
 
 
-_TRAIN = ("train", "splices", "-o", "out/model", "--preset", "paper", "--jobs", "1")
+@dataclass(frozen=True)
+class Scenario:
+    """A command on small inputs: the run that is disturbed, the earlier one, and the second run.
+
+    ``groups`` returns from the names of all results those that must be old or new together. Of
+    those with a JSON file, this one may be missing, and says that they are incomplete.
+    """
+
+    prepare: Callable[[Path], None]
+    command: str
+    earlier: str = ""
+    again: str = ""  # by default the same command
+    groups: Callable[[set[str]], dict[str, set[str]]] = _one_group
+
+
+def _two_splices(folder: Path) -> None:
+    _write_splices(folder / "splices", 2)
+
+
+def _ten_splices(folder: Path) -> None:
+    _write_splices(folder / "splices", 10)
+    (folder / "out").mkdir()
+
+
+_TRAIN = "train splices -o out/model --preset paper --jobs 1"
+_LOCALIZE = "localize splices/images -o out --model"
+_REDUCE = "reduce target.csv background.csv -o out"
+_EVALUATE = "evaluate splices -o out --no-controls --jobs 1 --model"
 SCENARIOS = {
-    "train": Scenario(
-        lambda folder: (_write_splices(folder / "splices", 10), (folder / "out").mkdir())[0],
-        _TRAIN,
-    ),
-    "train --force": Scenario(
-        lambda folder: (_write_splices(folder / "splices", 10), (folder / "out").mkdir())[0],
-        (*_TRAIN, "--force"),
-        (*_TRAIN, "--seed", "5"),
-    ),
+    "train": Scenario(_ten_splices, _TRAIN),
+    "train --force": Scenario(_ten_splices, f"{_TRAIN} --force", f"{_TRAIN} --seed 5"),
     "localize": Scenario(
-        lambda folder: _write_splices(folder / "splices", 2),
-        ("localize", "splices/images", "-o", "out", "--model", "filters", "--force"),
-        ("localize", "splices/images", "-o", "out", "--model", "paper"),
+        _two_splices,
+        f"{_LOCALIZE} filters --force",
+        f"{_LOCALIZE} paper",
         groups=_by_photo,
     ),
     "localize --resume": Scenario(
-        lambda folder: _write_splices(folder / "splices", 2),
-        ("localize", "splices/images", "-o", "out", "--model", "paper"),
-        retry=("localize", "splices/images", "-o", "out", "--model", "paper", "--resume"),
-        groups=_by_photo,
+        _two_splices, f"{_LOCALIZE} paper", again=f"{_LOCALIZE} paper --resume", groups=_by_photo
     ),
     "localize --report": Scenario(
-        lambda folder: _write_splices(folder / "splices", 2),
-        ("localize", "splices/images", "-o", "out", "--model", "filters", "--report", "--force"),
-        ("localize", "splices/images", "-o", "out", "--model", "paper", "--report"),
+        _two_splices,
+        f"{_LOCALIZE} filters --report --force",
+        f"{_LOCALIZE} paper --report",
         groups=_by_photo,
     ),
-    "reduce": Scenario(
-        _write_tables,
-        ("reduce", "target.csv", "background.csv", "-o", "out", "-k", "2", "--force"),
-        ("reduce", "target.csv", "background.csv", "-o", "out", "-k", "1"),
-    ),
+    "reduce": Scenario(_write_tables, f"{_REDUCE} -k 2 --force", f"{_REDUCE} -k 1"),
     "evaluate": Scenario(
-        lambda folder: _write_splices(folder / "splices", 2),
-        (
-            *("evaluate", "splices", "-o", "out", "--model", "paper"),
-            *("--no-controls", "--jobs", "1", "--force"),
-        ),
-        (
-            *("evaluate", "splices", "-o", "out", "--model", "filters"),
-            *("--no-controls", "--jobs", "1", "--limit", "1"),
-        ),
+        _two_splices, f"{_EVALUATE} paper --force", f"{_EVALUATE} filters --limit 1"
     ),
 }
 
@@ -238,7 +219,7 @@ class Steps:
             raise MemoryError
 
 
-def _run_child(command: tuple[str, ...], steps: Steps, folder: Path, report: Path) -> None:
+def _run_child(command: str, steps: Steps, folder: Path, report: Path) -> None:
     """Run a command in this process, which ends with it."""
     status = 99
     try:
@@ -256,7 +237,7 @@ def _run_child(command: tuple[str, ...], steps: Steps, folder: Path, report: Pat
         cv2.setNumThreads(1)
         steps.install()
         try:
-            status = main(command)
+            status = main(command.split())
         finally:
             sys.setprofile(None)
             threading.setprofile(None)  # type: ignore[arg-type]
@@ -283,7 +264,8 @@ class Run:
     steps: dict[str, int]
 
 
-def run(command: tuple[str, ...], folder: Path, steps: Steps | None = None) -> Run:
+def run(command: str, folder: Path, steps: Steps | None = None) -> Run:
+    """Run a command in a fork of this process."""
     report = folder.with_name(folder.name + ".report")
     child = os.fork()
     if child == 0:
@@ -297,7 +279,7 @@ def run(command: tuple[str, ...], folder: Path, steps: Steps | None = None) -> R
         if time.monotonic() > deadline:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            raise TimeoutError(f"{' '.join(command)} hangs: {report.read_text()}")
+            raise TimeoutError(f"{command} hangs: {report.read_text()}")
         time.sleep(0.002)
     counted = report.with_suffix(".steps")
     counts = json.loads(counted.read_text()) if counted.exists() else {}
@@ -306,16 +288,8 @@ def run(command: tuple[str, ...], folder: Path, steps: Steps | None = None) -> R
 
 
 def tree(folder: Path) -> Tree:
-    """Return the results in a folder; those that a killed run left ready are put in place."""
-    copy = folder.with_name(folder.name + ".copy")
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(folder, copy)
-    _files.remove_leftovers(copy / "out")
-    return {name: data for name, data in _files_of(copy).items() if name.startswith("out/")}
-
-
-def _files_of(folder: Path) -> Tree:
-    files = (path for path in folder.rglob("*") if path.is_file())
+    """Return the results in a folder: names and bytes."""
+    files = (path for path in (folder / "out").rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
@@ -350,150 +324,102 @@ class Bench:
         """Disturb a run; return what it left, or raise AssertionError with what went wrong."""
         work = self._copy()
         disturbed = run(self.scenario.command, work, Steps(kind, number, fault))
-        if "Traceback" in disturbed.text:
-            raise AssertionError(f"ends with a traceback: {disturbed.text}")
-        if disturbed.status not in (-signal.SIGKILL, 0, 1, 2):
+        if "Traceback" in disturbed.text or disturbed.status not in (-signal.SIGKILL, 0, 1, 2):
             raise AssertionError(f"ends with {disturbed.status}: {disturbed.text}")
         if disturbed.status == 1 and "left out" in disturbed.text:
             # A photo for which there was no memory counts as one that can't be read: the command
             # names it, and its results are those of the others.
             left = "without a photo"
         else:
-            left = self._check_results(tree(work))
-        again = self.scenario.retry or self.scenario.command
-        if again[0] == "train" and (work / "out" / "model").exists() and "--force" not in again:
-            again = (*again, "--force")
-        if again[-1] == "--resume" and not (work / "out").is_dir():
-            again = again[:-1]
+            shutil.copytree(work, seen := self.folder / "seen")
+            _files.remove_leftovers(seen / "out")  # as the next run of the command does
+            left = self._what_is_left(tree(seen))
+            shutil.rmtree(seen)
+        again = self.scenario.again or self.scenario.command
+        if again.startswith("train") and (work / "out" / "model").exists():
+            again = f"{_TRAIN} --force"
+        if not (work / "out").is_dir():
+            again = again.removesuffix(" --resume")
         self._succeed(run(again, work))
-        after = {name: data for name, data in _files_of(work).items() if name.startswith("out/")}
-        if after != self.new:
-            changed = {
-                name for name in {*after, *self.new} if after.get(name) != self.new.get(name)
-            }
+        if (after := tree(work)) != self.new:
+            names = {*after, *self.new}
+            changed = {name for name in names if after.get(name) != self.new.get(name)}
             raise AssertionError(f"the second run leaves others: {sorted(changed)}")
-        extra = {path.name for path in (work / "out").iterdir()} - {
-            name.split("/")[1] for name in self.new
-        }
+        folders = {path.name for path in (work / "out").iterdir() if path.is_dir()}
+        extra = folders - {name.split("/")[1] for name in self.new}
         if extra:
             raise AssertionError(f"the second run leaves folders: {sorted(extra)}")
         return left
 
-    def _check_results(self, found: Tree) -> str:
+    def _what_is_left(self, found: Tree) -> str:
         found = {name: data for name, data in found.items() if ".checkpoint/" not in name}
         parts = {name for name in found if ".part" in name}
         if parts:
             raise AssertionError(f"leftovers that stay: {sorted(parts)}")
-        states = set()
+        left = set()
         for group, names in self.scenario.groups({*found, *self.old, *self.new}).items():
-            states_of = {"old": self.old, "new": self.new}
-            fitting = [
-                state
-                for state, whole in states_of.items()
-                if all(found.get(name) == whole.get(name) for name in names)
-            ]
+            kept = {name: found.get(name) for name in names}
             # The JSON file of a group is the first to go and the last to come.
             markers = {name for name in names if name.endswith(".json")}
-            if not fitting and markers and not markers & found.keys():
-                fitting = ["incomplete"]
-            if not fitting:
-                raise AssertionError(
-                    f"neither old nor new: {group} ({sorted(names & found.keys())})"
-                )
-            states.add(fitting[0])
-        return states.pop() if len(states) == 1 else "some of each"
-
-
-def chosen_numbers(count: int, most: int | None) -> list[int]:
-    """Return numbers of steps, spread evenly, with the first and the last."""
-    if most is None or count <= most:
-        return list(range(count))
-    return sorted({round(i) for i in np.linspace(0, count - 1, most)})
+            if kept == {name: self.old.get(name) for name in names}:
+                left.add("old")
+            elif kept == {name: self.new.get(name) for name in names}:
+                left.add("new")
+            elif markers and not markers & found.keys():
+                left.add("incomplete")
+            else:
+                have = sorted(names & found.keys())
+                raise AssertionError(f"neither old nor new: {group} ({have})")
+        return left.pop() if len(left) == 1 else "some of each"
 
 
 def disturb(
-    names: list[str],
-    *,
-    most: int | None,
-    most_allocations: int,
-    kinds: Sequence[str] = tuple(FAULTS),
-    deadline: float = float("inf"),
+    names: Sequence[str], *, most_allocations: int, sample: int | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield what every fault did.
 
-    Parameters
-    ----------
-    names : list of str
-        Of `SCENARIOS`.
-    most : int or None
-        Steps of each kind, for each scenario and fault; None for all.
-    most_allocations : int
-        The same for allocations, of which there are thousands.
-    kinds : sequence of str
-        Of steps.
-    deadline : float
-        When to stop, by the monotonic clock.
+    There are thousands of allocations: so many of them fail, spread evenly. With ``sample``, so
+    many faults are drawn for each scenario, the same ones in every run.
     """
-    for name in names:
-        with tempfile.TemporaryDirectory() as folder:
-            bench = Bench(SCENARIOS[name], Path(folder))
-            for kind, faults in [(kind, FAULTS[kind]) for kind in kinds]:
-                limit = most_allocations if kind == "allocation" else most
-                for fault in faults:
-                    for number in chosen_numbers(bench.steps.get(kind, 0), limit):
-                        if time.monotonic() > deadline:
-                            return
-                        yield _outcome(bench, name, kind, number, fault)
-
-
-def sample_faults(names: list[str], count: int) -> Iterator[dict[str, Any]]:
-    """Yield what a few faults did that are drawn from all, the same ones in every run."""
     rng = np.random.default_rng(0)
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             bench = Bench(SCENARIOS[name], Path(folder))
-            kinds = [(kind, fault) for kind, faults in FAULTS.items() for fault in faults]
-            for i in rng.permutation(len(kinds))[:count]:
-                kind, fault = kinds[i]
-                yield _outcome(bench, name, kind, int(rng.integers(bench.steps[kind])), fault)
+            cases = []
+            for kind, faults in FAULTS.items():
+                count = bench.steps.get(kind, 0)
+                most = min(count, most_allocations) if kind == "allocation" else count
+                numbers = sorted({round(i) for i in np.linspace(0, count - 1, most)})
+                cases += [(kind, fault, number) for fault in faults for number in numbers]
+            if sample is not None:
+                cases = [cases[i] for i in rng.permutation(len(cases))[:sample]]
+            for kind, fault, number in cases:
+                outcome = {"scenario": name, "kind": kind, "fault": fault, "step": number}
+                try:
+                    yield {**outcome, "left": bench.check(kind, number, fault), "lost": ""}
+                except (AssertionError, TimeoutError) as error:
+                    yield {**outcome, "left": "lost", "lost": str(error)}
+                shutil.rmtree(bench.folder / "seen", ignore_errors=True)
 
 
-def _outcome(bench: Bench, name: str, kind: str, step: int, fault: str) -> dict[str, Any]:
-    outcome = {"scenario": name, "kind": kind, "fault": fault, "step": step}
-    try:
-        return {**outcome, "left": bench.check(kind, step, fault), "lost": ""}
-    except (AssertionError, TimeoutError) as error:
-        return {**outcome, "left": "", "lost": str(error)}
-
-
-def count_outcomes(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
+def count_outcomes(outcomes: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the numbers of faults by command and kind, and what was lost."""
-    table: dict[str, dict[str, dict[str, int]]] = {}
+    table: dict[str, dict[str, Counter[str]]] = {}
     for outcome in outcomes:
-        row = table.setdefault(outcome["scenario"], {})
-        cell = row.setdefault(f"{outcome['kind']}: {outcome['fault']}", {})
-        left = outcome["left"] or "lost"
-        cell[left] = cell.get(left, 0) + 1
+        cells = table.setdefault(outcome["scenario"], {})
+        fault = f"{outcome['kind']}: {outcome['fault']}"
+        cells.setdefault(fault, Counter())[outcome["left"]] += 1
+    left = Counter(outcome["left"] for outcome in outcomes)
     return {
-        **total_outcomes(table),
-        "by_command": table,
+        **{"faults": len(outcomes), "lost": left["lost"], "left": left, "by_command": table},
         "problems": [outcome for outcome in outcomes if outcome["lost"]],
     }
 
 
-def total_outcomes(table: dict[str, dict[str, dict[str, int]]]) -> dict[str, Any]:
-    """Return the sums over all commands and kinds."""
-    cells = [cell for row in table.values() for cell in row.values()]
-    left = Counter[str]()
-    for cell in cells:
-        left.update(cell)
-    return {"faults": left.total(), "lost": left["lost"], "left": dict(left)}
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
+    parser.add_argument("scenarios", nargs="*", default=list(SCENARIOS))
     parser.add_argument("--sample", type=int, default=4, help="faults for each scenario")
-    parser.add_argument("--scenarios", nargs="*", default=list(SCENARIOS))
     arguments = parser.parse_args()
-    found = sample_faults(arguments.scenarios, arguments.sample)
+    found = disturb(arguments.scenarios, most_allocations=1000, sample=arguments.sample)
     print(json.dumps(count_outcomes(list(found)), indent=1))  # noqa: T201

@@ -19,7 +19,7 @@ COMMANDS = ("reduce", "localize", "localize --report", "evaluate", "train")
 @pytest.mark.skipif(sys.platform != "linux", reason="the harness forks, and kills its children")
 def test_nothing_is_lost():
     """In a process of its own: it forks, which the threads of this one do not allow."""
-    command = [sys.executable, HARNESS, "--sample", "2", "--scenarios", *COMMANDS]
+    command = [sys.executable, HARNESS, *COMMANDS, "--sample", "2"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
