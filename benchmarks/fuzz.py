@@ -19,9 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 
-from _machine import describe_machine
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "fuzz"))
+# In place of this folder: its sparse.py would be taken for a package that child processes import.
+sys.path[0] = str(Path(__file__).parent.parent / "tests" / "fuzz")
 from fuzz_runner import FINDINGS, MAX_BYTES, MAX_SECONDS, Counts, Opener, fuzz
 from fuzz_targets import TARGETS
 
@@ -30,7 +29,7 @@ RESULTS = Path(__file__).parent / "results" / "fuzz.json"
 KEPT = ROOT / "fuzz-findings"
 
 
-def main() -> int:
+def main(machine: dict[str, object]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=600.0, help="in all (default: 600)")
     parser.add_argument("--targets", nargs="*", default=list(TARGETS), choices=list(TARGETS))
@@ -56,7 +55,7 @@ def main() -> int:
     n_findings = sum(found.outcomes[kind] for found in counts.values() for kind in FINDINGS)
     result = {
         "date": f"{date.today():%Y-%m-%d}",
-        "machine": describe_machine(),
+        "machine": machine,
         "seconds": round(time.monotonic() - begin),
         "limits": {"seconds": MAX_SECONDS, "bytes": MAX_BYTES},
         "first_file": arguments.start,
@@ -70,4 +69,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.path.append(str(Path(__file__).parent))
+    from _machine import describe_machine
+
+    sys.path.pop()
+    sys.exit(main(describe_machine()))
