@@ -19,8 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 
-# In place of this folder: its sparse.py would be taken for a package that child processes import.
-sys.path[0] = str(Path(__file__).parent.parent / "tests" / "fuzz")
+sys.path.insert(1, str(Path(__file__).parent.parent / "tests" / "fuzz"))
 from fuzz_runner import FINDINGS, MAX_BYTES, MAX_SECONDS, Counts, Opener, fuzz
 from fuzz_targets import TARGETS
 
@@ -29,13 +28,17 @@ RESULTS = Path(__file__).parent / "results" / "fuzz.json"
 KEPT = ROOT / "fuzz-findings"
 
 
-def main(machine: dict[str, object]) -> int:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=600.0, help="in all (default: 600)")
     parser.add_argument("--targets", nargs="*", default=list(TARGETS), choices=list(TARGETS))
     parser.add_argument("--start", type=int, default=0, help="number of the first file of each")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
+    from _machine import describe_machine
+
+    # This folder has a sparse.py, which would be taken for a package that others import.
+    del sys.path[0]
     whole = sum(TARGETS[name].share for name in arguments.targets)
 
     def work(name: str) -> Counts:
@@ -55,7 +58,7 @@ def main(machine: dict[str, object]) -> int:
     n_findings = sum(found.outcomes[kind] for found in counts.values() for kind in FINDINGS)
     result = {
         "date": f"{date.today():%Y-%m-%d}",
-        "machine": machine,
+        "machine": describe_machine(),
         "seconds": round(time.monotonic() - begin),
         "limits": {"seconds": MAX_SECONDS, "bytes": MAX_BYTES},
         "first_file": arguments.start,
@@ -69,8 +72,4 @@ def main(machine: dict[str, object]) -> int:
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).parent))
-    from _machine import describe_machine
-
-    sys.path.pop()
-    sys.exit(main(describe_machine()))
+    sys.exit(main())

@@ -122,7 +122,7 @@ class Opener:
             if answer[0] != "accepted":
                 raise RuntimeError(f"a whole file is not read: {answer}")
             self.warm.add(target)
-        return self._ask((target, path, False), self.max_seconds)
+        return self._ask((target, path, False), self.max_seconds + target.more_seconds)
 
     def _ask(self, request: object, seconds: float) -> tuple[str, str, float, int]:
         reason = "crash"

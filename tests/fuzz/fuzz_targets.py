@@ -23,7 +23,8 @@ class Target:
     """A kind of file: what a user does with one, and whole files of it.
 
     Any error but those named is a finding. ``suffixes`` has the ending of a file's name for its
-    first bytes. ``share`` is that of the time, against the other targets.
+    first bytes. ``share`` is that of the time, against the other targets. ``more_seconds`` may pass
+    where each file is opened by a process that has to start.
     """
 
     use: Callable[[Path], Any]
@@ -31,6 +32,7 @@ class Target:
     suffixes: tuple[tuple[bytes, str], ...]
     errors: tuple[str, ...] = ("ValueError", "FileNotFoundError")
     share: float = 1.0
+    more_seconds: float = 0.0
 
     def suffix(self, data: bytes) -> str:
         return next(suffix for start, suffix in self.suffixes if data.startswith(start))
@@ -119,7 +121,7 @@ def _targets() -> dict[str, Target]:
         "heif": (_read_image, ".heic", image, 2.0),
         "file_facts": (_read_facts, ".jpg", ("NoJpegError",)),
         "jpeg_coefficients": (_read_coefficients, ".jpg", image),
-        "h5ad": (_reduce_table, ".h5ad", Target.errors, 2.0),
+        "h5ad": (_reduce_table, ".h5ad", Target.errors, 2.0, 20.0),
         "arrays": (_reduce_table, ((b"\x93", ".npy"), (b"", ".npz"))),
         "csv": (_reduce_table, ((b"\x1f\x8b", ".csv.gz"), (b"", ".csv"))),
         "excel": (_reduce_table, ".xlsx"),
