@@ -100,6 +100,8 @@ def page(outcome: Result | Missing, settings: Settings, made: str) -> str:
         ]
         return "\n\n".join(blocks) + "\n"
     shown = [picture for picture in outcome.pictures if picture.shareable]
+    # What is folded is long: a picture shows it, and numbers.json has it.
+    outcome = replace(outcome, tables=tuple(t for t in outcome.tables if not t.folded))
     left_out = len(outcome.pictures) - len(shown)
     blocks = [f"# {outcome.title}", *markdown_section(outcome, shown, "", level=2)]
     quick = ", as a quick run" if settings.quick else ""
