@@ -18,7 +18,6 @@ from PIL import Image
 from clusters import start_cluster
 from cpcapp.cli import main
 from cpcapp.splicing import load_model, localize_files
-from cpcapp.splicing.train import train
 
 
 @pytest.fixture(scope="module")
@@ -98,24 +97,6 @@ def test_train_from_a_bucket(pairs, tmp_path, capsys):
         assert train_to(tmp_path / "wrong.safetensors", wrong) == 2
         message = capsys.readouterr().err
         assert reason in message and message.count("\n") == 1
-
-
-def test_training_goes_on_from_its_checkpoint(scheduler, pairs, tmp_path, monkeypatch):
-    """On one machine, from what a cluster had done."""
-    output = tmp_path / "model.safetensors"
-    solve, kept = train._solve, []
-
-    def stop(preset, state):
-        kept.append(state.next_photo)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(train, "_solve", stop)
-    assert train_to(output, pairs, "--scheduler", scheduler) == 130
-    monkeypatch.setattr(train, "_solve", solve)
-    monkeypatch.setattr(train, "_collect_patches", None)  # nothing is read again
-    assert kept == [22]
-    assert train_to(output, pairs) == 1
-    assert load_model(output).facts["photos"]["given"] == 22
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -19,17 +19,13 @@ from PIL import Image
 
 import stand_in
 from cpcapp import __version__
-from cpcapp.cli import main
 from cpcapp.splicing import load_model, model_file
 from cpcapp.splicing.make.cameras import Camera
-from cpcapp.splicing.model_file import save_model
 from cpcapp.splicing.output.overlays import (
     choose_overlay_white,
     draw_boundary,
     draw_overlay,
 )
-from cpcapp.splicing.output.png import write_png
-from cpcapp.splicing.photo.read import read_image
 from pages import Page, pdf_text
 
 # Of the small photos here.
@@ -41,19 +37,9 @@ CODE = (
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
-    """Run the command in this process, which is as good and starts at once."""
+def run(run_command, monkeypatch):
     monkeypatch.setattr(model_file, "load_model", stand_in.load_model)
-
-    def run(*arguments):
-        try:
-            returncode = main(["localize", *map(str, arguments)])
-        except SystemExit as error:
-            returncode = error.code
-        captured = capsys.readouterr()
-        return subprocess.CompletedProcess(arguments, returncode, captured.out, captured.err)
-
-    return run
+    return partial(run_command, "localize")
 
 
 def command(*arguments, seconds="0"):
@@ -268,61 +254,8 @@ class TestResults:
         with Image.open(out / "turned.overlay.png") as file:
             assert 274 not in file.getexif()
 
-    def test_sixteen_bits_and_notes_of_the_localizer(self, run, tmp_path, out):
-        flat = np.full((20, 30, 3), 40000, dtype=np.uint16)
-        cv2.imwrite(str(tmp_path / "deep.png"), flat)
-        assert run(tmp_path / "deep.png", "-o", out).returncode == 0
-        told = entry(out / "deep.json")
-        assert told["notes"] == ["16 bits", "flat"]
-        assert told["seam"] is None
-        assert told["share_above_threshold"] == 0
-        assert not pixels(out / "deep.boundary.png").any()
-        (row,) = summary(out)
-        assert (row["notes"], row["row"], row["box_top"]) == ("16 bits; flat", "", "")
-
-    def test_low_maps_are_shown_too_and_those_below_the_threshold_less(
-        self, run, photos, tmp_path, monkeypatch
-    ):
-        whole = stand_in.StandIn.localize
-
-        def localize(self, image, *, progress=None):
-            found = whole(self, image, progress=progress)
-            return replace(found, boundary=found.boundary * np.float32(0.02))
-
-        monkeypatch.setattr(stand_in.StandIn, "localize", localize)
-        for threshold, white in ((0.01, 0.02), (0.04, 0.04)):
-            out = tmp_path / str(threshold)
-            monkeypatch.setattr(stand_in.StandIn, "threshold", threshold)
-            assert run(photos / "1.png", "-o", out).returncode == 0
-            told = entry(out / "1.json")
-            assert told["boundary_white"] == pytest.approx(white)
-            assert told["seam"]["strength"] == pytest.approx(0.02)
-            grey = pixels(out / "1.boundary.png")
-            assert grey.max() == round(255 * 0.02 / white)
-            boundary = stand_in.StandIn().localize(read_image(photos / "1.png")).boundary
-            assert np.abs(grey / 255 * white - boundary).max() <= 0.51 * white / 255
-            yellow = (pixels(out / "1.overlay.png") == (250, 250, 140)).all(axis=2)
-            assert yellow.any() == (threshold < 0.02)
-
 
 class TestNames:
-    def test_photos_of_one_name_do_not_collide(self, run, tmp_path, out):
-        for folder in "ab":
-            write_photo(tmp_path / folder / "x.png", seed=ord(folder) - 97)
-        write_photo(tmp_path / "a" / "X.bmp")
-        write_photo(tmp_path / "a" / "y.png")
-        result = run(tmp_path / "a", tmp_path / "b", "-o", out)
-        assert result.returncode == 0, result.stderr
-        names = {path.stem: entry(path)["file"] for path in out.glob("*.json")}
-        assert len(names) == 4
-        assert names.pop("y") == str(tmp_path / "a" / "y.png")
-        assert all(name.lower().startswith("x-") for name in names)
-        # The same in another order, and of the same photos given in another way.
-        run(tmp_path / "b", f"{tmp_path}/a/*", "-o", tmp_path / "again")
-        assert {p.name for p in out.iterdir()} == {p.name for p in (tmp_path / "again").iterdir()}
-        for name, file in names.items():
-            assert entry(tmp_path / "again" / f"{name}.json")["file"] == file
-
     @pytest.mark.parametrize("name", ["n" * 240, "й" * 110, "a b", "naïve", "1.overlay"])
     def test_unusual_names(self, run, tmp_path, out, name):
         Image.fromarray(picture()).save(tmp_path / f"{name}.png")
@@ -387,11 +320,6 @@ class TestEarlierResults:
         after = content(out)
         assert after.pop("mine.txt") == b"kept"
         assert after == before
-
-    def test_other_photos_go_beside_them(self, run, photos, out):
-        assert run(photos / "1.png", "-o", out).returncode == 0
-        assert run(photos / "2.png", "-o", out).returncode == 0
-        assert [Path(row["file"]).name for row in summary(out)] == ["1.png", "2.png"]
 
     def test_going_on_leaves_out_what_is_done(self, run, photos, out):
         run(photos, "-o", out)
@@ -465,26 +393,6 @@ class TestEarlierResults:
         other.write_bytes(one.read_bytes())
         assert "(already done)" in run(other, "-o", out, "--resume").stdout
 
-    def test_foreign_files_in_the_folder(self, run, photos, out):
-        out.mkdir()
-        (out / "summary.csv").write_text("my,own,table\n")
-        (out / "settings.json").write_text('{"mine": true}')
-        result = run(photos, "-o", out)
-        assert result.returncode == 2
-        assert (
-            "summary.csv is not a table of results; choose another -o, or --force" in result.stderr
-        )
-        (out / "summary.csv").unlink()
-        (out / "index.html").write_text("<h1>mine</h1>")
-        result = run(photos, "-o", out)
-        assert result.returncode == 2
-        assert "index.html is not a page of results; choose another -o, or --force" in result.stderr
-        assert (out / "index.html").read_text() == "<h1>mine</h1>"
-        (out / "index.html").unlink()
-        assert run(photos, "-o", out).returncode == 0
-        assert len(summary(out)) == 3
-        assert (out / "settings.json").read_text() == '{"mine": true}'
-
     def test_no_photo_is_ever_replaced(self, run, tmp_path):
         write_photo(tmp_path / "x.png")
         photo = write_photo(tmp_path / "x.overlay.png", 5).read_bytes()
@@ -514,13 +422,6 @@ class TestReports:
             Page((out / "index.html").read_text()).links
         )
 
-    def test_json_has_their_paths(self, run, photos, out):
-        (told,) = json.loads(run(photos / "1.png", "-o", out, "--report", "--json").stdout)
-        assert (told["report"], told["report_pdf"]) == tuple(str(out / n) for n in self.NAMES)
-        assert (entry(out / "1.json")["report"], entry(out / "1.json")["report_pdf"]) == self.NAMES
-        (told,) = json.loads(run(photos / "1.png", "-o", out, "--force", "--json").stdout)
-        assert (told["report"], told["report_pdf"]) == (None, None)
-
     def test_going_on_adds_those_that_are_missing(self, run, photos, out):
         run(photos / "1.png", "-o", out)
         before = content(out)
@@ -534,46 +435,11 @@ class TestReports:
             assert run(photos, "-o", out, "--resume", *options).stdout.count("already done") == 3
             assert content(out) == whole
 
-    @pytest.mark.parametrize("name", NAMES)
-    def test_going_on_repairs_damaged_ones(self, run, photos, out, name):
-        run(photos / "1.png", "-o", out, "--report")
-        for damage in ("cut", "gone"):
-            data = (out / name).read_bytes()
-            (out / name).unlink()
-            if damage == "cut":
-                (out / name).write_bytes(data[:-20])
-            result = run(photos / "1.png", "-o", out, "--resume", "--report")
-            assert "made again: with a report" in result.stdout
-            assert (out / name).read_bytes()[-5:] == data[-5:]
-
     def test_a_result_that_is_made_again_without_one_leaves_none(self, run, photos, out):
         run(photos / "1.png", "-o", out, "--report")
         assert run(photos / "1.png", "-o", out, "--force").returncode == 0
         assert not list(out.glob("*.report.*"))
         assert "report" not in str(Page((out / "index.html").read_text()).links)
-
-    def test_they_are_not_replaced_without_a_word(self, run, photos, out):
-        out.mkdir()
-        (out / "1.report.pdf").write_text("mine")
-        result = run(photos / "1.png", "-o", out, "--report")
-        assert result.returncode == 2
-        assert "1.report.pdf is there already; --resume to go on" in result.stderr
-
-    def test_one_that_can_not_be_written_leaves_the_earlier_result(
-        self, run, photos, out, monkeypatch
-    ):
-        run(photos / "1.png", "-o", out, "--report")
-        before = {path.name: path.read_bytes() for path in out.glob("1.*")}
-
-        def full(files, report, *, pdf):
-            files.report.write_text("half")
-            raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr("cpcapp.splicing.output.entries.write_reports", full)
-        result = run(photos / "1.png", "-o", out, "--report", "--force")
-        assert result.returncode == 1
-        assert "No space left on device" in result.stderr
-        assert {path.name: path.read_bytes() for path in out.glob("1.*")} == before
 
     def test_without_reportlab_nothing_is_begun(self, run, photos, out, monkeypatch):
         monkeypatch.setitem(sys.modules, "reportlab", None)
@@ -584,13 +450,6 @@ class TestReports:
         )
         assert not out.exists()
         assert run(photos, "-o", out).returncode == 0
-
-    def test_jobs_give_each_photo_its_own(self, run, photos, out, monkeypatch):
-        monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-        run(photos, "-o", out, "--report", "--jobs", 3)
-        threads = content(out)
-        run(photos, "-o", out, "--report", "--force")
-        assert content(out) == threads
 
 
 class TestProblems:
@@ -633,17 +492,6 @@ class TestProblems:
             *(True, False, False, True, False, True)
         ]
 
-    def test_a_folder_with_images_of_other_kinds_only(self, run, tmp_path, out):
-        for name in ("b.cr2", "a.gif"):
-            (tmp_path / name).touch()
-        result = run(tmp_path, "-o", out)
-        assert result.returncode == 2
-        assert result.stderr == (
-            "cpcapp localize: no photo can be read: a.gif and b.cr2 are of kinds that are not "
-            "read; save them as JPEG or PNG\n"
-        )
-        assert not out.exists()
-
     def test_a_photo_above_the_limit_of_pixels(self, run, photos, out):
         write_photo(photos / "2.png", shape=(50, 60))
         done = run(photos, "-o", out, "--max-megapixels", "0.0025")
@@ -657,39 +505,11 @@ class TestProblems:
         assert "raise --max-megapixels" in json.loads(done.stdout)[1]["error"]
         assert run(photos, "-o", out, "--resume").returncode == 0
 
-    def test_a_kind_that_takes_much_memory(self, run, tmp_path, out):
-        """Within the limit of pixels, but WebP takes more bytes for each of them."""
-        Image.fromarray(picture()).save(tmp_path / "a.webp", exif=b"Exif\0\0II*\0")
-        file = bytearray((tmp_path / "a.webp").read_bytes())
-        assert file[12:16] == b"VP8X"
-        file[24:30] = b"".join((side - 1).to_bytes(3, "little") for side in (10_000, 8_000))
-        (tmp_path / "a.webp").write_bytes(file)
-        done = run(tmp_path / "a.webp", "-o", out)
-        assert done.returncode == 1
-        assert "a.webp: needs about 1449 MB of memory to be read, more than 1373 MB" in done.stderr
-        assert done.stderr.endswith("with 8 bits, or raise --max-megapixels\n")
-        done = run(tmp_path / "a.webp", "-o", out, "--max-megapixels", "150")
-        assert "MB of memory" not in done.stderr
-
     @pytest.mark.parametrize("limit", ["0", "-3", "nan", "inf", "1e9"])
     def test_a_senseless_limit_of_pixels(self, run, photos, out, limit):
         done = run(photos, "-o", out, "--max-megapixels", limit)
         assert done.returncode == 2
         assert "must be above 0 and at most 1000000" in done.stderr
-
-    def test_a_gif_that_is_named_itself(self, run, tmp_path, out):
-        Image.fromarray(picture()).save(tmp_path / "x.gif")
-        result = run(tmp_path / "x.gif", "-o", out)
-        assert result.returncode == 1
-        assert "x.gif: is not a JPEG, PNG, plain TIFF, WebP, BMP, HEIC or AVIF" in result.stderr
-
-    @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
-    def test_files_that_are_no_regular_files(self, run, photos, tmp_path, out):
-        os.mkfifo(tmp_path / "pipe.png")
-        result = run(tmp_path / "pipe.png", photos / "1.png", "-o", out)
-        assert result.returncode == 1
-        assert "pipe.png: is not a regular file" in result.stderr
-        assert (out / "1.json").exists()
 
     def test_too_little_memory_for_one_photo(self, run, photos, out, monkeypatch):
         whole = stand_in.StandIn.localize
@@ -704,35 +524,6 @@ class TestProblems:
         assert result.returncode == 1
         assert result.stderr.startswith(f"cpcapp localize: {photos}/2.png: needs more memory")
         assert (out / "10.json").exists()
-
-    def test_a_full_disk(self, run, photos, out, monkeypatch):
-        def full(path, picture):
-            raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr("cpcapp.splicing.output.entries.write_png", full)
-        result = run(photos / "1.png", "-o", out)
-        assert result.returncode == 1
-        assert result.stderr == (
-            f"cpcapp localize: {photos}/1.png: can't write its results to {out}: No space left on "
-            "device\n"
-        )
-        assert not (out / "1.json").exists()
-
-    def test_a_result_that_can_not_be_replaced_stays_as_it_was(self, run, photos, out, monkeypatch):
-        run(photos / "1.png", "-o", out)
-        before = {path.name: path.read_bytes() for path in out.glob("1.*")}
-        write = write_png
-
-        def full(path, picture):
-            if "boundary" in path.name:
-                raise OSError(28, "No space left on device")
-            write(path, picture)
-
-        with monkeypatch.context() as patch:
-            patch.setattr("cpcapp.splicing.output.entries.write_png", full)
-            assert run(photos / "1.png", "-o", out, "--force").returncode == 1
-        assert {path.name: path.read_bytes() for path in out.glob("1.*")} == before
-        assert "already done" in run(photos / "1.png", "-o", out, "--resume").stdout
 
     @pytest.mark.parametrize(
         ("options", "message"),
@@ -828,35 +619,6 @@ class TestOtherProcesses:
         for name in (1, 2, 10):
             assert f"{photos}/{name}.png -> {out}/{name}.overlay.png{VERDICT}" in stays
         assert "100 %" in text
-
-
-def test_a_model_whose_evidence_is_without_bounds(photos, out, tmp_path, capsys):
-    """The search for a region did not end."""
-    path = tmp_path / "model.safetensors"
-    save_model(load_model("filters"), path)
-    data = path.read_bytes()
-    length = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + length])
-    inner = json.loads(header["__metadata__"]["cpcapp"])
-    for table in inner["calibration"]["evidence"]["tables"]:
-        table["ratio"] = [1e308] * len(table["ratio"])
-    header["__metadata__"]["cpcapp"] = json.dumps(inner)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
-    assert main(["localize", str(photos), "--model", str(path), "-o", str(out)]) == 2
-    assert capsys.readouterr().err == (
-        f"cpcapp localize: {path} is no model that can be used: ratio must lie within ±1000\n"
-    )
-
-
-def test_a_missing_extra_is_named_with_the_command_that_installs_it(run, photos, monkeypatch):
-    monkeypatch.setitem(sys.modules, "cv2", None)
-    result = run(photos)
-    assert result.returncode == 2
-    assert result.stderr == (
-        "cpcapp localize: needs cv2; install it with: pip install 'cpcapp[splicing]'\n"
-    )
 
 
 def test_one_job_leaves_the_threads_alone_and_more_share_the_cores(run, photos, out, monkeypatch):

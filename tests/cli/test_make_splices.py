@@ -9,6 +9,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -18,7 +19,6 @@ from PIL import Image
 from scipy.io import savemat
 
 from cpcapp import __version__
-from cpcapp.cli import main
 from cpcapp.splicing.make.splices import SpliceMaker
 from cpcapp.splicing.photo.sources import photos_from
 
@@ -26,18 +26,8 @@ COMMAND = str(Path(sysconfig.get_path("scripts")) / "cpcapp")
 
 
 @pytest.fixture
-def run(capsys):
-    """Run the command in this process, which is as good and starts at once."""
-
-    def run(*arguments):
-        try:
-            returncode = main(["make-splices", *map(str, arguments)])
-        except SystemExit as error:
-            returncode = error.code
-        captured = capsys.readouterr()
-        return subprocess.CompletedProcess(arguments, returncode, captured.out, captured.err)
-
-    return run
+def run(run_command):
+    return partial(run_command, "make-splices")
 
 
 def write_photo(path, seed):
@@ -165,14 +155,6 @@ def test_going_on(run, photos, tmp_path, out):
     assert len(manifest(out)["splices"]) == 7
 
 
-def test_leftovers_of_a_killed_run_are_removed(run, photos, out):
-    assert run(photos, "-o", out, "--count", 1).returncode == 0
-    for part in (".", "images", "masks"):
-        (out / part / "x.png.0123456789abcdef.part").touch()
-    assert run(photos, "-o", out, "--count", 1, "--resume").returncode == 0
-    assert list(out.rglob("*.part")) == []
-
-
 def test_going_on_with_something_else(run, photos, out):
     assert run(photos, "-o", out, "--count", 2).returncode == 0
     result = run(photos, "-o", out, "--resume", "--seed", 3)
@@ -205,18 +187,6 @@ def test_photos_that_can_not_be_read_are_left_out_and_listed(run, photos, tmp_pa
     assert "1 photos can be read, at least two are needed; broken.jpg: " in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert not (tmp_path / "none").exists()
-
-
-def test_patterns_and_names_in_several_folders(run, photos, tmp_path, out):
-    (tmp_path / "more").mkdir()
-    write_photo(tmp_path / "more" / "1.png", 7)
-    result = run(f"{photos}/[12].png", tmp_path / "more", "-o", out, "--count", 2)
-    assert result.returncode == 0, result.stderr
-    assert sorted(manifest(out)["photos"]) == [
-        (tmp_path / "more" / "1.png").as_posix(),
-        (photos / "1.png").as_posix(),
-        "2.png",
-    ]  # fmt: skip
 
 
 def test_the_folder_of_bsds_gives_things_and_not_its_test_photos(run, tmp_path, out):

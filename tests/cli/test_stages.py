@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from cpcapp.cli._progress import Stages
+from cpcapp.cli._progress import ProgressLine
 
 
 class Terminal(io.StringIO):
@@ -12,8 +12,8 @@ class Terminal(io.StringIO):
 
 def test_each_stage_has_a_line_of_its_own():
     terminal = Terminal()
-    with Stages(terminal) as stages:
-        first, second = stages("reading"), stages("making")
+    with ProgressLine(stream=terminal) as line:
+        first, second = line.stage("reading"), line.stage("making")
         first(0.5)
         first(1.0)
         second(1.0)
@@ -26,13 +26,13 @@ def test_each_stage_has_a_line_of_its_own():
 
 def test_a_stage_that_is_passed_over_has_no_line():
     terminal = Terminal()
-    with Stages(terminal) as stages:
-        stages("reading")
+    with ProgressLine(stream=terminal) as line:
+        line.stage("reading")
     assert terminal.getvalue() == ""
 
 
 def test_nothing_in_a_pipe():
     pipe = io.StringIO()
-    with Stages(pipe) as stages:
-        stages("reading")(1.0)
+    with ProgressLine(stream=pipe) as line:
+        line.stage("reading")(1.0)
     assert pipe.getvalue() == ""

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
+from functools import partial
 
 import cv2
 import numpy as np
 import pytest
 from scipy.io import savemat
 
-from cpcapp.cli import main
 from cpcapp.splicing.measure.edges import EdgeDetector
 
 
 @pytest.fixture
-def run(capsys):
-    """Run the command in this process, which is as good and starts at once."""
-
-    def run(*arguments):
-        returncode = main(["train-edges", *map(str, arguments)])
-        captured = capsys.readouterr()
-        return subprocess.CompletedProcess(arguments, returncode, captured.out, captured.err)
-
-    return run
+def run(run_command):
+    return partial(run_command, "train-edges")
 
 
 @pytest.fixture

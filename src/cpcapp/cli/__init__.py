@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from cpcapp import __version__
+from cpcapp._io.text import printable
 from cpcapp.cli import (
     apply,
     demo,
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = arguments.run(arguments)
         sys.stdout.flush()
     except UserError as error:
-        print(f"cpcapp {arguments.command}: {error}", file=sys.stderr)
+        print(f"cpcapp {arguments.command}: {printable(error)}", file=sys.stderr)
         return 2
     except MemoryError:
         print(f"cpcapp {arguments.command}: needs more memory than there is", file=sys.stderr)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from cpcapp._io.files import FolderInUseError
 from cpcapp._io.text import printable
 
 # Parameters whose option has another name.
@@ -44,6 +45,11 @@ def require(extra: str, *modules: str) -> None:
             ) from error
 
 
+def pick(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return options by the names of the library's parameters."""
+    return {name: getattr(arguments, name) for name in names}
+
+
 def check_at_least(arguments: argparse.Namespace, **lowest: float) -> None:
     """Refuse numbers of options, where they are given, below the lowest that makes sense."""
     for name, bound in lowest.items():
@@ -52,18 +58,24 @@ def check_at_least(arguments: argparse.Namespace, **lowest: float) -> None:
             raise UserError(f"--{name} {value:g} must be at least {bound:g}")
 
 
+def check_output(path: Path) -> None:
+    """Refuse a file that could not be written at the end of a long job."""
+    if not path.parent.is_dir():
+        raise UserError(f"there is no folder {path.parent} to write to")
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder for results."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"can't make the folder {printable(folder)}: {error.strerror}") from error
+        raise UserError(f"can't make the folder {folder}: {error.strerror}") from error
 
 
 def print_left_out(command: str, problems: Collection[object]) -> int:
     """Name what was left out, on standard error; return the exit status."""
     for problem in problems:
-        print(f"cpcapp {command}: left out {problem}", file=sys.stderr)
+        print(f"cpcapp {command}: left out {printable(problem)}", file=sys.stderr)
     return 1 if problems else 0
 
 
@@ -84,12 +96,17 @@ def spell_as_option(name: str, value: Any) -> str:
 
 
 @contextmanager
-def user_errors() -> Iterator[None]:
-    """Turn errors of the library and of files into one line with options."""
+def user_errors(in_use: str = "") -> Iterator[None]:
+    """Turn errors of the library and of files into one line with options.
+
+    ``in_use`` is the advice where a folder holds something that is not to be replaced.
+    """
     try:
         yield
     except BrokenPipeError:
         raise
+    except FolderInUseError as error:
+        raise UserError(f"{error.reason}; {in_use}") from error
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         raise UserError(" ".join(f"{error.strerror or error}{where}".split())) from error

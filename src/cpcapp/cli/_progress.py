@@ -14,7 +14,7 @@ class ProgressLine:
     Nothing is written unless the stream, standard error by default, is a terminal.
     """
 
-    def __init__(self, title: str, stream: TextIO | None = None) -> None:
+    def __init__(self, title: str = "", stream: TextIO | None = None) -> None:
         self.title = title
         self.stream = sys.stderr if stream is None else stream
         self.shown = self.stream.isatty()
@@ -50,33 +50,18 @@ class ProgressLine:
     def __exit__(self, *error: object) -> None:
         if self.shown and self.last:
             self.stream.write("\n")
+        self.last = 0.0
 
-
-class Stages:
-    """The progress of a job of several stages: a line for each, whose clock starts when it does."""
-
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self.stream = stream
-        self.line: ProgressLine | None = None
-
-    def __call__(self, title: str) -> Callable[[float], None]:
-        """Return what to call with the share of a stage that is done, from 0 to 1."""
+    def stage(self, title: str) -> Callable[[float], None]:
+        """Return what to call in a stage of a longer job, which gets a line and a clock."""
 
         def progress(share: float) -> None:
-            if self.line is None or self.line.title != title:
+            if self.title != title:
                 self.__exit__()
-                self.line = ProgressLine(title, self.stream)
-            self.line(share)
+                self.title, self.start = title, time.monotonic()
+            self(share)
 
         return progress
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.line is not None:
-            self.line.__exit__()
-            self.line = None
 
 
 def _clock(seconds: float) -> str:

@@ -9,13 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cpcapp._io.text import printable
-from cpcapp.cli._errors import (
-    UserError,
-    check_at_least,
-    make_folder,
-    require,
-    spell_as_option,
-)
+from cpcapp.cli._errors import UserError, check_at_least, make_folder, require, user_errors
 from cpcapp.cli._progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -76,16 +70,13 @@ def _localize(folder: Path) -> None:
     from cpcapp.splicing.decide.words import FADING, format_verdict
     from cpcapp.splicing.output.demo import localize_examples
     from cpcapp.splicing.output.files import INDEX_NAME
-    from cpcapp.splicing.output.folder import ResultsError
 
     start = time.monotonic()
-    try:
-        with ProgressLine("localizing") as progress:
+    with user_errors(), ProgressLine("localizing") as progress:
+        try:
             results = localize_examples(folder, progress=progress)
-    except ResultsError as error:
-        raise UserError(error.message.text(spell_as_option)) from error
-    except OSError as error:
-        raise UserError(f"can't write to {printable(folder)}: {error.strerror}") from error
+        except OSError as error:
+            raise UserError(f"can't write to {folder}: {error.strerror}") from error
     n_spliced = sum(not result.photo.authentic for result in results)
     print(
         f"Looked for seams in {len(results)} photos, {n_spliced} of them spliced, in "
@@ -114,9 +105,10 @@ def _describe_seam(result: ExampleResult) -> str:
         found = result.found
         if found.calibrated and found.verdict_code not in ("signs", "weak"):
             return "nothing is marked, rightly, as nothing was pasted"
-        if result.reaches_threshold:
-            return f"{where}: marked, though nothing was pasted"
-        return f"{where}: below the threshold, rightly, as nothing was pasted"
+        marked = (
+            "marked, though" if result.reaches_threshold else "below the threshold, rightly, as"
+        )
+        return f"{where}: {marked} nothing was pasted"
     if result.distance <= _NEAR_SEAM:
         return f"{where}: on the seam"
     return f"{where}: {result.distance:.0f} pixels from the seam"
@@ -146,5 +138,5 @@ def _contrast(folder: Path, seed: int) -> None:
     try:
         scatter_grid(rows).savefig(picture, dpi=110)
     except OSError as error:
-        raise UserError(f"can't write {printable(picture)}: {error.strerror}") from error
+        raise UserError(f"can't write {picture}: {error.strerror}") from error
     print(f"picture: {printable(picture)}")

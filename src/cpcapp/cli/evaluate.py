@@ -5,18 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from cpcapp._io.files import FolderInUseError
 from cpcapp._io.text import printable
-from cpcapp.cli._errors import UserError, check_at_least, print_left_out, require
-from cpcapp.cli._progress import Stages
-from cpcapp.cli.localize import MODEL_HELP, open_model
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cpcapp.splicing.photo.samples import SampleSet
+from cpcapp.cli._errors import UserError, check_at_least, print_left_out, require, user_errors
+from cpcapp.cli._progress import ProgressLine
+from cpcapp.cli.localize import MODEL_HELP
 
 _KINDS: Final = ("auto", "columbia", "casia", "nimble", "pairs")
 
@@ -60,6 +54,8 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     require("splicing", "cv2", "PIL", "safetensors", "jinja2")
+    from cpcapp.splicing import load_model
+    from cpcapp.splicing.datasets import open_photos
     from cpcapp.splicing.score.album import INDEX, check_album_folder
     from cpcapp.splicing.score.run import evaluate_localizer
 
@@ -67,28 +63,24 @@ def run(arguments: argparse.Namespace) -> int:
     folder: Path | None = arguments.output
     if folder is None and arguments.force:
         raise UserError("--force replaces results in a folder; give it with -o DIR")
-    try:
+    kind, options = _kind(arguments)
+    advice = "choose another folder, or --force to replace the results in it"
+    with user_errors(in_use=advice), ProgressLine() as line:
         if folder is not None:
             # Now, since opening a data set may take minutes.
             check_album_folder(folder, replace=arguments.force)
-        model = open_model(arguments.model)
-        with Stages() as stages:
-            samples = _open_samples(arguments, stages("opening"))
-            report = evaluate_localizer(
-                samples,
-                model,
-                controls=not arguments.no_controls,
-                jobs=arguments.jobs,
-                folder=folder,
-                replace=arguments.force,
-                progress=stages("scoring"),
-                judging_progress=stages("judging authentic photos"),
-            )
-    except FolderInUseError as error:
-        advice = "choose another folder, or --force to replace the results in it"
-        raise UserError(f"{printable(error.reason)}; {advice}") from error
-    except (OSError, ValueError) as error:
-        raise UserError(printable(" ".join(str(error).split()))) from error
+        model = load_model(arguments.model)
+        samples = open_photos(arguments.dataset, kind, progress=line.stage("opening"), **options)
+        report = evaluate_localizer(
+            samples.limit(arguments.limit),
+            model,
+            controls=not arguments.no_controls,
+            jobs=arguments.jobs,
+            folder=folder,
+            replace=arguments.force,
+            progress=line.stage("scoring"),
+            judging_progress=line.stage("judging authentic photos"),
+        )
     if arguments.json:
         print(json.dumps(report.to_dict(), indent=1, allow_nan=False))
     else:
@@ -98,14 +90,12 @@ def run(arguments: argparse.Namespace) -> int:
     return print_left_out("evaluate", report.problems)
 
 
-def _open_samples(arguments: argparse.Namespace, progress: Callable[[float], None]) -> SampleSet:
-    from cpcapp.splicing.datasets import open_photos
-
-    kind: str = arguments.kind
-    options: dict[str, Any] = {}
-    if arguments.collection is not None:
-        if kind not in ("auto", "nimble"):
-            raise UserError(f"--collection is for Nimble, not for --kind {kind}; leave it out")
-        kind, options = "nimble", {"collection": arguments.collection}
-    samples = open_photos(arguments.dataset, kind, progress=progress, **options)
-    return samples.limit(arguments.limit)
+def _kind(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
+    """Return the layout of the data set, and options for opening it."""
+    if arguments.collection is None:
+        return arguments.kind, {}
+    if arguments.kind not in ("auto", "nimble"):
+        raise UserError(
+            f"--collection is for Nimble, not for --kind {arguments.kind}; leave it out"
+        )
+    return "nimble", {"collection": arguments.collection}

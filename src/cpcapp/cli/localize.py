@@ -6,16 +6,23 @@ import argparse
 import json
 import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cpcapp._io.text import printable
-from cpcapp.cli._cluster import open_cluster
-from cpcapp.cli._errors import UserError, check_at_least, require, spell_as_option, user_errors
+from cpcapp.cli._errors import (
+    UserError,
+    check_at_least,
+    pick,
+    require,
+    spell_as_option,
+    user_errors,
+)
 from cpcapp.cli._progress import ProgressLine
 
 if TYPE_CHECKING:
-    from cpcapp.splicing import PhotoResult, SpliceLocalizer
+    from cpcapp.splicing import PhotoResult
 
 _DESCRIPTION = """Look for the seam of a pasted part in photos, and say of each whether there are
 signs of splicing (p at most 0.05), weak signs (p at most 0.15) or none; p says how often a
@@ -34,8 +41,6 @@ no pictures: DIR gets a table in the files photos-*.parquet, with one row for ea
 
 MODEL_HELP = """a model of the package (default, filters or paper), or the path of a model file
 (default: default)"""
-
-
 DEVICE_HELP = """run filters and network there, for example cuda (needs the extra torch; default: on
 the processor, without torch)"""
 
@@ -88,27 +93,21 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(
             f"--max-megapixels {arguments.max_megapixels:g} must be above 0 and at most 1000000"
         )
+    max_pixels, start = 1e6 * arguments.max_megapixels, time.monotonic()
     if arguments.scheduler is not None:
-        return _run_on_cluster(arguments)
+        return _run_on_cluster(arguments, max_pixels, start)
     from cpcapp.splicing import localize_files
 
-    start = time.monotonic()
     with user_errors(), ProgressLine("localizing") as progress:
         printer = _Printer(progress, arguments.json)
         results = localize_files(
             arguments.photos,
             arguments.output,
-            arguments.model,
-            recursive=arguments.recursive,
-            report=arguments.report,
-            jobs=arguments.jobs,
-            resume=arguments.resume,
-            force=arguments.force,
-            max_pixels=1e6 * arguments.max_megapixels,
-            device=arguments.device,
+            max_pixels=max_pixels,
             on_result=printer.print_result,
             progress=progress,
             on_stop=lambda: progress.note("stopping after the photos at hand"),
+            **pick(arguments, "model", "recursive", "report", "jobs", "resume", "force", "device"),
         )
     failed = [result for result in results if result.error]
     if arguments.json:
@@ -122,25 +121,21 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _run_on_cluster(arguments: argparse.Namespace) -> int:
+def _run_on_cluster(arguments: argparse.Namespace, max_pixels: float, start: float) -> int:
     for name in ("report", "json"):
         if getattr(arguments, name):
             raise UserError(f"--{name} does not go with --scheduler, which writes a table")
     from cpcapp.splicing.output.photo_table import localize_to_table
 
-    start = time.monotonic()
     cluster, line = open_cluster(arguments.scheduler), ProgressLine("localizing")
     with user_errors(), cluster as client, line as progress:
         found = localize_to_table(
             arguments.photos,
             arguments.output,
-            arguments.model,
             client=client,
-            recursive=arguments.recursive,
-            resume=arguments.resume,
-            force=arguments.force,
-            max_pixels=1e6 * arguments.max_megapixels,
+            max_pixels=max_pixels,
             progress=progress,
+            **pick(arguments, "model", "recursive", "resume", "force"),
         )
     earlier = f", {found.n_earlier} of them earlier" if found.n_earlier else ""
     seconds = time.monotonic() - start
@@ -177,12 +172,11 @@ class _Printer:
             print(f"{photo} -> {overlay}{verdict}{remark}", flush=True)
 
 
-def open_model(model: str | None) -> SpliceLocalizer:
-    """Return a model by its name or path, or raise `UserError`."""
-    from cpcapp.splicing import load_model
+def open_cluster(address: str | None) -> AbstractContextManager[Any]:
+    """Give the client of a Dask cluster, or None without an address."""
+    if address is None:
+        return nullcontext()
+    require("dask", "distributed")
+    from cpcapp.moments.dask import connect
 
-    try:
-        return load_model(model)
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"can't use the model: {reason}") from error
+    return connect(address)

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cpcapp._io.files import FolderInUseError, remove_leftovers
-from cpcapp.cli._errors import UserError, check_at_least, print_left_out, require
-from cpcapp.cli._progress import Stages
+from cpcapp._io.files import remove_leftovers
+from cpcapp.cli._errors import UserError, check_at_least, pick, print_left_out, require, user_errors
+from cpcapp.cli._progress import ProgressLine
 
 if TYPE_CHECKING:
     from cpcapp.splicing.make.cuts import SpliceOptions
@@ -68,27 +68,19 @@ def run(arguments: argparse.Namespace) -> int:
     options, start = _options(arguments), time.monotonic()
     for part in (".", "images", "masks"):
         remove_leftovers(arguments.output / part)
-    try:
-        with Stages() as stages:
-            found = make_splices(
-                arguments.photos,
-                arguments.output,
-                arguments.count,
-                options=options,
-                seed=arguments.seed,
-                jobs=arguments.jobs,
-                existing=arguments.existing,
-                reading_progress=stages("reading photos"),
-                progress=stages("making splices"),
-            )
-    except FolderInUseError as error:
-        resumed = arguments.existing == "resume"
-        advice = "give the same photos and options" if resumed else "--resume to go on"
-        raise UserError(
-            f"{error.reason}; choose another folder, or {advice}, or --force to replace its splices"
-        ) from error
-    except (OSError, ValueError) as error:
-        raise UserError(" ".join(str(error).split())) from error
+    resumed = arguments.existing == "resume"
+    advice = "give the same photos and options" if resumed else "--resume to go on"
+    advice = f"choose another folder, or {advice}, or --force to replace its splices"
+    with user_errors(in_use=advice), ProgressLine() as line:
+        found = make_splices(
+            arguments.photos,
+            arguments.output,
+            arguments.count,
+            options=options,
+            reading_progress=line.stage("reading photos"),
+            progress=line.stage("making splices"),
+            **pick(arguments, "seed", "jobs", "existing"),
+        )
     seconds, kept = time.monotonic() - start, f", {found.n_kept} were there" if found.n_kept else ""
     counts = f"{found.n_made} splices of {found.n_photos} photos"
     print(f"{found.folder}: {counts} in {seconds:.0f} s{kept}")

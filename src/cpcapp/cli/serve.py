@@ -8,7 +8,7 @@ import threading
 import webbrowser
 from typing import Any
 
-from cpcapp.cli._errors import UserError, require
+from cpcapp.cli._errors import UserError, pick, require
 
 _DESCRIPTION = """Open a page in the browser that finds where photos were spliced, and what is
 special about one table against another. The page and its files come from this command, and nothing
@@ -68,17 +68,14 @@ def run(arguments: argparse.Namespace) -> int:
     jobs = default_jobs() if arguments.jobs is None else arguments.jobs
     memory = max(1, int(arguments.memory_gigabytes * (1 << 30)))
     settings = Settings(
-        host=arguments.host,
         names=tuple(arguments.names),
         jobs=jobs,
         max_bytes=max(1, int(arguments.max_megabytes * 1e6)),
         max_pixels=max(1, int(arguments.max_megapixels * 1e6)),
-        max_waiting=arguments.max_waiting,
-        max_per_client=arguments.max_per_client,
-        job_seconds=arguments.job_seconds,
         worker_bytes=min(memory, available_memory() // max(jobs, 1)),
         keep_seconds=60.0 * arguments.keep_minutes,
         keep_bytes=int(arguments.disk_gigabytes * (1 << 30)),
+        **pick(arguments, "host", "max_waiting", "max_per_client", "job_seconds"),
     )
     listening = _listen(open_socket, arguments)
     address = spell_address(listening)

@@ -7,9 +7,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cpcapp.cli._cluster import open_cluster
-from cpcapp.cli._errors import UserError, check_at_least, print_left_out, require
-from cpcapp.cli._progress import Stages
+from cpcapp.cli._errors import (
+    UserError,
+    check_at_least,
+    check_output,
+    pick,
+    print_left_out,
+    require,
+    user_errors,
+)
+from cpcapp.cli._progress import ProgressLine
+from cpcapp.cli.localize import open_cluster
 
 
 def add_parser(commands: Any) -> None:
@@ -61,34 +69,28 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.network is not None and arguments.preset != "default":
         raise UserError(f"--network does not go with --preset {arguments.preset}")
     output: Path = arguments.output
-    if not output.parent.is_dir():
-        raise UserError(f"there is no folder {output.parent} to write to")
+    check_output(output)
     if output.exists() and not arguments.force:
         raise UserError(f"{output} exists; choose another name, or --force to replace it")
     if output.exists() and not output.is_file():
         raise UserError(f"{output} is not a file; choose another name")
     checkpoint, start = output.with_name(output.name + ".checkpoint"), time.monotonic()
-    try:
+    with user_errors(), open_cluster(arguments.scheduler) as client, ProgressLine() as line:
         network = load_network(arguments.network) if arguments.network is not None else None
-        with open_cluster(arguments.scheduler) as client, Stages() as stages:
-            training = train_from_folders(
-                arguments.datasets,
-                arguments.preset,
-                network=network,
-                n_splices=arguments.splices,
-                seed=arguments.seed,
-                jobs=arguments.jobs,
-                save_to=output,
-                checkpoint=checkpoint,
-                restart=arguments.force,
-                opening_progress=stages("opening"),
-                progress=stages("reading patches"),
-                calibration_progress=stages("calibrating"),
-                device=arguments.device,
-                client=client,
-            )
-    except (OSError, ValueError, ImportError) as error:
-        raise UserError(" ".join(str(error).split())) from error
+        training = train_from_folders(
+            arguments.datasets,
+            arguments.preset,
+            network=network,
+            n_splices=arguments.splices,
+            save_to=output,
+            checkpoint=checkpoint,
+            restart=arguments.force,
+            opening_progress=line.stage("opening"),
+            progress=line.stage("reading patches"),
+            calibration_progress=line.stage("calibrating"),
+            client=client,
+            **pick(arguments, "seed", "jobs", "device"),
+        )
     facts = training.localizer.facts
     for bank, counts in zip(training.localizer.banks, facts["banks"], strict=True):
         print(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cpcapp._io.files import remove_leftovers
-from cpcapp.cli._errors import UserError, check_at_least, require
+from cpcapp.cli._errors import check_at_least, check_output, pick, require, user_errors
 from cpcapp.cli._progress import ProgressLine
 
 
@@ -43,22 +43,15 @@ def run(arguments: argparse.Namespace) -> int:
     from cpcapp.splicing.measure.edges.trainer import TrainingOptions, train_forest
 
     check_at_least(arguments, trees=1, samples=100, seed=0, jobs=1)
-    if not arguments.output.parent.is_dir():
-        raise UserError(f"there is no folder {arguments.output.parent} to write to")
-    try:
+    check_output(arguments.output)
+    start, n_evaluated = time.monotonic(), min(3, arguments.trees)
+    edges = EdgeOptions(numberOfTrees=arguments.trees, numberOfTreesToEvaluate=n_evaluated)
+    options = TrainingOptions(n_samples=arguments.samples, **pick(arguments, "seed", "jobs"))
+    with user_errors(), ProgressLine("growing trees") as progress:
         photos = bsds_photos(arguments.folder, ["train", "val"])
-        start = time.monotonic()
-        n_evaluated = min(3, arguments.trees)
-        edges = EdgeOptions(numberOfTrees=arguments.trees, numberOfTreesToEvaluate=n_evaluated)
-        options = TrainingOptions(
-            n_samples=arguments.samples, seed=arguments.seed, jobs=arguments.jobs
-        )
-        with ProgressLine("growing trees") as progress:
-            forest = train_forest(photos, edges, options, progress=progress)
+        forest = train_forest(photos, edges, options, progress=progress)
         remove_leftovers(arguments.output.parent, arguments.output.name)
         forest.save(arguments.output)
-    except OSError as error:
-        raise UserError(str(error)) from error
     leaves = int((forest.childs > 0).sum()) + arguments.trees  # one more than questions, each
     print(
         f"{arguments.output}: {arguments.trees} trees, {leaves} leaves, from {len(photos)} photos "

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from cpcapp._io.text import printable
-from cpcapp.cli._errors import UserError, check_at_least, print_left_out, require
-from cpcapp.cli._progress import Stages
+from cpcapp.cli._errors import check_at_least, pick, print_left_out, require, user_errors
+from cpcapp.cli._progress import ProgressLine
 
 
 def add_parser(commands: Any) -> None:
@@ -46,21 +46,15 @@ def run(arguments: argparse.Namespace) -> int:
     from cpcapp.splicing.networks.run import train_in_folder
 
     check_at_least(arguments, seconds=1, seed=0, workers=0)
-    try:
-        with Stages() as stages:
-            done = train_in_folder(
-                arguments.photos,
-                arguments.output,
-                seconds=arguments.seconds,
-                piece_seconds=arguments.piece,
-                seed=arguments.seed,
-                workers=arguments.workers,
-                architecture=arguments.architecture,
-                reading_progress=stages("reading photos"),
-                progress=stages("training"),
-            )
-    except (OSError, ValueError) as error:
-        raise UserError(printable(" ".join(str(error).split()))) from error
+    with user_errors(), ProgressLine() as line:
+        done = train_in_folder(
+            arguments.photos,
+            arguments.output,
+            piece_seconds=arguments.piece,
+            reading_progress=line.stage("reading photos"),
+            progress=line.stage("training"),
+            **pick(arguments, "seconds", "seed", "workers", "architecture"),
+        )
     scores = ", ".join(
         f"{name.removesuffix('_f1').replace('_', ' ')} F1 {score:.3f}"
         for name, score in done.curve[-1].items()
