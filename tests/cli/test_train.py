@@ -147,13 +147,6 @@ def test_trains_on_spliced_photos(run, spliced, model):
     assert list(model.parent.glob("model*")) == [model]  # nothing is left of the checkpoint
 
 
-def test_trains_on_splices_of_plain_photos(run, photos, model):
-    result = run(photos, "-o", model, "--preset", "paper", "--splices", 9)
-    assert result.returncode == 0, result.stderr
-    assert load_model(model).facts["photos"] == {"used": 9, "given": 9}
-    assert load_model(model).facts["kind"] == "splices"
-
-
 def test_the_same_command_makes_the_same_file(run, photos, model):
     arguments = (photos, "-o", model, "--preset", "paper", "--splices", 8)
     assert run(*arguments).returncode == 0
@@ -202,16 +195,6 @@ def test_options_out_of_range(run, photos, model, options, message):
 def test_wrong_places(run, spliced, photos, model, tmp_path):
     assert_mistake(run(tmp_path / "none", "-o", model), "none is not a folder")
     assert_mistake(run(spliced, photos, "-o", model), "either spliced photos with masks or plain")
-    (tmp_path / "empty").mkdir()
-    result = run(tmp_path / "empty", "-o", model)
-    assert result.returncode == 2
-    assert len(result.stderr.splitlines()) == 1
-    for file in (photos).iterdir():
-        Image.new("RGB", (64, 48)).save(file)
-    result = run(photos, "-o", model, "--preset", "paper", "--splices", 3)
-    assert_mistake(
-        result, "patches with an authentic edge were found, but 50 filters need at least"
-    )
     assert not model.exists()
 
 
