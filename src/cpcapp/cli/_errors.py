@@ -106,7 +106,7 @@ def user_errors(in_use: str = "") -> Iterator[None]:
     except BrokenPipeError:
         raise
     except FolderInUseError as error:
-        raise UserError(f"{error.reason}; {in_use}") from error
+        raise UserError(f"{error.reason}; {in_use}" if in_use else str(error)) from error
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         raise UserError(" ".join(f"{error.strerror or error}{where}".split())) from error
