@@ -129,7 +129,7 @@ def _targets() -> dict[str, Target]:
         "models": (_use_model, ".safetensors", Target.errors, 2.0),
         "networks": (_use_model, ".safetensors", Target.errors, 0.5),
         "forest": (_use_forest, ".bin"),
-        "moments": (_use_moments, ".npz"),
+        "moments": (_use_moments, ".moments"),
     }
     return {
         name: Target(
