@@ -200,10 +200,10 @@ def test_an_archive_that_was_cut_off(tmp_path, rng):
 
 
 def test_hdf5_of_something_else(tmp_path):
-    for name, lacks in (("a.h5", "genes"), ("a.h5ad", "X")):
+    for name, reason in (("a.h5", "it has no genes"), ("a.h5ad", "AnnData")):
         with h5py.File(tmp_path / name, "w") as file:
             file.create_group("images")
-        with pytest.raises(ValueError, match=f"{name} can't be read: it has no {lacks}"):
+        with pytest.raises(ValueError, match=f"{name} can't be read: {reason}"):
             read_10x(tmp_path / name)
 
 
@@ -212,9 +212,9 @@ def test_hdf5_of_something_else(tmp_path):
     [
         ("indices", 0, -1, "its indices hold -1, not"),
         ("indices", 0, 3, "its indices hold 3, not"),
-        ("indptr", 0, 1, "its indptr does not rise"),
+        ("indptr", 0, 1, "index pointer should start with 0"),
         ("indptr", 1, -1, "its indptr does not rise"),
-        ("indptr", -1, 10**7, "its indptr does not rise"),
+        ("indptr", -1, 10**7, "Last value of index pointer"),
     ],
 )
 def test_numbers_out_of_range(tmp_path, part, place, value, said):

@@ -45,14 +45,10 @@ class ContrastData:
 
 
 def standardize_columns(rows: FloatArray) -> FloatArray:
-    """Return the rows with each column centred and divided by its standard deviation.
+    """Centre columns and divide them by their deviations; NaN stay, constant columns become 0."""
+    from sklearn.preprocessing import StandardScaler  # here, as it takes long to import
 
-    NaN are ignored and stay. A constant column becomes 0.
-    """
-    n = np.maximum((~np.isnan(rows)).sum(axis=0), 1)
-    centred = rows - np.nansum(rows, axis=0) / n
-    deviations = np.sqrt(np.nansum(centred**2, axis=0) / n)
-    scaled: FloatArray = centred / np.where(deviations > 0.0, deviations, 1.0)
+    scaled: FloatArray = StandardScaler().fit_transform(rows)
     return scaled
 
 

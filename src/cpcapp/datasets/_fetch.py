@@ -8,8 +8,8 @@ import tarfile
 import warnings
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 PathLike = str | os.PathLike[str]
 
@@ -65,25 +65,17 @@ def tenx_sample(sample: str) -> RemoteFile:
 
 
 def home_folders(data_home: PathLike | None = None) -> list[Path]:
-    """Return the folders in which files may lie, in the order in which they are looked through.
-
-    ``data_home`` alone if it is given; else the folder named by the environment variable
-    ``CPCAPP_DATA``, then the cache: ``CPCAPP_CACHE``, or the user's cache folder. Paths are made
-    absolute, so that they still hold when a program goes to another folder.
-    """
+    """Return ``data_home`` alone if it is given; else CPCAPP_DATA, then the cache."""
     if data_home is not None:
         return [Path(data_home).expanduser()]
-    cache = os.environ.get("CPCAPP_CACHE") or _user_cache()
+    cache = os.environ.get("CPCAPP_CACHE")
+    if not cache:
+        # Without pooch nothing was ever put into the cache.
+        has_pooch = find_spec("pooch") is not None
+        cache = str(import_module("pooch").os_cache("cpcapp")) if has_pooch else "~/.cache/cpcapp"
     named = [os.environ.get("CPCAPP_DATA"), cache]
+    # Absolute, so that paths still hold when a program goes to another folder.
     return [Path(folder).expanduser().absolute() for folder in named if folder]
-
-
-def _user_cache() -> str:
-    try:
-        import pooch
-    except ImportError:
-        return "~/.cache/cpcapp"
-    return str(pooch.os_cache("cpcapp"))
 
 
 def find(data_home: PathLike | None, *patterns: str) -> list[Path]:
@@ -103,22 +95,22 @@ def fetch(file: RemoteFile, data_home: PathLike | None = None) -> Path:
         if (home / file.name).is_file():
             return home / file.name
     target = folder / file.name
+    is_new = not target.is_file()
     advice = f"get that file on another machine and put it at {target}"
-    try:
-        import pooch
-        import requests
-        import tqdm  # noqa: F401
-    except ImportError:
+    problem = ""
+    if os.environ.get("CPCAPP_OFFLINE") == "1":
+        problem = "CPCAPP_OFFLINE=1 forbids to fetch it"
+    elif not all(map(find_spec, ("pooch", "requests", "tqdm"))):
         problem = f"install what fetching needs with {_INSTALL} to have it"
-    else:
-        is_offline = os.environ.get("CPCAPP_OFFLINE") == "1"
-        problem = "CPCAPP_OFFLINE=1 forbids to fetch it" if is_offline else ""
-    if problem and target.is_file():
-        return target
-    if problem:
+    if problem and is_new:
         raise DataNotFoundError(
             f"{target.name} is not here; {problem} from {file.url}, or {advice}"
         )
+    if problem:
+        return target
+    import pooch
+    import requests
+
     pooch.get_logger().setLevel("WARNING")  # it tells of each file
     remote = pooch.create(
         folder,
@@ -129,7 +121,6 @@ def fetch(file: RemoteFile, data_home: PathLike | None = None) -> Path:
     )
     on_terminal = sys.stderr is not None and sys.stderr.isatty()
     downloader = pooch.HTTPDownloader(on_terminal, chunk_size=1 << 16, timeout=_TIMEOUT)
-    is_new = not target.is_file()
     try:
         remote.fetch(file.name, downloader=downloader)
     except (OSError, ValueError) as error:
@@ -139,27 +130,22 @@ def fetch(file: RemoteFile, data_home: PathLike | None = None) -> Path:
             f"{target.name} is not here and can't be fetched from {file.url} ({reason}); {advice}"
         ) from error
     if file.published_hash is None and is_new:
-        _warn_unverified(target, file, pooch.file_hash(target))
+        # All such files are archives. The network of a hotel sends a page instead.
+        if not tarfile.is_tarfile(target):
+            target.unlink()
+            raise DownloadError(
+                f"{file.url} did not send an archive; try again from another network"
+            )
+        warnings.warn(
+            f"nobody is known to publish a hash of {file.url}, so {target.name} can't be verified; "
+            f"its SHA-256 is {pooch.file_hash(target)}",
+            UnverifiedDownloadWarning,
+            stacklevel=2,
+        )
     return target
 
 
-def _warn_unverified(target: Path, file: RemoteFile, sha256: str) -> None:
-    # Of the files without a published hash all are archives. This tells them from the page that
-    # the network of a hotel sends instead.
-    if not tarfile.is_tarfile(target):
-        target.unlink()
-        raise DownloadError(f"{file.url} did not send an archive; try again from another network")
-    warnings.warn(
-        f"nobody is known to publish a hash of {file.url}, so {target.name} can't be verified; "
-        f"its SHA-256 is {sha256}",
-        UnverifiedDownloadWarning,
-        stacklevel=2,
-    )
-
-
-def import_extra(package: str, what: str) -> Any:
-    """Import an optional package, or say which extra has it."""
-    try:
-        return import_module(package)
-    except ImportError as error:
-        raise ImportError(f"{what} needs {package}; install it with: {_INSTALL}") from error
+def require(package: str, what: str) -> None:
+    """Raise `ImportError`, with the extra that has it, if an optional package is missing."""
+    if find_spec(package) is None:
+        raise ImportError(f"{what} needs {package}; install it with: {_INSTALL}")

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from cpcapp.datasets._contrast_data import ContrastData, standardize_columns
 from cpcapp.datasets._fetch import PathLike, fetch, find, tenx_sample
-from cpcapp.datasets.tenx import CellCounts, read_10x
+from cpcapp.datasets.tenx import read_10x
 from cpcapp.moments.rows import FloatArray
 
 _SUFFIXES = (".h5", ".h5ad", ".tar.gz", ".tgz", ".tar")
@@ -88,18 +88,33 @@ def leukemia(
         f"{patient}_post_transplant",
         f"frozen_bmmc_healthy_donor{donor}",
     ]
-    before, after, healthy = _same_genes([read_10x(_place(name, data_home)) for name in samples])
-    n_target = before.counts.shape[0] + after.counts.shape[0]
-    counts = sp.vstack([before.counts, after.counts, healthy.counts], format="csr")
+    cells = [read_10x(_place(name, data_home)) for name in samples]
+    shared = set.intersection(*(set(sample.gene_ids) for sample in cells))
+    ids = [gene for gene in cells[0].gene_ids if gene in shared]
+    if not ids:
+        raise ValueError("the three samples have no gene in common; are they of one genome?")
+    columns = [{gene: i for i, gene in enumerate(sample.gene_ids)} for sample in cells]
+    parts = [
+        sample.counts[:, [column[gene] for gene in ids]]
+        for sample, column in zip(cells, columns, strict=True)
+    ]
+    counts = sp.vstack(parts, format="csr").astype(np.float64)
     genes = _most_dispersed(counts, n_genes)
-    chosen: FloatArray = counts[:, genes].toarray().astype(np.float64)
-    sets = (chosen[:n_target], chosen[n_target:])
-    target, background = (standardize_columns(rows) for rows in sets) if standardize else sets
-    names = _distinct(before)
+    chosen: FloatArray = counts[:, genes].toarray()
+    n_before, n_after = (part.shape[0] for part in parts[:2])
+    sets = np.split(chosen, [n_before + n_after])
+    target, background = map(standardize_columns, sets) if standardize else sets
+    symbols = [cells[0].gene_names[columns[0][gene]] for gene in ids]
+    times = Counter(cells[0].gene_names)
+    # The id tells genes of one symbol apart.
+    names = [
+        name if times[name] == 1 else f"{name} ({gene})"
+        for name, gene in zip(symbols, ids, strict=True)
+    ]
     return ContrastData(
         target,
         background,
-        np.repeat(np.arange(2), [before.counts.shape[0], after.counts.shape[0]]),
+        np.repeat([0, 1], [n_before, n_after]),
         [names[gene] for gene in genes],
         label_names=["before transplant", "after transplant"],
         source=f"Zheng et al. 2017, 10x Genomics: {', '.join(samples)}",
@@ -107,47 +122,22 @@ def leukemia(
 
 
 def _place(sample: str, data_home: PathLike | None) -> Path:
+    """Return a file of a sample; the official archive is left to fetch, which checks it."""
     official = tenx_sample(sample)
     for path in find(data_home, f"leukemia/{sample}*"):
-        # The official archive is left to fetch, which checks it.
         fits = path.is_dir() or path.name.endswith(_SUFFIXES)
         if fits and path.name != Path(official.name).name:
             return path
     return fetch(official, data_home)
 
 
-def _same_genes(samples: list[CellCounts]) -> list[CellCounts]:
-    """Return the samples with the genes that all have, in the order of the first."""
-    places = [{gene: i for i, gene in enumerate(sample.gene_ids)} for sample in samples]
-    common = [gene for gene in samples[0].gene_ids if all(gene in place for place in places)]
-    if not common:
-        raise ValueError("the three samples have no gene in common; are they of one genome?")
-    kept = []
-    for sample, place in zip(samples, places, strict=True):
-        columns = [place[gene] for gene in common]
-        names = [sample.gene_names[column] for column in columns]
-        kept.append(CellCounts(sample.counts[:, columns], sample.barcodes, common, names))
-    return kept
-
-
 def _most_dispersed(counts: Any, n_genes: int) -> Any:
     """Return the columns with the largest variance over mean, in their own order."""
-    mean = np.asarray(counts.mean(axis=0), dtype=np.float64).ravel()
-    square = counts.astype(np.float64)
-    square.data **= 2
-    # var = E x² - (E x)²: counts are small integers, so nothing is lost.
-    variance = np.asarray(square.mean(axis=0)).ravel() - mean**2
+    from sklearn.utils.sparsefuncs import mean_variance_axis
+
+    mean, variance = mean_variance_axis(counts, axis=0)
     present = int((mean > 0.0).sum())
     if not 1 <= n_genes <= present:
         raise ValueError(f"n_genes={n_genes} must be between 1 and {present}, the genes present")
     dispersion = np.divide(variance, mean, out=np.full_like(mean, -np.inf), where=mean > 0.0)
     return np.sort(np.argsort(-dispersion, kind="stable")[:n_genes])
-
-
-def _distinct(sample: CellCounts) -> list[str]:
-    """Name genes by their symbols, and add the id where several share one."""
-    times = Counter(sample.gene_names)
-    return [
-        name if times[name] == 1 else f"{name} ({gene})"
-        for name, gene in zip(sample.gene_names, sample.gene_ids, strict=True)
-    ]

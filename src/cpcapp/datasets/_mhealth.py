@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,8 @@ SIGNALS = [
 ]
 _LOG = re.compile(r"mHealth_subject(\d+)\.log")
 
-Recording = tuple[FloatArray, NDArray[np.intp]]  # signals, and the activity of each row
+# Signals, and the activity and the subject of each row.
+Rows = tuple[FloatArray, NDArray[np.intp], NDArray[np.intp]]
 
 
 def mhealth(
@@ -109,25 +110,22 @@ def mhealth(
         )
     place = Path(path) if path is not None else _place(data_home)
     in_windows = place.suffix == ".npz"
-    recordings = (_read_windows if in_windows else _read_logs)(place, subjects)
-    signals = np.concatenate([signals for signals, _ in recordings.values()])
-    activity = np.concatenate([activity for _, activity in recordings.values()])
-    groups = np.repeat(list(recordings), [len(one) for one, _ in recordings.values()])
+    signals, activity, subject = (_read_windows if in_windows else _read_logs)(place, subjects)
     chosen, still = np.isin(activity, classes), activity == background
     if not (chosen.any() and still.any()):
         raise ValueError(
-            f"subjects {_join(recordings)} of {place} have {chosen.sum()} rows of activities "
+            f"subjects {_join(set(subject))} of {place} have {chosen.sum()} rows of activities "
             f"{_join(classes)} and {still.sum()} of activity {background}; both are needed"
         )
-    sets = (signals[chosen], signals[still])
-    target, rest = (standardize_columns(rows) for rows in sets) if standardize else sets
+    sets = [signals[chosen], signals[still]]
+    target, rest = map(standardize_columns, sets) if standardize else sets
     return ContrastData(
         target,
         rest,
-        np.argmax(activity[chosen, None] == np.asarray(classes), axis=1),
-        list(SIGNALS),
+        labels=np.argmax(activity[chosen, None] == np.asarray(classes), axis=1),
+        feature_names=list(SIGNALS),
         label_names=[ACTIVITIES[number] for number in classes],
-        groups=groups[chosen],
+        groups=subject[chosen],
         source="Banos et al. 2014: MHEALTH"
         + (", in windows: rows are means of 0.64 seconds" if in_windows else ""),
     )
@@ -140,13 +138,13 @@ def _join(numbers: Iterable[int]) -> str:
 def _place(data_home: PathLike | None) -> Path:
     if logs := find(data_home, "mhealth/**/mHealth_subject*.log"):
         return logs[0].parent
-    found = find(data_home, "mhealth/mhealth+dataset.zip", MHEALTH.name)
-    found = found or find(data_home, "mhealth_windows/mhealth_windows.npz")
-    return found[0] if found else fetch(MHEALTH, data_home)
+    files = find(data_home, "mhealth/mhealth+dataset.zip", MHEALTH.name)
+    files = files or find(data_home, "mhealth_windows/mhealth_windows.npz")
+    return files[0] if files else fetch(MHEALTH, data_home)
 
 
 def _choose_subjects(
-    subjects: Sequence[int] | None, available: Iterable[int], path: Path
+    subjects: Sequence[int] | None, available: Collection[int], path: Path
 ) -> list[int]:
     numbers = sorted(available) if subjects is None else [int(number) for number in subjects]
     if not numbers or not set(numbers) <= set(available):
@@ -154,7 +152,7 @@ def _choose_subjects(
     return numbers
 
 
-def _read_windows(path: Path, subjects: Sequence[int] | None) -> dict[int, Recording]:
+def _read_windows(path: Path, subjects: Sequence[int] | None) -> Rows:
     try:
         with np.load(path, allow_pickle=False) as file:
             signals, activity, subject = (file[name] for name in ("X", "y", "subject"))
@@ -162,41 +160,41 @@ def _read_windows(path: Path, subjects: Sequence[int] | None) -> dict[int, Recor
         raise ValueError(f"{path} has no windows of mHealth: {error}") from error
     if signals.shape != (len(activity), len(SIGNALS)) or subject.shape != activity.shape:
         raise ValueError(f"{path} has no windows of mHealth: X has shape {signals.shape}")
-    available = np.unique(subject).tolist()
-    return {
-        number: (
-            signals[subject == number].astype(np.float64),
-            activity[subject == number].astype(np.intp),
-        )
-        for number in _choose_subjects(subjects, available, path)
-    }
+    numbers = _choose_subjects(subjects, np.unique(subject).tolist(), path)
+    rows = np.concatenate([np.flatnonzero(subject == number) for number in numbers])
+    whole = (activity[rows].astype(np.intp), subject[rows].astype(np.intp))
+    return signals[rows].astype(np.float64), *whole
 
 
-def _read_logs(path: Path, subjects: Sequence[int] | None) -> dict[int, Recording]:
-    """Return recordings from a folder, or from the archive, which is not unpacked."""
+def _read_logs(path: Path, subjects: Sequence[int] | None) -> Rows:
+    """Return what logs hold, from a folder, or from the archive, which is not unpacked."""
     if not path.exists():
         raise DataNotFoundError(f"{path} does not exist; get mHealth from {MHEALTH.url}")
     if path.is_dir():
-        return _parse_logs(path, list(path.rglob("*.log")), subjects)
+        return _parse_logs(path, path.rglob("*.log"), subjects)
     try:
         with zipfile.ZipFile(path) as archive:
-            return _parse_logs(
-                path, [zipfile.Path(archive, n) for n in archive.namelist()], subjects
-            )
+            files = (zipfile.Path(archive, name) for name in archive.namelist())
+            return _parse_logs(path, files, subjects)
     except zipfile.BadZipFile as error:
         raise ValueError(f"{path} is neither a folder nor a zip archive ({error})") from error
 
 
 def _parse_logs(
-    path: Path, files: Sequence[Path | zipfile.Path], subjects: Sequence[int] | None
-) -> dict[int, Recording]:
-    logs = {int(named[1]): file for file in files if (named := _LOG.fullmatch(file.name))}
+    path: Path, files: Iterable[Path | zipfile.Path], subjects: Sequence[int] | None
+) -> Rows:
+    logs = {int(match[1]): file for file in files if (match := _LOG.fullmatch(file.name))}
     if not logs:
         raise ValueError(f"{path} has no mHealth_subject*.log")
-    return {number: _parse_log(logs[number]) for number in _choose_subjects(subjects, logs, path)}
+    numbers = _choose_subjects(subjects, logs, path)
+    tables = [_parse_log(logs[number]) for number in numbers]
+    table = np.concatenate(tables)
+    subject = np.repeat(numbers, [len(rows) for rows in tables])
+    return table[:, :-1].copy(), table[:, -1].astype(np.intp), subject
 
 
-def _parse_log(log: Path | zipfile.Path) -> Recording:
+def _parse_log(log: Path | zipfile.Path) -> FloatArray:
+    """Return signals, and the activity of each row in the last column."""
     try:
         with log.open("rb") as file:
             table = np.loadtxt(file, dtype=np.float64, ndmin=2)
@@ -206,7 +204,6 @@ def _parse_log(log: Path | zipfile.Path) -> Recording:
         raise ValueError(
             f"{log} has {table.shape[1]} columns; logs of mHealth have {len(SIGNALS) + 1}"
         )
-    activity = table[:, -1].astype(np.intp)
-    if not np.array_equal(activity, table[:, -1]) or not set(activity) <= {*range(len(ACTIVITIES))}:
+    if not np.isin(table[:, -1], range(len(ACTIVITIES))).all():
         raise ValueError(f"the last column of {log} must have activities from 0 to 12")
-    return np.ascontiguousarray(table[:, :-1]), activity
+    return table

@@ -6,10 +6,9 @@ import csv
 from collections.abc import Iterable, Iterator
 from itertools import chain, takewhile
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cpcapp.datasets._contrast_data import ContrastData, standardize_columns
 from cpcapp.datasets._fetch import MICE, PathLike, fetch, find
@@ -90,8 +89,7 @@ def mice_protein(
         raise ValueError(f"missing={missing!r} must be one of {', '.join(get_args(Missing))}")
     table = find(data_home, "mice_protein/Data_Cortex_Nuclear.csv")
     path = table[0] if table else fetch(MICE, data_home)
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        names, values, facts = _parse_table(_rows(file), path)
+    names, values, facts = _read_table(path)
     saline = facts["Treatment"] == "Saline"
     control = facts["Genotype"] == "Control"
     target = saline & (facts["Behavior"] == "S/C")
@@ -105,20 +103,24 @@ def mice_protein(
         whole = ~np.isnan(values).any(axis=1)
         target, background = target & whole, background & whole
     elif missing == "drop-features":
-        kept = ~np.isnan(values[target | background]).any(axis=0)
-        values, names = values[:, kept], [n for n, k in zip(names, kept, strict=True) if k]
+        whole = ~np.isnan(values[target | background]).any(axis=0)
+        names, values = names[whole], values[:, whole]
+    elif missing == "zero":
+        values = np.nan_to_num(values)
+    sets = [values[target], values[background]]
+    if missing == "mean":
+        from sklearn.impute import SimpleImputer
 
-    def prepare(rows: NDArray[np.bool_]) -> FloatArray:
-        filled = _fill_missing(values[rows], missing)
-        return standardize_columns(filled) if standardize else filled
-
+        # A protein that was never measured in a set has no mean there: it becomes 0.
+        sets = [SimpleImputer(keep_empty_features=True).fit_transform(rows) for rows in sets]
     # 309_1 and 309_2 are measurements of one mouse, named 309.
     mice = [name.rpartition("_")[0] or name for name in facts["MouseID"][target]]
+    shown, behind = map(standardize_columns, sets) if standardize else sets
     return ContrastData(
-        prepare(target),
-        prepare(background),
+        shown,
+        behind,
         labels=(~control[target]).astype(np.intp),
-        feature_names=names,
+        feature_names=names.tolist(),
         label_names=["Control", "Ts65Dn"],
         groups=np.unique(mice, return_inverse=True)[1],
         source="Higuera, Gardiner, Cios 2015: mice protein expression",
@@ -137,47 +139,26 @@ def _rows(lines: Iterable[str]) -> Iterator[list[str]]:
     yield from csv.reader(lines, quotechar="'")
 
 
-def _parse_table(
-    rows: Iterable[list[str]], path: Path
-) -> tuple[list[str], FloatArray, dict[str, NDArray[np.str_]]]:
+def _read_table(path: Path) -> tuple[Any, FloatArray, dict[str, Any]]:
     """Return the names of the proteins, their values and what is known of each row."""
-    rows = iter(rows)
-    header = [name.strip() for name in next(rows, [])]
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        header, *rows = [[cell.strip(" '\"") for cell in row] for row in _rows(file)] or [[]]
     absent = [name for name in _FACTS if name not in header]
     proteins = [column for column, name in enumerate(header) if name.endswith("_N")]
     if absent or not proteins:
         lacks = ", ".join(absent) or "that ends in _N (a protein)"
         raise ValueError(f"{path} has no column {lacks}; it is not the mice protein table")
-    table = [row for row in rows if row]
-    for number, row in enumerate(table, start=1):
+    for number, row in enumerate(rows, start=1):
         if len(row) != len(header):
             raise ValueError(
                 f"row {number} of {path} has {len(row)} values, its header {len(header)}; the "
                 "file may be cut off"
             )
+    cells = np.array(rows, dtype=str).reshape(len(rows), len(header))
+    text = cells[:, proteins]
     try:
-        values = [[_number(row[column]) for column in proteins] for row in table]
+        values = np.where(np.isin(text, ("", "?", "NA")), "nan", text).astype(np.float64)
     except ValueError as error:
         raise ValueError(f"{path} has a value that is no number: {error}") from error
-    facts = {
-        name: np.array([row[header.index(name)].strip(" '\"") for row in table]) for name in _FACTS
-    }
-    shape = (len(table), len(proteins))
-    return [header[c] for c in proteins], np.array(values, dtype=float).reshape(shape), facts
-
-
-def _number(text: str) -> float:
-    text = text.strip()
-    return np.nan if text in ("", "?", "NA", "NaN") else float(text)
-
-
-def _fill_missing(values: FloatArray, missing: Missing) -> FloatArray:
-    unknown = np.isnan(values)
-    if missing == "zero":
-        return np.where(unknown, 0.0, values)
-    if missing == "mean":
-        known = (~unknown).sum(axis=0)
-        # A protein that was never measured in this set has no mean: all its values become 0.
-        means = np.nansum(values, axis=0) / np.maximum(known, 1)
-        return np.where(unknown, means, values)
-    return values
+    facts = {name: cells[:, header.index(name)] for name in _FACTS}
+    return np.array(header)[proteins], values, facts

@@ -17,7 +17,7 @@ from cpcapp.datasets._fetch import (
     fetch,
     find,
     home_folders,
-    import_extra,
+    require,
 )
 from cpcapp.moments.rows import FloatArray
 
@@ -79,10 +79,10 @@ def mnist_over_grass(
             raise ValueError(f"{name}={n} must be at least 1")
     if not (np.isfinite(weight) and weight >= 0.0):
         raise ValueError(f"weight={weight} must be a number of 0 or more")
-    photos = _grey_photos(_grass_folder(data_home))
-    images, found = _training_digits(fetch(MNIST, data_home))
+    photos = _grass_photos(data_home)
+    images, digit = _training_digits(fetch(MNIST, data_home))
     rng = np.random.default_rng(random_state)
-    of_classes = np.flatnonzero(np.isin(found, classes))
+    of_classes = np.flatnonzero(np.isin(digit, classes))
     if n_target > len(of_classes):
         raise ValueError(
             f"n_target={n_target} must be at most {len(of_classes)}, the number of pictures of "
@@ -90,15 +90,12 @@ def mnist_over_grass(
         )
     chosen = rng.choice(of_classes, n_target, replace=False)
     clean = weight / 255.0 * images[chosen].reshape(n_target, -1)
-    target = _crops(photos, n_target, rng)
-    target += clean
-    labels = np.argmax(found[chosen, None] == np.asarray(classes), axis=1)
     return ContrastData(
-        target,
+        _crops(photos, n_target, rng) + clean,
         _crops(photos, n_background, rng),
-        labels,
+        np.argmax(digit[chosen, None] == np.asarray(classes), axis=1),
         [f"pixel_{row}_{column}" for row in range(SIDE) for column in range(SIDE)],
-        label_names=[str(digit) for digit in classes],
+        label_names=[str(label) for label in classes],
         clean=clean,
         source="MNIST (LeCun, Cortes, Burges) over photos of grass",
     )
@@ -106,9 +103,8 @@ def mnist_over_grass(
 
 def _training_digits(path: Path) -> tuple[NDArray[np.uint8], NDArray[Any]]:
     with np.load(path, allow_pickle=False) as archive:
-        missing = {"x_train", "y_train"} - set(archive.files)
-        if missing:
-            raise ValueError(f"{path} has no {' and '.join(sorted(missing))}; it is not MNIST")
+        if not {"x_train", "y_train"} <= set(archive.files):
+            raise ValueError(f"{path} has no x_train and y_train; it is not MNIST")
         images, labels = archive["x_train"], archive["y_train"]
     if images.shape != (len(labels), SIDE, SIDE) or images.dtype != np.uint8:
         raise ValueError(
@@ -118,31 +114,29 @@ def _training_digits(path: Path) -> tuple[NDArray[np.uint8], NDArray[Any]]:
     return images, labels
 
 
-def _grass_folder(data_home: PathLike | None) -> Path:
-    if found := find(data_home, "grass/"):
-        return found[0]
-    raise DataNotFoundError(
-        "photos of grass are not here, and no free source of those of the paper is known; put "
-        f"photos of grass of your own (.jpg, .png) into {home_folders(data_home)[0] / 'grass'}"
-    )
+def _grass_photos(data_home: PathLike | None) -> list[FloatArray]:
+    """Return photos in grey from 0 to 1; those smaller than a digit are left out."""
+    folders = find(data_home, "grass/")
+    if not folders:
+        raise DataNotFoundError(
+            "photos of grass are not here, and no free source of those of the paper is known; put "
+            "photos of grass of your own (.jpg, .png) into "
+            f"{home_folders(data_home)[0] / 'grass'}"
+        )
+    require("PIL", "reading photos of grass")
+    from PIL import Image
 
-
-def _grey_photos(folder: Path) -> list[FloatArray]:
-    image = import_extra("PIL.Image", "reading photos of grass")
     photos = []
-    for path in sorted(folder.iterdir()):
-        if path.suffix.lower() not in _SUFFIXES:
-            continue
+    for path in sorted(p for p in folders[0].iterdir() if p.suffix.lower() in _SUFFIXES):
         try:
-            with image.open(path) as photo:
-                grey = np.asarray(photo.convert("L"), dtype=np.float64) / 255.0
-        except (OSError, image.DecompressionBombError) as error:
+            with Image.open(path) as photo:
+                photos.append(np.asarray(photo.convert("L"), dtype=np.float64) / 255.0)
+        except (OSError, Image.DecompressionBombError) as error:
             raise ValueError(f"{path} can't be read as a photo: {error}") from error
-        if min(grey.shape) >= SIDE:
-            photos.append(grey)
+    photos = [photo for photo in photos if min(photo.shape) >= SIDE]
     if not photos:
         raise DataNotFoundError(
-            f"{folder} has no photo (.jpg, .png) of at least {SIDE} x {SIDE} pixels; put some "
+            f"{folders[0]} has no photo (.jpg, .png) of at least {SIDE} x {SIDE} pixels; put some "
             "of grass there"
         )
     return photos
