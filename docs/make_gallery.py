@@ -16,10 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cpcapp import __version__
-from cpcapp._io.files import atomic_write
 from cpcapp.cli._progress import ProgressLine
 from cpcapp.experiments import NAMES, Missing, Result, Settings, run_experiments
-from cpcapp.experiments.report import json_text, markdown_section, plain
+from cpcapp.experiments.report import json_text, markdown_section, plain, write_files
 
 NO_DATA = "the data were not at hand when this was written"
 INTRODUCTION = """# Gallery: the paper's experiments
@@ -59,17 +58,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def write_gallery(outcomes: Sequence[Result | Missing], settings: Settings, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     # Where files were looked for is nobody's business.
     outcomes = [replace(o, reason=NO_DATA) if isinstance(o, Missing) else o for o in outcomes]
     made = datetime.now(UTC).isoformat(timespec="seconds")
+    files = {folder / f"{o.name}.md": page(o, settings, made).encode() for o in outcomes}
     for outcome in outcomes:
-        write(folder / f"{outcome.name}.md", page(outcome, settings, made).encode())
         for picture in outcome.pictures if isinstance(outcome, Result) else ():
             if picture.shareable:
-                write(folder / f"{picture.name}.png", picture.png)
-    write(folder / "index.md", index_page(outcomes).encode())
-    write(folder / "numbers.json", json_text(outcomes, settings, made).encode())
+                files[folder / f"{picture.name}.png"] = picture.png
+    files[folder / "index.md"] = index_page(outcomes).encode()
+    files[folder / "numbers.json"] = json_text(outcomes, settings, made).encode()
+    write_files(files)
 
 
 def index_page(outcomes: Sequence[Result | Missing]) -> str:
@@ -114,11 +113,6 @@ def page(outcome: Result | Missing, settings: Settings, made: str) -> str:
         )
     )
     return "\n\n".join([*blocks, f"```\n{command}\n```"]) + "\n"
-
-
-def write(path: Path, content: bytes) -> None:
-    with atomic_write(path) as file:
-        file.write(content)
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def test_a_folder_that_can_not_be_made(tmp_path, capsys):
 
 
 def test_a_place_that_can_not_be_written(tmp_path, capsys):
-    (tmp_path / "figures").touch()  # where a folder should be
+    (tmp_path / "report.md").mkdir()  # where a file should be
     assert main(["reproduce", "needle", "-o", str(tmp_path)]) == 2
     assert capsys.readouterr().err.startswith(f"cpcapp reproduce: can't write to {tmp_path}: ")
 

@@ -194,26 +194,22 @@ class TestDenoising:
         """On what was fitted, the mean of what is found does not depend on the filters."""
         fitted, _ = digits
         average = fitted.target.mean(axis=0) - fitted.background.mean(axis=0)
-        for _, found in denoising.denoise(fitted, fitted, 2, QUICK):
+        for found in denoising.denoise(fitted, fitted, 2, QUICK).values():
             np.testing.assert_allclose(found.mean(axis=0), average, atol=1e-10)
 
     def test_errors(self, digits):
         _, new = digits
         assert len(new.target) == 200
-        same = denoising.errors_of(new.clean, new)
-        assert (same.squared, same.brightness_aside) == (0.0, 0.0)
-        assert same.likeness == pytest.approx(1.0)
-        brighter = denoising.errors_of(new.clean + 0.5, new)
-        assert brighter.squared == pytest.approx(0.25)
-        assert brighter.brightness_aside == pytest.approx(0.0, abs=1e-20)
-        assert denoising.errors_of(3.0 * new.clean + 1.0, new).likeness == pytest.approx(1.0)
-        assert denoising.errors_of(np.zeros_like(new.clean), new).likeness == 0.0
+        assert denoising.errors_of(new.clean, new) == pytest.approx([0.0, 0.0, 1.0])
+        assert denoising.errors_of(new.clean + 0.5, new) == pytest.approx([0.25, 0.0, 1.0])
+        assert denoising.errors_of(3.0 * new.clean + 1.0, new)[2] == pytest.approx(1.0)
+        assert denoising.errors_of(np.zeros_like(new.clean), new)[2] == 0.0
 
     @pytest.mark.parametrize("k", [3, 10])
     def test_cpca_plus_plus_takes_the_grass_away(self, digits, k):
         fitted, new = digits
-        found = dict(denoising.denoise(fitted, new, k, QUICK))
-        errors = {name: denoising.errors_of(each, new).squared for name, each in found.items()}
+        found = denoising.denoise(fitted, new, k, QUICK)
+        errors = {name: denoising.errors_of(each, new)[0] for name, each in found.items()}
         assert errors[denoising.OAS] < errors["PCA"] / 10.0
         if k == 3:  # with many components the default loading is too strong
             assert errors["cPCA++"] < errors["PCA"] / 8.0

@@ -8,9 +8,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from cpcapp.experiments import Missing, Settings
+from cpcapp.experiments import Missing, Settings, run_experiment
 from cpcapp.experiments.report import cell_text, json_text, plain, write_report
-from cpcapp.experiments.running import run_experiment
 
 QUICK = Settings(quick=True)
 REASON = "mHealth is not here; get it from <https://example.org/a_b> & put it there"

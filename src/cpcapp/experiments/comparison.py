@@ -1,30 +1,21 @@
-"""PCA, cPCA over a sweep, t-SNE and cPCA++ on one pair of data sets: measured and told."""
+"""PCA, cPCA over a sweep, t-SNE and cPCA++ on one pair of data sets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.manifold import TSNE
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from cpcapp.contrast.difference import solve_difference
 from cpcapp.datasets import ContrastData
 from cpcapp.estimators import CPCA, CPCAPlusPlus
-from cpcapp.experiments.measures import ROUNDING, Measures, measure
-from cpcapp.experiments.results import (
-    Cell,
-    DataProblem,
-    PaperSays,
-    Picture,
-    Progress,
-    Result,
-    Settings,
-    Table,
-)
+from cpcapp.experiments.figures import DRAWN, methods_figure, png_of, sweep_figure
+from cpcapp.experiments.measures import Measures, measure
+from cpcapp.experiments.results import PaperSays, Picture, Progress, Result, Settings, Table
 from cpcapp.moments import Moments
 from cpcapp.moments.rows import FloatArray
 
@@ -52,14 +43,6 @@ _MEASURES_NOTE = (
     "Components are scaled to variance 1 first. Rows marked * used the labels that are to be "
     "found: nobody could have picked that α without them."
 )
-
-
-def load_data(load: Callable[[], ContrastData]) -> ContrastData:
-    """Return a data set; raise `DataProblem`, with the loader's message, if it can't be had."""
-    try:
-        return load()
-    except (OSError, ValueError, ImportError) as error:
-        raise DataProblem(str(error)) from error
 
 
 def subsample(data: ContrastData, settings: Settings) -> ContrastData:
@@ -98,9 +81,9 @@ class View:
     eigenvalues: FloatArray | None = None
     alpha: float | None = None
 
-    def figures(self) -> dict[str, Any]:
+    def numbers(self) -> dict[str, Any]:
         """Return all figures, for programs."""
-        figures = {**asdict(self.measures), "n_shown": len(self.rows)}
+        figures = {**self.measures._asdict(), "n_shown": len(self.rows)}
         if self.alpha is not None:
             figures["alpha"] = self.alpha
         if self.eigenvalues is not None:
@@ -114,21 +97,21 @@ class Comparison:
 
     data: ContrastData
     pca: View
-    sweep: list[View]
     cpca: View
     tsne: View
     cpca_plus_plus: View
+    sweep: list[View]
 
     @property
     def best(self) -> View:
         """Of the sweep, the view with the largest ARI; nobody knows it without the labels."""
-        return max(self.sweep, key=lambda view: (view.measures.ari, view.measures.silhouette))
+        return max(self.sweep, key=lambda view: view.measures[:2])
 
     @property
     def class_names(self) -> list[str]:
         """What the classes are called, in the order of their numbers."""
-        names = self.data.label_names
-        return names or [f"class {i + 1}" for i in range(int(self.data.labels.max()) + 1)]
+        n_classes = int(self.data.labels.max()) + 1
+        return self.data.label_names or [f"class {i + 1}" for i in range(n_classes)]
 
     def nearest(self, alpha: float) -> View:
         """Return the view of the sweep that is nearest to an α."""
@@ -142,48 +125,103 @@ class Comparison:
             "n_background": len(self.data.background),
             "n_features": self.data.target.shape[1],
             "n_individuals": None if groups is None else len(np.unique(groups)),
-            "PCA": self.pca.figures(),
-            "cPCA, automatic": self.cpca.figures(),
-            "cPCA, best by labels": self.best.figures(),
-            "t-SNE": self.tsne.figures(),
-            "cPCA++": self.cpca_plus_plus.figures(),
-            "cPCA sweep": [view.figures() for view in self.sweep],
+            "PCA": self.pca.numbers(),
+            "cPCA, automatic": self.cpca.numbers(),
+            "cPCA, best by labels": self.best.numbers(),
+            "t-SNE": self.tsne.numbers(),
+            "cPCA++": self.cpca_plus_plus.numbers(),
+            "cPCA sweep": [view.numbers() for view in self.sweep],
         }
+
+    def sentence(self) -> str:
+        """Say in words how the methods compare."""
+        views = (self.cpca_plus_plus, self.cpca, self.best, self.tsne, self.pca)
+        plus, cpca, best, tsne, pca = (f"{view.measures.ari:z.2f}" for view in views)
+        return (
+            f"ARI: cPCA++ {plus} and cPCA {cpca} with nothing chosen; cPCA {best} at the best α = "
+            f"{self.best.alpha:.3g}, which only labels could tell; t-SNE {tsne}; PCA {pca}."
+        )
+
+    def pictures(self, name: str, title: str, paper_alpha: float | None = None) -> list[Picture]:
+        """Draw the methods side by side, and the sweep over α."""
+        n, best = len(self.data.target), self.best
+        drawn = f" At most {DRAWN:,} points of {n:,} are drawn in each." if n > DRAWN else ""
+        return [
+            Picture(
+                f"{name}-methods",
+                png_of(methods_figure(self, paper_alpha)),
+                alt=f"{title}: scatter plots of the first two components, coloured by class "
+                f"({', '.join(self.class_names)}). {self.sentence()}",
+                caption=f"{title}. Above: cPCA at some α. Below: methods with default settings. λ "
+                "are eigenvalues: variances for PCA, differences of variances for cPCA, ratios to "
+                f"the loaded background for cPCA++.{drawn}",
+            ),
+            Picture(
+                f"{name}-sweep",
+                png_of(sweep_figure(self)),
+                alt=f"{title}: adjusted Rand index of cPCA against α, with a maximum of "
+                f"{best.measures.ari:z.2f} at α = {best.alpha:.3g}, and horizontal lines for the "
+                "other methods.",
+                caption="How well clusters agree with the classes, for each α of cPCA, and for the "
+                "methods that have no α.",
+            ),
+        ]
+
+    def tables(self, suffix: str = "") -> list[Table]:
+        """Return the measures of the methods, and of each α."""
+        n, shown = len(self.data.target), len(self.tsne.rows)
+        named = {
+            "PCA": self.pca,
+            "cPCA, nothing to choose": self.cpca,
+            f"cPCA, best α = {self.best.alpha:.3g} *": self.best,
+            "t-SNE" + ("" if shown == n else f" ({shown} of {n:,} rows)"): self.tsne,
+            "cPCA++, nothing to choose": self.cpca_plus_plus,
+        }
+        each = {f"{view.alpha:.3g}": view for view in self.sweep}
+        methods, alphas = (
+            [(name, *(f"{value:z.3f}" for value in view.measures)) for name, view in views.items()]
+            for views in (named, each)
+        )
+        kept = "" if self.data.groups is None else ", each individual in one fold only"
+        note, head = _MEASURES_NOTE.format(kept=kept), ("ARI", "silhouette", "accuracy")
+        return [
+            Table(f"How well the classes come apart{suffix}", ("method", *head), methods, note),
+            Table(f"Each α of cPCA{suffix}", ("α", *head), alphas, folded=True),
+        ]
 
 
 def compare(data: ContrastData, settings: Settings, progress: Progress) -> Comparison:
     """Run all methods on a pair of data sets; ``progress`` is called with the share done."""
+    X, B = data.target, data.background
 
-    def view(method: str, scores: FloatArray, rows: Any = None, **found: Any) -> View:
-        rows = np.arange(len(scores)) if rows is None else rows
+    def view(
+        method: str, scores: FloatArray, rows: Any = None, alpha: Any = None, values: Any = None
+    ) -> View:
+        rows = np.arange(len(X)) if rows is None else rows
         groups = None if data.groups is None else data.groups[rows]
         measures = measure(scores, data.labels[rows], groups, seed=settings.seed)
-        return View(method, scores, rows, measures, **found)
+        return View(method, scores, rows, measures, values, alpha)
 
-    X, B = data.target, data.background
-    # Threads add up in whatever order they end; one thread, one result.
-    with threadpool_limits(1):
-        pca = CPCAPlusPlus().fit(X)
-        cpca = CPCA().fit(X, background=B)
-        plus = CPCAPlusPlus().fit(X, background=B)
-        views = {
-            "pca": view("PCA", pca.transform(X), eigenvalues=pca.eigenvalues_),
-            "cpca": view("cPCA, nothing chosen", cpca.transform(X), alpha=float(cpca.alpha_)),
-            "cpca_plus_plus": view("cPCA++", plus.transform(X), eigenvalues=plus.eigenvalues_),
-        }
-        progress(0.1)
-        sweep = []
-        alphas = alphas_of(settings)
-        eigenvalues, filters = solve_difference(Moments.of(X), Moments.of(B), 2, alphas)
-        for i, alpha in enumerate(alphas):
-            scores = (X - X.mean(axis=0)) @ filters[i]
-            # Directions in which neither set varies: what they show is rounding.
-            flat = scores.std(axis=0) <= ROUNDING * X.std()
-            scores, values = np.where(flat, 0.0, scores), np.where(flat, 0.0, eigenvalues[i])
-            sweep.append(view("cPCA", scores, eigenvalues=values, alpha=float(alpha)))
-            progress(0.1 + 0.4 * (i + 1) / len(alphas))
-        tsne = view("t-SNE", *_tsne(X, settings))
-        progress(1.0)
+    pca, cpca = CPCAPlusPlus().fit(X), CPCA().fit(X, background=B)
+    plus = CPCAPlusPlus().fit(X, background=B)
+    views = {
+        "pca": view("PCA", pca.transform(X), values=pca.eigenvalues_),
+        "cpca": view("cPCA, nothing chosen", cpca.transform(X), alpha=float(cpca.alpha_)),
+        "cpca_plus_plus": view("cPCA++", plus.transform(X), values=plus.eigenvalues_),
+    }
+    progress(0.1)
+    sweep = []
+    alphas = alphas_of(settings)
+    eigenvalues, filters = solve_difference(Moments.of(X), Moments.of(B), 2, alphas)
+    for i, alpha in enumerate(alphas):
+        scores = (X - X.mean(axis=0)) @ filters[i]
+        # Directions in which neither set varies: what they show is rounding.
+        flat = scores.std(axis=0) <= 1e-9 * X.std()
+        scores, values = np.where(flat, 0.0, scores), np.where(flat, 0.0, eigenvalues[i])
+        sweep.append(view("cPCA", scores, alpha=float(alpha), values=values))
+        progress(0.1 + 0.4 * (i + 1) / len(alphas))
+    tsne = view("t-SNE", *_tsne(X, settings))
+    progress(1.0)
     return Comparison(data, sweep=sweep, tsne=tsne, **views)
 
 
@@ -194,11 +232,10 @@ def alphas_of(settings: Settings) -> FloatArray:
 
 def _tsne(target: FloatArray, settings: Settings) -> tuple[FloatArray, NDArray[np.intp]]:
     """Embed the target alone, as the paper does; in a quick run some of its rows."""
-    n = len(target)
-    rows = np.arange(n)
-    if settings.quick and n > _QUICK_TSNE_ROWS:
+    rows = np.arange(len(target))
+    if settings.quick and len(target) > _QUICK_TSNE_ROWS:
         rng = np.random.default_rng(settings.seed)
-        rows = np.sort(rng.choice(n, _QUICK_TSNE_ROWS, replace=False))
+        rows = np.sort(rng.choice(len(target), _QUICK_TSNE_ROWS, replace=False))
     model = TSNE(
         perplexity=min(30.0, (len(rows) - 1) / 3.0),
         max_iter=300 if settings.quick else 1000,
@@ -213,7 +250,7 @@ def report(
     name: str,
     title: str,
     shows: str,
-    findings: tuple[str, ...] = (),
+    findings: Sequence[str] = (),
     paper: tuple[PaperSays, ...],
     paper_alpha: float | None = None,
 ) -> Result:
@@ -224,78 +261,9 @@ def report(
         shows=shows,
         look_at=LOOK_AT,
         data=describe_data(comparison.data),
-        findings=(ari_sentence(comparison), *findings),
+        findings=(comparison.sentence(), *findings),
         paper=paper,
-        pictures=pictures(name, title, comparison, paper_alpha),
-        tables=tables(comparison),
+        pictures=tuple(comparison.pictures(name, title, paper_alpha)),
+        tables=tuple(comparison.tables()),
         numbers=comparison.numbers(),
-    )
-
-
-def pictures(
-    name: str, title: str, comparison: Comparison, paper_alpha: float | None = None
-) -> tuple[Picture, Picture]:
-    """Draw the methods side by side, and the sweep over α."""
-    # Matplotlib is optional.
-    from cpcapp.experiments.figures import DRAWN, methods_figure, png_of, sweep_figure
-
-    n, best = len(comparison.data.target), comparison.best
-    drawn = f" At most {DRAWN:,} points of {n:,} are drawn in each." if n > DRAWN else ""
-    return (
-        Picture(
-            f"{name}-methods",
-            png_of(methods_figure(comparison, paper_alpha)),
-            alt=f"{title}: scatter plots of the first two components, coloured by class "
-            f"({', '.join(comparison.class_names)}). {ari_sentence(comparison)}",
-            caption=f"{title}. Above: cPCA at some α. Below: methods with default settings. λ are "
-            "eigenvalues: variances for PCA, differences of variances for cPCA, ratios to the "
-            f"loaded background for cPCA++.{drawn}",
-        ),
-        Picture(
-            f"{name}-sweep",
-            png_of(sweep_figure(comparison)),
-            alt=f"{title}: adjusted Rand index of cPCA against α, with a maximum of "
-            f"{best.measures.ari:z.2f} at α = {best.alpha:.3g}, and horizontal lines for the other "
-            "methods.",
-            caption="How well clusters agree with the classes, for each α of cPCA, and for the "
-            "methods that have no α.",
-        ),
-    )
-
-
-def tables(comparison: Comparison, suffix: str = "") -> tuple[Table, Table]:
-    """Return the measures of the methods, and of each α."""
-
-    def row(name: str, view: View) -> tuple[Cell, ...]:
-        found = (view.measures.ari, view.measures.silhouette, view.measures.accuracy)
-        return (name, *(f"{value:z.3f}" for value in found))
-
-    n, shown = len(comparison.data.target), len(comparison.tsne.rows)
-    some = "" if shown == n else f" ({shown} of {n:,} rows)"
-    kept = "" if comparison.data.groups is None else ", each individual in one fold only"
-    head = ("method", "ARI", "silhouette", "accuracy")
-    methods = [
-        row("PCA", comparison.pca),
-        row("cPCA, nothing to choose", comparison.cpca),
-        row(f"cPCA, best α = {comparison.best.alpha:.3g} *", comparison.best),
-        row("t-SNE" + some, comparison.tsne),
-        row("cPCA++, nothing to choose", comparison.cpca_plus_plus),
-    ]
-    each = [row(f"{view.alpha:.3g}", view) for view in comparison.sweep]
-    note = _MEASURES_NOTE.format(kept=kept)
-    return (
-        Table(f"How well the classes come apart{suffix}", head, methods, note),
-        Table(f"Each α of cPCA{suffix}", ("α", *head[1:]), each, folded=True),
-    )
-
-
-def ari_sentence(comparison: Comparison) -> str:
-    """Say in words how the methods compare."""
-    aris = (view.measures.ari for view in (comparison.cpca, comparison.tsne, comparison.pca))
-    cpca, tsne, pca = (f"{ari:z.2f}" for ari in aris)
-    best = comparison.best
-    return (
-        f"ARI: cPCA++ {comparison.cpca_plus_plus.measures.ari:z.2f} and cPCA {cpca} with nothing "
-        f"chosen; cPCA {best.measures.ari:z.2f} at the best α = {best.alpha:.3g}, which only "
-        f"labels could tell; t-SNE {tsne}; PCA {pca}."
     )

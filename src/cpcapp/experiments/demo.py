@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cpcapp.datasets import ContrastData, mice_like, synthetic
 from cpcapp.estimators import CPCA, CPCAPlusPlus
@@ -11,8 +11,7 @@ from cpcapp.experiments.measures import cluster_agreement
 from cpcapp.moments.rows import FloatArray
 
 
-@dataclass(frozen=True)
-class MethodView:
+class MethodView(NamedTuple):
     """Samples as a method shows them, the ARI of their clusters with the true classes, the time."""
 
     method: str
@@ -32,9 +31,8 @@ def make_demo_data(seed: int = 0) -> dict[str, ContrastData]:
 
 def compare_methods(data: ContrastData) -> list[MethodView]:
     """Return the target as PCA, cPCA and cPCA++ show it with default settings."""
-    methods = {"PCA": CPCAPlusPlus(), "cPCA": CPCA(), "cPCA++": CPCAPlusPlus()}
     views = []
-    for name, method in methods.items():
+    for name, method in (("PCA", CPCAPlusPlus()), ("cPCA", CPCA()), ("cPCA++", CPCAPlusPlus())):
         background = None if name == "PCA" else data.background
         start = time.perf_counter()
         scores = method.fit(data.target, background=background).transform(data.target)

@@ -6,13 +6,16 @@ E. F. de Oliveira et al., PLOS Computational Biology, 2025, Figure 1
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from cpcapp.estimators import CPCA, CPCAPlusPlus
-from cpcapp.experiments.results import Cell, Picture, Progress, Result, Settings, Table
+from cpcapp.experiments.figures import png_of
+from cpcapp.experiments.results import Picture, Progress, Result, Settings, Table
 from cpcapp.moments.rows import FloatArray
+from cpcapp.plotting import PALETTE
 
 TITLE = "gcPCA's own example: a quiet plane"
 SIZES = (300, 1000, 10_000)
@@ -104,7 +107,7 @@ def our_filters(sets: QuietPlane) -> dict[str, FloatArray]:
 def run(settings: Settings, progress: Progress) -> Result:
     """Compare the planes that the methods find, with three sizes of samples."""
     repeats = _QUICK_REPEATS if settings.quick else N_REPEATS
-    found: dict[str, dict[str, list[float]]] = {}
+    means: dict[str, dict[str, list[float]]] = {}
     for done, size in enumerate(SIZES):
         scores: dict[str, list[tuple[float, float, float]]] = {}
         for repeat in range(repeats):
@@ -112,15 +115,10 @@ def run(settings: Settings, progress: Progress) -> Result:
             for name, filters in our_filters(sets).items():
                 scores.setdefault(name, []).append(score_filters(filters, sets))
             progress((done + (repeat + 1) / repeats) / len(SIZES))
-        found[str(size)] = {
+        means[str(size)] = {
             name: np.mean(values, axis=0).round(4).tolist() for name, values in scores.items()
         }
-    return _result(found, repeats, settings)
-
-
-def _result(found: dict[str, dict[str, list[float]]], repeats: int, settings: Settings) -> Result:
-    middle = found[str(_DRAWN_SIZE)]
-    ours, plain = middle[OURS], middle[NO_LOADING]
+    ours, plain = (means[str(_DRAWN_SIZE)][name] for name in (OURS, NO_LOADING))
     return Result(
         name="gcpca_example",
         title=TITLE,
@@ -146,38 +144,44 @@ def _result(found: dict[str, dict[str, list[float]]], repeats: int, settings: Se
             "repository.",
         ),
         pictures=(_picture(settings),),
-        tables=tuple(_table(size, found[str(size)]) for size in SIZES),
-        numbers={"found": found, "repeats": repeats},
+        tables=tuple(
+            Table(
+                f"{size:,} samples of each set",
+                ("method", "first cosine", "second cosine", "factors explained"),
+                [(n, *(f"{value:.2f}" for value in row)) for n, row in means[str(size)].items()],
+            )
+            for size in SIZES
+        ),
+        numbers={"found": means, "repeats": repeats},
     )
 
 
-def _table(size: int, found: dict[str, list[float]]) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (name, *(f"{value:.2f}" for value in values)) for name, values in found.items()
-    ]
-    columns = ("method", "first cosine", "second cosine", "factors explained")
-    return Table(f"{size:,} samples of each set", columns, rows)
-
-
 def _picture(settings: Settings) -> Picture:
-    # Matplotlib is optional.
-    from cpcapp.experiments.figures import planes_figure, png_of
-
+    """Draw samples in the planes that methods find, and below what each plane is made of."""
     sets = draw_sets(_DRAWN_SIZE, np.random.default_rng([settings.seed, 0]))
-    planes: list[tuple[str, Any, Any]] = []
-    for name, filters in our_filters(sets).items():
-        basis = np.linalg.qr(filters)[0]
-        scores = sets.target @ filters
-        shares = ((sets.directions @ basis) ** 2).sum(axis=1)
-        planes.append((name, scores / scores.std(axis=0), shares))
-    angles = np.arctan2(*sets.factors.T[::-1])
-    true = slice(_PLANE, _PLANE + 2)
-    inside = ", ".join(f"{name} {shares[true].sum() / 2:.0%}" for name, _, shares in planes)
+    filters = our_filters(sets)
+    figure = Figure(figsize=(3.1 * len(filters), 5.0), layout="constrained")
+    grid = figure.subplots(2, len(filters), height_ratios=[2, 1])
+    inside = []
+    for (upper, lower), (name, F) in zip(grid.T, filters.items(), strict=True):
+        shares = ((sets.directions @ np.linalg.qr(F)[0]) ** 2).sum(axis=1)
+        inside.append(f"{name} {shares[_PLANE : _PLANE + 2].sum() / 2:.0%}")
+        scores = sets.target @ F
+        angles = np.arctan2(*sets.factors.T[::-1])
+        points = (scores / scores.std(axis=0)).T
+        upper.scatter(*points, c=angles, cmap="twilight", s=4, linewidths=0)
+        upper.set(xticks=[], yticks=[])
+        upper.set_title(name, fontsize=9)
+        lower.bar(np.arange(1, len(shares) + 1), shares, width=1.0, color=PALETTE[0])
+        lower.set_ylim(0.0, 1.0)
+        lower.tick_params(labelsize=7)
+        lower.set_xlabel("direction", fontsize=8)
+    grid[1, 0].set_ylabel("share of the plane", fontsize=8)
     return Picture(
         "gcpca_example-planes",
-        png_of(planes_figure(planes, angles)),
+        png_of(figure),
         "Scatter plots of the target by four methods, and the directions that each plane is made "
-        f"of. Of a plane lie in directions 71 and 72: {inside}.",
+        f"of. Of a plane lie in directions 71 and 72: {', '.join(inside)}.",
         f"{_DRAWN_SIZE:,} samples, coloured by their angle in the true plane. cPCA++ with no "
         "loading is gcPCA with means subtracted.",
     )

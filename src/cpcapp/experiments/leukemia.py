@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cpcapp.datasets import leukemia as load
-from cpcapp.experiments.comparison import compare, load_data, report, subsample
-from cpcapp.experiments.results import PaperSays, Progress, Result, Settings
+from cpcapp.experiments.comparison import compare, report, subsample
+from cpcapp.experiments.results import PaperSays, Progress, Result, Settings, load_data
 
 TITLE = "Leukemia: cells before and after a transplant"
 

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from cpcapp.datasets import ContrastData
 from cpcapp.datasets import mhealth as load
 from cpcapp.datasets._contrast_data import standardize_columns
 from cpcapp.estimators import CPCA, CPCAPlusPlus
-from cpcapp.experiments.comparison import (
-    LOOK_AT,
-    ari_sentence,
-    compare,
-    describe_data,
-    load_data,
-    pictures,
-    subsample,
-    tables,
-)
+from cpcapp.experiments.comparison import LOOK_AT, compare, describe_data, subsample
+from cpcapp.experiments.figures import add_legend, png_of
 from cpcapp.experiments.measures import cluster_agreement
-from cpcapp.experiments.results import Cell, PaperSays, Picture, Progress, Result, Settings, Table
+from cpcapp.experiments.results import (
+    PaperSays,
+    Picture,
+    Progress,
+    Result,
+    Settings,
+    Table,
+    load_data,
+)
 from cpcapp.moments.rows import FloatArray
+from cpcapp.plotting import scatter
 
 TITLE = "MHealth: squats and cycling"
 _SEGMENTS = 10
@@ -37,21 +38,28 @@ def run(settings: Settings, progress: Progress) -> Result:
     """Compare the methods on two activities, against lying still, in the sensors' own units."""
 
     def recorded(subjects: tuple[int, ...] | None) -> ContrastData:
-        data = load_data(lambda: load(subjects=subjects, standardize=False))
-        return subsample(data, settings)
+        return subsample(load_data(load, subjects=subjects, standardize=False), settings)
 
     everybody = recorded(None)
-    assert everybody.groups is not None  # mHealth has subjects
-    numbers = np.unique(everybody.groups).tolist()
+    numbers = sorted(set(map(int, everybody.groups if everybody.groups is not None else ())))
     people = {f"subject {number}": recorded((number,)) for number in numbers}
     progress(0.1)
-    scores = {name: _scores(data) for name, data in people.items()}
-    found = {name: _agreements(scores[name], people[name], settings) for name in people}
-    found[_TOGETHER] = _agreements(_scores(everybody), everybody, settings)
+    sets = people | {_TOGETHER: everybody}
+    scores = {name: _scores(data) for name, data in sets.items()}
+    aris = {
+        name: {
+            method: cluster_agreement(shown, sets[name].labels, seed=settings.seed)
+            for method, shown in views.items()
+        }
+        for name, views in scores.items()
+    }
     progress(0.3)
     name, first = next(iter(people.items()))
     first = replace(first, groups=time_segments(first.labels, _SEGMENTS))
     comparison = compare(first, settings, lambda share: progress(0.3 + 0.7 * share))
+    alone = {m: [aris[person][m] for person in people] for m in (*_METHODS, _SCALED)}
+    ranges = {m: f"{min(each):z.2f} to {max(each):z.2f}" for m, each in alone.items()}
+    said = [f"{m} {ranges[m]}, and {aris[_TOGETHER][m]:z.2f}" for m in reversed(_METHODS)]
     return Result(
         name="mhealth",
         title=TITLE,
@@ -61,9 +69,13 @@ def run(settings: Settings, progress: Progress) -> Result:
         look_at=f"{LOOK_AT} These are of {name}; the first picture has everybody.",
         data=f"{describe_data(everybody)} The signals keep their units (m/s², mV, deg/s).",
         findings=(
-            _people_sentence(found),
-            _units_sentence(found),
-            f"Of {name}. {ari_sentence(comparison)}",
+            f"ARI of methods with nothing chosen, for one of {len(people)} subjects at a time, and "
+            f"for all together: {'; '.join(said)}. People differ too: where all of them are one "
+            "target, no method tells the activities as well.",
+            "PCA, and cPCA at every α of the sweep, see what has the largest numbers: the units of "
+            "the sensors decide. With each signal divided by its standard deviation PCA itself has "
+            f"{ranges[_SCALED]}. cPCA++ does not depend on units.",
+            f"Of {name}. {comparison.sentence()}",
             "Measurements that follow each other are alike, so for the accuracy each activity is "
             f"cut into {_SEGMENTS} stretches of time, and no stretch is both learnt from and "
             "tested on.",
@@ -77,11 +89,18 @@ def run(settings: Settings, progress: Progress) -> Result:
             PaperSays("N_f = 6451, N_b = 3072, M = 23, of one subject", "Table I"),
         ),
         pictures=(
-            _people_picture(people, scores, found),
-            *pictures("mhealth", f"MHealth, {name}", comparison),
+            _people_picture(people, scores, aris),
+            *comparison.pictures("mhealth", f"MHealth, {name}"),
         ),
-        tables=(_people_table(found), *tables(comparison, f", {name}")),
-        numbers={**comparison.numbers(), "ARI by subject": found},
+        tables=(
+            Table(
+                "ARI of one subject at a time, with nothing chosen",
+                ("data", *_METHODS, _SCALED),
+                [(each, *(f"{aris[each][m]:z.3f}" for m in (*_METHODS, _SCALED))) for each in sets],
+            ),
+            *comparison.tables(f", {name}"),
+        ),
+        numbers={**comparison.numbers(), "ARI by subject": aris},
     )
 
 
@@ -105,66 +124,26 @@ def _scores(data: ContrastData) -> dict[str, FloatArray]:
     }
 
 
-def _agreements(
-    scores: dict[str, FloatArray], data: ContrastData, settings: Settings
-) -> dict[str, float]:
-    return {
-        name: cluster_agreement(found, data.labels, seed=settings.seed)
-        for name, found in scores.items()
-    }
-
-
-def _people_sentence(found: dict[str, dict[str, float]]) -> str:
-    alone = [ari for name, ari in found.items() if name != _TOGETHER]
-    said = []
-    for method in _METHODS:
-        each = [ari[method] for ari in alone]
-        together = found[_TOGETHER][method]
-        said.append(f"{method} {min(each):z.2f} to {max(each):z.2f}, and {together:z.2f}")
-    return (
-        f"ARI of methods with nothing chosen, for one of {len(alone)} subjects at a time, and for "
-        f"all together: {'; '.join(said[::-1])}. People differ too: where all of them are one "
-        "target, no method tells the activities as well."
-    )
-
-
-def _units_sentence(found: dict[str, dict[str, float]]) -> str:
-    each = [ari[_SCALED] for name, ari in found.items() if name != _TOGETHER]
-    return (
-        "PCA, and cPCA at every α of the sweep, see what has the largest numbers: the units of the "
-        "sensors decide. With each signal divided by its standard deviation PCA itself has "
-        f"{min(each):z.2f} to {max(each):z.2f}. cPCA++ does not depend on units."
-    )
-
-
-def _people_table(found: dict[str, dict[str, float]]) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (name, *(f"{ari[method]:z.3f}" for method in (*_METHODS, _SCALED)))
-        for name, ari in found.items()
-    ]
-    columns = ("data", *_METHODS, _SCALED)
-    return Table("ARI of one subject at a time, with nothing chosen", columns, rows)
-
-
 def _people_picture(
     people: dict[str, ContrastData],
     scores: dict[str, dict[str, FloatArray]],
-    found: dict[str, dict[str, float]],
+    aris: dict[str, dict[str, float]],
 ) -> Picture:
-    from cpcapp.experiments.figures import people_figure, png_of
-
-    drawn: list[tuple[str, Any, list[tuple[str, Any]]]] = []
-    for name, data in people.items():
+    """Draw a column for each person, with PCA above and cPCA++ below."""
+    figure = Figure(figsize=(1.55 * len(people), 4.3), layout="constrained")
+    grid = figure.subplots(2, len(people), squeeze=False)
+    for axes, (name, data) in zip(grid.T, people.items(), strict=True):
         rows = np.arange(0, len(data.target), max(1, len(data.target) // 300))
-        views = [
-            (f"{method} {found[name][method]:z.2f}", scores[name][method][rows])
-            for method in ("PCA", "cPCA++")
-        ]
-        drawn.append((name, data.labels[rows], views))
+        for ax, method in zip(axes, ("PCA", "cPCA++"), strict=True):
+            scatter(ax, scores[name][method][rows], data.labels[rows])
+            ax.set(xlabel="", ylabel="", xticks=[], yticks=[])
+            ax.set_title(f"{method} {aris[name][method]:z.2f}", fontsize=8)
+        axes[1].set_xlabel(name, fontsize=8)
     names = next(iter(people.values())).label_names
+    add_legend(figure, names)
     return Picture(
         "mhealth-subjects",
-        png_of(people_figure(drawn, names)),
+        png_of(figure),
         alt=f"Scatter plots of {len(people)} subjects, {' and '.join(names)} by colour. By PCA, "
         "above, the colours are mixed; by cPCA++, below, they lie apart.",
         caption="Each subject alone, with the ARI: PCA above, cPCA++ below.",

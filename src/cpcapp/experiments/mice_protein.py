@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cpcapp.datasets import mice_protein as load
-from cpcapp.experiments.comparison import RULE_NOTE, compare, load_data, report
-from cpcapp.experiments.results import PaperSays, Progress, Result, Settings
+from cpcapp.experiments.comparison import RULE_NOTE, compare, report
+from cpcapp.experiments.results import PaperSays, Progress, Result, Settings, load_data
 
 TITLE = "Mice protein expression: Down syndrome, or not"
 

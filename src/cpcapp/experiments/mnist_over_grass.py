@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
-from cpcapp.datasets import ContrastData
 from cpcapp.datasets import mnist_over_grass as load
-from cpcapp.experiments.comparison import RULE_NOTE, compare, load_data, report
-from cpcapp.experiments.results import PaperSays, Picture, Progress, Result, Settings
+from cpcapp.experiments.comparison import RULE_NOTE, compare, report
+from cpcapp.experiments.figures import image_grid, png_of
+from cpcapp.experiments.results import PaperSays, Picture, Progress, Result, Settings, load_data
 
 TITLE = "MNIST over grass: digits that one can hardly see"
 _QUICK_ROWS = 1500
@@ -18,7 +16,7 @@ _QUICK_ROWS = 1500
 def run(settings: Settings, progress: Progress) -> Result:
     """Compare the methods on digits 0 and 1 that lie under photos of grass."""
     n = _QUICK_ROWS if settings.quick else 5000
-    data = load_data(lambda: load(n, n, random_state=settings.seed))
+    data = load_data(load, n_target=n, n_background=n, random_state=settings.seed)
     result = report(
         compare(data, settings, progress),
         name="mnist_over_grass",
@@ -37,17 +35,11 @@ def run(settings: Settings, progress: Progress) -> Result:
             PaperSays("N_f = 5000, N_b = 5000, M = 784", "Table I"),
         ),
     )
-    return replace(result, pictures=(_examples(data), *result.pictures))
-
-
-def _examples(data: ContrastData) -> Picture:
-    from cpcapp.experiments.figures import image_grid, png_of
-
-    rows = [
-        (f"digit {digit}", data.target[np.flatnonzero(data.labels == label)[:6]])
+    rows = {
+        f"digit {digit}": data.target[data.labels == label][:6]
         for label, digit in enumerate(data.label_names)
-    ]
-    return Picture(
+    }
+    examples = Picture(
         "mnist_over_grass-examples",
         png_of(image_grid(rows)),
         alt="Twelve target pictures, six with a faint digit 0 and six with a faint digit 1 over "
@@ -55,3 +47,4 @@ def _examples(data: ContrastData) -> Picture:
         caption="Some target pictures, as in the paper's figure of six. They are hard to see.",
         shareable=False,
     )
+    return replace(result, pictures=(examples, *result.pictures))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from cpcapp.contrast.difference import solve_difference
 from cpcapp.contrast.solve import solve_contrast
 from cpcapp.datasets import needle as needle_moments
-from cpcapp.experiments.results import Cell, PaperSays, Progress, Result, Settings, Table
+from cpcapp.experiments.results import PaperSays, Progress, Result, Settings, Table
 from cpcapp.moments import Moments
 from cpcapp.moments.rows import FloatArray
 
@@ -26,11 +23,10 @@ def run(settings: Settings, progress: Progress) -> Result:
         _FEATURES, gamma=GAMMA, beta=BETA, epsilon=EPSILON, rho=RHO, n_samples=_SAMPLES
     )
     rng = np.random.default_rng(settings.seed)
-    exact = _angles(target, background, c)
-    sampled = _angles(_draw(target, rng), _draw(background, rng), c)
+    exact = _angles(c, target, background)
+    sampled = _angles(c, *(_draw(moments, rng) for moments in (target, background)))
     progress(1.0)
     works = min(alpha for alpha in ALPHAS if exact[f"cPCA, α = {alpha:g}"] < 1.0)
-    rows: list[tuple[Cell, ...]] = [(n, f"{exact[n]:.1f}", f"{sampled[n]:.1f}") for n in exact]
     return Result(
         name="needle",
         title=TITLE,
@@ -63,32 +59,28 @@ def run(settings: Settings, progress: Progress) -> Result:
             Table(
                 "Angle of the first filter with c, in degrees",
                 ("method", "exact matrices", f"{_SAMPLES:,} samples"),
-                rows,
+                [(name, f"{exact[name]:.1f}", f"{sampled[name]:.1f}") for name in exact],
             ),
         ),
         numbers={"beta over gamma": BETA / GAMMA, "exact": exact, "sampled": sampled},
     )
 
 
-def _angles(target: Moments, background: Moments, c: FloatArray) -> dict[str, float]:
+def _angles(c: FloatArray, target: Moments, background: Moments) -> dict[str, float]:
     """Return how far from c the first filter of each method is, in degrees."""
     _, of_cpca = solve_difference(target, background, 1, ALPHAS)
     filters = {"PCA": solve_contrast(target, None, 1).filters}
-    filters |= {f"cPCA, α = {alpha:g}": of_cpca[i] for i, alpha in enumerate(ALPHAS)}
+    filters |= {f"cPCA, α = {alpha:g}": F for alpha, F in zip(ALPHAS, of_cpca, strict=True)}
     filters["cPCA++"] = solve_contrast(target, background, 1, loading="none").filters
     filters["cPCA++, default loading"] = solve_contrast(target, background, 1).filters
-    return {name: _degrees(found[:, 0], c) for name, found in filters.items()}
+    # By its tangent, as the cosine can't see small angles.
+    return {
+        name: round(float(np.degrees(np.arctan2(np.linalg.norm(F - c * (c @ F)), abs(c @ F)))), 6)
+        for name, F in ((name, F[:, 0]) for name, F in filters.items())
+    }
 
 
 def _draw(moments: Moments, rng: np.random.Generator) -> Moments:
     covariance = np.asarray(moments.covariance())
-    rows = rng.multivariate_normal(np.zeros(len(covariance)), covariance, _SAMPLES, method="eigh")
-    return Moments.of(rows)
-
-
-def _degrees(filter_: NDArray[Any], c: FloatArray) -> float:
-    unit = filter_ / np.linalg.norm(filter_)
-    # From the sine as well: the cosine can't see small angles.
-    along = abs(float(unit @ c))
-    across = float(np.linalg.norm(unit - (unit @ c) * c))
-    return round(float(np.degrees(np.arctan2(across, along))), 6)
+    mean = np.zeros(len(covariance))
+    return Moments.of(rng.multivariate_normal(mean, covariance, _SAMPLES, method="eigh"))

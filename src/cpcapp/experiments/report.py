@@ -17,8 +17,6 @@ from cpcapp._io.files import atomic_write, remove_leftovers
 from cpcapp.experiments.results import Cell, Missing, Picture, Result, Settings
 from cpcapp.reports import CITATION, data_uri, render
 
-FORMAT = 1
-_FIGURES = "figures"
 _HEADING = "cPCA++: the paper's experiments, made again"
 _MISSING = "Not made: the data are not here."
 _SUMMARY_COLUMNS = ("experiment", "found")
@@ -34,49 +32,47 @@ def write_report(
 ) -> list[Path]:
     """Write ``report.html``, ``report.md`` with ``figures/``, and ``report.json``; return these."""
     made = datetime.now(UTC).isoformat(timespec="seconds")
-    figures = folder / _FIGURES
-    figures.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(folder)
-    remove_leftovers(figures)
-    for outcome in outcomes:
-        for picture in outcome.pictures if isinstance(outcome, Result) else ():
-            _write(figures / f"{picture.name}.png", picture.png)
+    pictures = [p for each in outcomes if isinstance(each, Result) for p in each.pictures]
+    files = {folder / "figures" / f"{picture.name}.png": picture.png for picture in pictures}
     pages = {
-        "report.md": _markdown_page(outcomes, settings, made),
-        "report.json": json_text(outcomes, settings, made),
-        "report.html": _html_page(outcomes, settings, made),
+        folder / "report.md": _markdown_page(outcomes, settings, made),
+        folder / "report.json": json_text(outcomes, settings, made),
+        folder / "report.html": _html_page(outcomes, settings, made),
     }
-    for name, text in pages.items():
-        _write(folder / name, text.encode())
-    return [folder / name for name in pages]
+    write_files(files | {path: text.encode() for path, text in pages.items()})
+    return list(pages)
 
 
-def _write(path: Path, content: bytes) -> None:
-    with atomic_write(path) as file:
-        file.write(content)
+def write_files(files: dict[Path, bytes]) -> None:
+    """Write files, each whole or not at all, and remove what an earlier run left half written."""
+    for folder in {path.parent for path in files}:
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(folder)
+    for path, content in files.items():
+        with atomic_write(path) as file:
+            file.write(content)
 
 
 def json_text(outcomes: Sequence[Result | Missing], settings: Settings, made: str) -> str:
     """Return all numbers. But for ``made`` and ``timings`` they depend on data and seed only."""
-    experiments = {
-        outcome.name: {
-            "title": outcome.title,
-            "data": outcome.data,
-            "paper": [{"says": said.text, "source": said.source} for said in outcome.paper],
-            "numbers": _round_numbers(outcome.numbers),
-            "timings": _round_numbers(outcome.timings),
-        }
-        for outcome in outcomes
-        if isinstance(outcome, Result)
-    }
     whole = {
-        "format": FORMAT,
+        "format": 1,
         "cpcapp": cpcapp.__version__,
         "made": made,
         "seed": settings.seed,
         "quick": settings.quick,
         "missing": {o.name: o.reason for o in outcomes if isinstance(o, Missing)},
-        "experiments": experiments,
+        "experiments": {
+            outcome.name: {
+                "title": outcome.title,
+                "data": outcome.data,
+                "paper": [{"says": said.text, "source": said.source} for said in outcome.paper],
+                "numbers": _round_numbers(outcome.numbers),
+                "timings": _round_numbers(outcome.timings),
+            }
+            for outcome in outcomes
+            if isinstance(outcome, Result)
+        },
     }
     return json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -141,26 +137,23 @@ def _html_page(outcomes: Sequence[Result | Missing], settings: Settings, made: s
         missing=_MISSING,
         cell_text=cell_text,
         data_uri=data_uri,
-        is_large=_is_large,
+        # A PNG has its width there.
+        is_large=lambda picture: int.from_bytes(picture.png[16:20]) >= _LARGE,
         citation=CITATION,
     )
 
 
-def _is_large(picture: Picture) -> bool:
-    return int.from_bytes(picture.png[16:20]) >= _LARGE  # where a PNG has its width
-
-
 def _markdown_page(outcomes: Sequence[Result | Missing], settings: Settings, made: str) -> str:
     """Return the report as Markdown, with pictures in the folder of figures."""
-    blocks = [f"# {_HEADING}", *_preamble(outcomes, settings, made)]
     rows = [(outcome.title, _headline(outcome)) for outcome in outcomes]
+    blocks = [f"# {_HEADING}", *_preamble(outcomes, settings, made)]
     blocks += [_markdown_table(_SUMMARY_COLUMNS, rows, "---"), plain(_SUMMARY_NOTE)]
     for outcome in outcomes:
         blocks.append(f"## {outcome.title}")
         if isinstance(outcome, Missing):
             blocks.append(f"**{_MISSING}** {plain(outcome.reason)}")
         else:
-            blocks += markdown_section(outcome, outcome.pictures, f"{_FIGURES}/")
+            blocks += markdown_section(outcome, outcome.pictures, "figures/")
     return "\n\n".join([*blocks, f"The paper: {CITATION}."]) + "\n"
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+from cpcapp.datasets import ContrastData
 
 Progress = Callable[[float], None]
 Cell = str | int | float | None
@@ -12,6 +14,14 @@ Cell = str | int | float | None
 
 class DataProblem(Exception):
     """A data set is not here, or its files are not what they should be."""
+
+
+def load_data(load: Callable[..., ContrastData], **options: Any) -> ContrastData:
+    """Return a data set; raise `DataProblem`, with the loader's message, if it can't be had."""
+    try:
+        return load(**options)
+    except (OSError, ValueError, ImportError) as error:
+        raise DataProblem(str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -30,12 +40,8 @@ class Settings:
     quick: bool = False
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A picture, as PNG; ``alt`` says what it shows to those who do not see it.
-
-    It is not ``shareable`` where it shows pieces of the data, which are not ours to publish.
-    """
+class Picture(NamedTuple):
+    """A picture, as PNG; it is not shareable where it shows pieces of data that are not ours."""
 
     name: str
     png: bytes
@@ -44,22 +50,17 @@ class Picture:
     shareable: bool = True
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table; a row whose name ends in * used the labels that are to be found.
-
-    A folded one is shown to those who ask for it.
-    """
+class Table(NamedTuple):
+    """A table; a row whose name ends in * used the labels. A folded one is shown on demand."""
 
     title: str
-    columns: tuple[str, ...]
-    rows: list[tuple[Cell, ...]]
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
     note: str = ""
     folded: bool = False
 
 
-@dataclass(frozen=True)
-class PaperSays:
+class PaperSays(NamedTuple):
     """What the paper reports, in its own words or figures, and where."""
 
     text: str

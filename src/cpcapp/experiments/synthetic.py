@@ -5,14 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from cpcapp.datasets import synthetic as draw
-from cpcapp.experiments.comparison import (
-    LOOK_AT,
-    ari_sentence,
-    compare,
-    describe_data,
-    pictures,
-    tables,
-)
+from cpcapp.experiments.comparison import LOOK_AT, compare, describe_data
 from cpcapp.experiments.results import PaperSays, Progress, Result, Settings
 
 TITLE = "Synthetic data: four classes under noise"
@@ -27,14 +20,15 @@ def run(settings: Settings, progress: Progress) -> Result:
     def half(done: int, share: float) -> None:
         progress((done + share) / 2)
 
-    found = {}
-    for i, variance in enumerate(_VARIANCES):
-        data = draw(noise_variance=variance, random_state=settings.seed)
-        found[f"noise of variance {variance}"] = compare(data, settings, partial(half, i))
-    drawn = [
+    sets = [draw(noise_variance=v, random_state=settings.seed) for v in _VARIANCES]
+    comparisons = {
+        f"noise of variance {variance}": compare(data, settings, partial(half, i))
+        for i, (variance, data) in enumerate(zip(_VARIANCES, sets, strict=True))
+    }
+    pictures = [
         picture
-        for (name, comparison), variance in zip(found.items(), _VARIANCES, strict=True)
-        for picture in pictures(f"synthetic-{variance}", name.capitalize(), comparison, PAPER_ALPHA)
+        for (name, comparison), variance in zip(comparisons.items(), _VARIANCES, strict=True)
+        for picture in comparison.pictures(f"synthetic-{variance}", name.capitalize(), PAPER_ALPHA)
     ]
     return Result(
         name="synthetic",
@@ -43,9 +37,9 @@ def run(settings: Settings, progress: Progress) -> Result:
         "noise, in the target and in the background alike. The question is which method ignores "
         "the noise and shows the four classes.",
         look_at=LOOK_AT,
-        data=describe_data(data),
+        data=describe_data(sets[0]),
         findings=(
-            *(f"With {name}. {ari_sentence(comparison)}" for name, comparison in found.items()),
+            *(f"With {name}. {found.sentence()}" for name, found in comparisons.items()),
             "With noise of variance 10, as the paper's text has it, the two directions that make "
             "the classes also have the largest variance (91 and 23.5 by its Appendix A, against "
             "10), so PCA and t-SNE find them too. Where the noise is louder, as the paper's figure "
@@ -60,7 +54,7 @@ def run(settings: Settings, progress: Progress) -> Result:
             ),
             PaperSays("N_f = 400, N_b = 400, M = 30", "Table I"),
         ),
-        pictures=tuple(drawn),
-        tables=tuple(t for name, found_ in found.items() for t in tables(found_, f", {name}")),
-        numbers={name: comparison.numbers() for name, comparison in found.items()},
+        pictures=tuple(pictures),
+        tables=tuple(t for name, found in comparisons.items() for t in found.tables(f", {name}")),
+        numbers={name: comparison.numbers() for name, comparison in comparisons.items()},
     )

@@ -7,25 +7,23 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.manifold import TSNE
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from cpcapp import datasets
 from cpcapp.contrast.difference import solve_difference
 from cpcapp.estimators import CPCAPlusPlus
-from cpcapp.experiments.comparison import ALPHAS, load_data
+from cpcapp.experiments.comparison import ALPHAS
 from cpcapp.experiments.results import (
-    Cell,
     DataProblem,
     PaperSays,
     Progress,
     Result,
     Settings,
     Table,
+    load_data,
 )
 from cpcapp.moments import Moments
 from cpcapp.moments.rows import FloatArray
@@ -37,8 +35,7 @@ _QUICK_TSNE_ROWS = 400
 Seconds = dict[str, float | None]
 
 
-@dataclass(frozen=True)
-class TableRow:
+class TableRow(NamedTuple):
     """A data set of the paper's Tables I and II: its size, and the seconds of each method."""
 
     title: str
@@ -62,8 +59,7 @@ SPEED_UP_OVER_CPCA = 51
 SPEED_UP_OVER_TSNE = 428_654
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(NamedTuple):
     """Data with the shape of a row of Table I, real where they are here."""
 
     name: str
@@ -74,15 +70,95 @@ class Shape:
 
 
 def run(settings: Settings, progress: Progress) -> Result:
-    """Time cPCA with its sweep, t-SNE and cPCA++ on all shapes, taking turns."""
-    measured: list[tuple[Shape, Seconds]] = []
-    for done, shape in enumerate(shapes(settings.seed)):
-        # On one thread, where the processor's time is what a quiet machine would take: other
-        # programs slow down long calls much more than short ones.
-        with threadpool_limits(1):
-            measured.append((shape, time_methods(shape, settings)))
-        progress((done + 1) / len(TABLES))
-    return _result(measured, settings)
+    """Time cPCA with its sweep, t-SNE and cPCA++ on all shapes, taking turns.
+
+    On one thread, where the processor's time is what a quiet machine would take: other programs
+    slow down long calls much more than short ones.
+    """
+    seconds: dict[str, Seconds] = {}
+    numbers: dict[str, dict[str, int | bool]] = {}
+    rows = []
+    for shape in shapes(settings.seed):
+        p, (n, m), n_background = shape.paper, shape.target.shape, len(shape.background)
+        found = seconds[shape.name] = time_methods(shape, settings)
+        numbers[shape.name] = {
+            "n_target": n,
+            "n_background": n_background,
+            "n_features": m,
+            "real": shape.real,
+        }
+        kind = "real" if shape.real else "generated"
+        each = (found[method] for method in ("cPCA", "t-SNE", "cPCA++"))
+        ratios = (_ratio(found, "cPCA"), _ratio(found, "t-SNE"))
+        papers = (p.cpca / p.cpca_plus_plus, p.tsne / p.cpca_plus_plus)
+        size = f"{n:,} + {n_background:,} × {m}"
+        rows.append((p.title, size, kind, *each, *ratios, *papers))
+        progress(len(rows) / len(TABLES))
+    # Means of the ratios, as the paper has them; None if one is missing.
+    of_all = [[_ratio(found, m) for found in seconds.values()] for m in ("cPCA", "t-SNE")]
+    known = [[ratio for ratio in each if ratio is not None] for each in of_all]
+    average = [float(np.mean(k)) if len(k) == len(seconds) else None for k in known]
+    papers = (float(SPEED_UP_OVER_CPCA), float(SPEED_UP_OVER_TSNE))
+    rows.append(("average", *(None,) * 5, *average, *papers))
+
+    said = f"{average[0]:.0f} times as fast as cPCA (the paper: {SPEED_UP_OVER_CPCA})"
+    if average[1] is not None:
+        said += (
+            f", and {average[1]:,.0f} times as fast as t-SNE (the paper: {SPEED_UP_OVER_TSNE:,})"
+        )
+    short = " t-SNE is left out above 400 rows, as this is a quick run." if settings.quick else ""
+    drawn = [name for name, each in numbers.items() if not each["real"] and name != "synthetic"]
+    source = "All data are real but for the synthetic example."
+    if drawn:
+        titles = ", ".join(TABLES[name].title for name in drawn)
+        source = f"Generated data of the same shape stand in for: {titles}."
+    machine = (
+        f"{os.cpu_count()} cores, {platform.system()} on {platform.machine()}, Python "
+        f"{platform.python_version()}, NumPy {np.__version__}"
+    )
+    return Result(
+        name="timing",
+        title=TITLE,
+        shows="How long each method takes to fit both data sets and reduce the target to two "
+        "components, on data of the paper's five shapes.",
+        look_at="Compare columns, not seconds with the paper's: its machine and its programs were "
+        "others. The ratio to cPCA++ is what the paper is about.",
+        data=f"{machine}. {source}",
+        findings=(
+            f"On average over the shapes cPCA++ is {said}.{short}",
+            f"Our cPCA computes both covariances once for the whole sweep of {len(ALPHAS)} α and "
+            "only the eigenvectors that are kept, and nobody's choice among them is timed. "
+            "scikit-learn's t-SNE is not the paper's. So our ratios need not be the paper's. The "
+            "package of cPCA's authors is timed in "
+            "benchmarks/results/estimators.md of the project's repository.",
+        ),
+        paper=(
+            PaperSays(
+                f"cPCA++ is on average {SPEED_UP_OVER_CPCA} times faster than cPCA and "
+                f"{SPEED_UP_OVER_TSNE:,} times faster than t-SNE.",
+                "Section III-C, Table II",
+            ),
+        ),
+        tables=(
+            Table(
+                "Seconds, and times as long as cPCA++",
+                (
+                    *("data", "target + background × features", "source", "cPCA", "t-SNE"),
+                    *("cPCA++", "times: cPCA", "times: t-SNE"),
+                    *("the paper's: cPCA", "the paper's: t-SNE"),
+                ),
+                rows,
+                "Processor time, all methods on one thread. Medians of rounds in which cPCA and "
+                "cPCA++ took turns; t-SNE once.",
+            ),
+        ),
+        numbers=numbers,
+        timings={
+            "machine": machine,
+            "seconds": seconds,
+            "average speed-up": dict(zip(("cPCA", "t-SNE"), average, strict=True)),
+        },
+    )
 
 
 def shapes(seed: int) -> Iterator[Shape]:
@@ -90,14 +166,12 @@ def shapes(seed: int) -> Iterator[Shape]:
     rng = np.random.default_rng(seed)
     for name, row in TABLES.items():
         sizes = ((row.n_target, row.n_features), (row.n_background, row.n_features))
+        options = {"random_state": seed} if name in ("synthetic", "mnist_over_grass") else {}
         try:
-            is_drawn = name in ("synthetic", "mnist_over_grass")
-            load = partial(getattr(datasets, name), **({"random_state": seed} if is_drawn else {}))
-            data = load_data(load)
-            is_row = (data.target.shape, data.background.shape) == sizes
+            data = load_data(getattr(datasets, name), **options)
         except DataProblem:
-            is_row = False
-        if is_row:
+            data = None
+        if data is not None and (data.target.shape, data.background.shape) == sizes:
             yield Shape(name, row, data.target, data.background, real=name != "synthetic")
         else:
             target = correlated_rows(*sizes[0], rng, signal=True)
@@ -165,96 +239,6 @@ def _cpu_seconds(call: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def _result(measured: list[tuple[Shape, Seconds]], settings: Settings) -> Result:
-    averages = {m: _average_speed_up(measured, m) for m in ("cPCA", "t-SNE")}
-    said = f"{averages['cPCA']:.0f} times as fast as cPCA (the paper: {SPEED_UP_OVER_CPCA})"
-    if averages["t-SNE"] is not None:
-        said += f", and {averages['t-SNE']:,.0f} times as fast as t-SNE"
-        said += f" (the paper: {SPEED_UP_OVER_TSNE:,})"
-    short = " t-SNE is left out above 400 rows, as this is a quick run." if settings.quick else ""
-    generated = [s.paper.title for s, _ in measured if not s.real and s.name != "synthetic"]
-    machine = (
-        f"{os.cpu_count()} cores, {platform.system()} on {platform.machine()}, Python "
-        f"{platform.python_version()}, NumPy {np.__version__}"
-    )
-    return Result(
-        name="timing",
-        title=TITLE,
-        shows="How long each method takes to fit both data sets and reduce the target to two "
-        "components, on data of the paper's five shapes.",
-        look_at="Compare columns, not seconds with the paper's: its machine and its programs were "
-        "others. The ratio to cPCA++ is what the paper is about.",
-        data=f"{machine}. "
-        + (
-            f"Generated data of the same shape stand in for: {', '.join(generated)}."
-            if generated
-            else "All data are real but for the synthetic example."
-        ),
-        findings=(
-            f"On average over the shapes cPCA++ is {said}.{short}",
-            f"Our cPCA computes both covariances once for the whole sweep of {len(ALPHAS)} α and "
-            "only the eigenvectors that are kept, and nobody's choice among them is timed. "
-            "scikit-learn's t-SNE is not the paper's. So our ratios need not be the paper's. The "
-            "package of cPCA's authors is timed in "
-            "benchmarks/results/estimators.md of the project's repository.",
-        ),
-        paper=(
-            PaperSays(
-                f"cPCA++ is on average {SPEED_UP_OVER_CPCA} times faster than cPCA and "
-                f"{SPEED_UP_OVER_TSNE:,} times faster than t-SNE.",
-                "Section III-C, Table II",
-            ),
-        ),
-        tables=(_table(measured, averages),),
-        numbers={
-            s.name: {
-                "n_target": len(s.target),
-                "n_background": len(s.background),
-                "n_features": s.target.shape[1],
-                "real": s.real,
-            }
-            for s, _ in measured
-        },
-        timings={
-            "machine": machine,
-            "seconds": {s.name: found for s, found in measured},
-            "average speed-up": averages,
-        },
-    )
-
-
-def _table(measured: list[tuple[Shape, Seconds]], averages: Seconds) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for shape, found in measured:
-        p, (n, m) = shape.paper, shape.target.shape
-        size = f"{n:,} + {len(shape.background):,} × {m}"
-        kind = "real" if shape.real else "generated"
-        seconds = (found[method] for method in ("cPCA", "t-SNE", "cPCA++"))
-        ratios = (_ratio(found, "cPCA"), _ratio(found, "t-SNE"))
-        papers = (p.cpca / p.cpca_plus_plus, p.tsne / p.cpca_plus_plus)
-        rows.append((p.title, size, kind, *seconds, *ratios, *papers))
-    papers = (float(SPEED_UP_OVER_CPCA), float(SPEED_UP_OVER_TSNE))
-    empty = (None,) * 5
-    rows.append(("average", *empty, averages["cPCA"], averages["t-SNE"], *papers))
-    return Table(
-        "Seconds, and times as long as cPCA++",
-        (
-            *("data", "target + background × features", "source", "cPCA", "t-SNE", "cPCA++"),
-            *("times: cPCA", "times: t-SNE", "the paper's: cPCA", "the paper's: t-SNE"),
-        ),
-        rows,
-        "Processor time, all methods on one thread. Medians of rounds in which cPCA and cPCA++ "
-        "took turns; t-SNE once.",
-    )
-
-
 def _ratio(found: Seconds, method: str) -> float | None:
     slow, fast = found[method], found["cPCA++"]
     return None if slow is None or fast is None else slow / fast
-
-
-def _average_speed_up(measured: list[tuple[Shape, Seconds]], method: str) -> float | None:
-    """Return the mean of the ratios, as the paper has it; None if one is missing."""
-    ratios = [_ratio(found, method) for _, found in measured]
-    known = [ratio for ratio in ratios if ratio is not None]
-    return float(np.mean(known)) if len(known) == len(ratios) else None
