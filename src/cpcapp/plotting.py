@@ -66,12 +66,12 @@ def plot(
     scores = np.asarray(est.transform(X), dtype=np.float64)
     if not scores.shape[1]:
         raise ValueError(f"{type(est).__name__} has no component to draw; fit it with n_components")
-    behind = None if background is None else np.asarray(est.transform(background))
+    behind = None if background is None else est.transform(background)
     ax = _new_axes() if ax is None else ax
     eigenvalues = getattr(est, "eigenvalues_", None)
     values = None if labels is None else _check_labels(np.asarray(labels), len(scores))
-    is_ramp = (
-        values is not None and values.dtype.kind in "iuf" and len(np.unique(values)) > len(PALETTE)
+    is_ramp = values is not None and (
+        values.dtype.kind in "iuf" and len(np.unique(values)) > len(PALETTE)
     )
     _draw_sides(ax, scores, None if is_ramp else values, behind, eigenvalues)
     if is_ramp:
@@ -118,19 +118,15 @@ def scatter(
     _check_labels(classes, len(points))
     for i, name in enumerate(np.unique(classes)):
         chosen = classes == name
-        ax.scatter(
-            x[chosen],
-            y[chosen],
-            s=9,
-            alpha=0.7,
-            linewidths=0,
-            color=PALETTE[i % len(PALETTE)],
-            marker=MARKERS[i % len(MARKERS)],
-            label=str(name),
-        )
+        style: dict[str, Any] = {"s": 9, "alpha": 0.7, "linewidths": 0, "label": str(name)}
+        look: dict[str, Any] = {
+            "color": PALETTE[i % len(PALETTE)],
+            "marker": MARKERS[i % len(MARKERS)],
+        }
+        ax.scatter(x[chosen], y[chosen], **style, **look)
     values = [] if eigenvalues is None else [f" (λ = {v:.3g})" for v in np.asarray(eigenvalues)]
-    for axis, name, i in ((ax.xaxis, "component 1", 0), (ax.yaxis, "component 2", 1)):
-        axis.set_label_text(name + (values[i] if i < len(values) else ""))
+    for axis, i in ((ax.xaxis, 0), (ax.yaxis, 1)):
+        axis.set_label_text(f"component {i + 1}" + "".join(values[i : i + 1]))
     ax.tick_params(labelsize=7)
     ax.set_title(title, fontsize=10)
 
@@ -320,10 +316,7 @@ def contrast_figure(
     width = 6.0 + 3.2 * len(rows)
     figure = Figure(figsize=(width, 4.6), layout="constrained")
     axes = figure.subplots(1, 1 + len(rows), width_ratios=[6.0] + [3.2] * len(rows))
-    points = np.asarray(scores, dtype=np.float64)
-    values = None if labels is None else np.asarray(labels)
-    behind = None if background is None else np.asarray(background, dtype=np.float64)
-    _draw_sides(axes[0], points, values, behind, eigenvalues, title, label_title)
+    _draw_sides(axes[0], np.asarray(scores), labels, background, eigenvalues, title, label_title)
     for i, (ax, row) in enumerate(zip(axes[1:], rows, strict=True)):
         loadings(ax, row, feature_names, top=top)
         ax.set_title(f"component {i + 1}", fontsize=10)
@@ -341,26 +334,26 @@ def _new_axes() -> Axes:
 def _draw_sides(
     ax: Axes,
     scores: NDArray[Any],
-    labels: NDArray[Any] | None,
-    behind: NDArray[Any] | None,
+    labels: ArrayLike | None,
+    background: ArrayLike | None,
     eigenvalues: ArrayLike | None,
     title: str = "",
     legend_title: str = "",
 ) -> None:
     """Draw samples over those of the background, with a legend if there are kinds of points."""
     has_one_axis = scores.shape[1] == 1
-    if behind is not None:
+    if background is not None:
+        behind = np.asarray(background)
         # On a line of its own, as the samples would hide it.
         y = np.full(len(behind), -0.1) if has_one_axis else behind[:, 1]
         style: dict[str, Any] = {"color": _BACKGROUND, "label": "background", "linewidths": 0}
         ax.scatter(behind[:, 0], y, s=9, alpha=0.7, zorder=0, **style)
-    classes = np.full(len(scores), "target") if labels is None else _few_classes(labels)
+    classes = ["target"] * len(scores) if labels is None else _few_classes(np.asarray(labels))
     scatter(ax, scores, classes, eigenvalues=eigenvalues, title=title)
-    if labels is not None or behind is not None:
+    if labels is not None or background is not None:
         style = {"title": legend_title, "fontsize": 8, "title_fontsize": 8, "markerscale": 1.8}
-        for handle in ax.legend(**style).legend_handles:
-            if handle is not None:
-                handle.set_alpha(1.0)
+        for handle in filter(None, ax.legend(**style).legend_handles):
+            handle.set_alpha(1.0)
     if has_one_axis:
         ax.set(ylim=(-1.0, 1.0), yticks=[], ylabel="")
 

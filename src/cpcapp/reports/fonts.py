@@ -7,7 +7,6 @@ used first, then some that systems have. A character that none of them has is wr
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from functools import cache
 from html import escape
 from importlib.util import find_spec
@@ -42,17 +41,12 @@ def escape_unprintable(text: str) -> str:
 
 
 def mark_up(text: str, *, bold: bool = False) -> str:
-    """Return a text as the markup of reportlab's paragraphs, with a font for every character.
-
-    Control characters, and those that no font has, are written as Python writes them.
-    """
+    """Return a text as reportlab's markup; characters that no font has become their codes."""
     main = main_font(bold)
     parts = []
     for name, run in groupby(text, lambda character: _font_for(character, main)):
         shown = "".join(run)
-        if name is None:
-            shown = _escape(shown)
-        shown = escape(shown)
+        shown = escape(_escape(shown) if name is None else shown)
         parts.append(f'<font name="{name}">{shown}</font>' if name not in (None, main) else shown)
     return "".join(parts)
 
@@ -78,11 +72,10 @@ def _font_for(character: str, main: str) -> str | None:
     """Return the name of a font that has a character; None if there is none."""
     if not character.isprintable():
         return None
-    if _has(main, character):
-        return main
-    for name in (main_font(False), *_system_fonts()):
-        if _has(name, character):
-            return name
+    for fonts in ((main, main_font(False)), None):  # those of the system only where needed
+        for name in _system_fonts() if fonts is None else fonts:
+            if _has(name, character):
+                return name
     return None
 
 
@@ -96,15 +89,15 @@ def _has(name: str, character: str) -> bool:
 
 @cache
 def _system_fonts() -> tuple[str, ...]:
-    found = {path.name: path for path in _font_files()}
-    wanted = [found[name] for name in _SYSTEM_FONTS if name in found]
+    files = (
+        Path(folder, name)
+        for root in _SYSTEM_FOLDERS
+        for folder, _, names in os.walk(Path(root).expanduser())
+        for name in names
+    )
+    paths = {path.name: path for path in files}
+    wanted = [paths[name] for name in _SYSTEM_FONTS if name in paths]
     return tuple(name for path in wanted if (name := _register(path)) is not None)
-
-
-def _font_files() -> Iterator[Path]:
-    for folder in _SYSTEM_FOLDERS:
-        for place, _, names in os.walk(Path(folder).expanduser()):
-            yield from (Path(place, name) for name in names)
 
 
 @cache

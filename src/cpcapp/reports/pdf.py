@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any, Final
 
 from cpcapp.reports.fonts import escape_unprintable, main_font, mark_up
@@ -23,28 +23,19 @@ _LAYING_OUT: Final = threading.Lock()
 
 def require_reportlab() -> None:
     """Raise `ImportError` with the command to run if reportlab is missing."""
-    try:
-        import reportlab  # noqa: F401
-    except ImportError as error:
+    if not has_reportlab():
         raise ImportError(
             "a report as PDF needs reportlab; install it with: pip install 'cpcapp[report]'"
-        ) from error
+        )
 
 
 def has_reportlab() -> bool:
     """Tell whether documents can be made here."""
-    try:
-        require_reportlab()
-    except ImportError:
-        return False
-    return True
+    return find_spec("reportlab") is not None
 
 
 class PdfDocument:
-    """A document that grows from top to bottom; nothing in its texts is taken for markup.
-
-    Viewers show the title, and the footer stands below each page, with its number.
-    """
+    """A document that grows from top to bottom; nothing in its texts is taken for markup."""
 
     def __init__(self, title: str, footer: str) -> None:
         require_reportlab()
@@ -59,9 +50,8 @@ class PdfDocument:
         """Add a heading; it stays with what follows."""
         size = {1: 17, 2: 13}.get(level, 10.5)
         space = 0 if level == 1 else 12
-        self._parts.append(
-            _paragraph(text, size, bold=True, before=space, after=4, keepWithNext=True)
-        )
+        options: dict[str, Any] = {"before": space, "after": 4, "keepWithNext": True}
+        self._parts.append(_paragraph(text, size, bold=True, **options))
 
     def add_text(self, text: str, *, soft: bool = False) -> None:
         """Add a paragraph; a soft one is smaller and grey."""
@@ -83,13 +73,10 @@ class PdfDocument:
         """Add a list with dots."""
         from reportlab.platypus import ListFlowable, ListItem
 
+        options = {"bulletType": "bullet", "start": "•", "leftIndent": 14, "bulletFontSize": 10}
         if items:
             listed = [ListItem(_text(item), leftIndent=14) for item in items]
-            self._parts.append(
-                ListFlowable(
-                    listed, bulletType="bullet", start="•", leftIndent=14, bulletFontSize=10
-                )
-            )
+            self._parts.append(ListFlowable(listed, **options))
 
     def add_rows(self, rows: Sequence[tuple[str, str]]) -> None:
         """Add a table of labels and texts."""
@@ -129,6 +116,7 @@ class PdfDocument:
 
     def to_bytes(self) -> bytes:
         """Return the document; it can be asked for once."""
+        from reportlab import rl_config
         from reportlab.platypus import SimpleDocTemplate
 
         file = io.BytesIO()
@@ -139,14 +127,18 @@ class PdfDocument:
             rightMargin=_MARGIN,
             topMargin=_MARGIN,
             bottomMargin=_MARGIN + 12,
-            # Names need not be text, and the title of a file has to be.
-            title=escape_unprintable(self._title),
+            title=escape_unprintable(self._title),  # names of files need not be text
             author="cpcapp",
             creator="cpcapp",
             lang="en",
         )
-        with _LAYING_OUT, _plain_bytes():
-            document.build(self._parts, onFirstPage=self._foot, onLaterPages=self._foot)
+        with _LAYING_OUT:
+            # Bytes as they are: as ASCII they take most of the time, and a quarter more room.
+            before, rl_config.useA85 = rl_config.useA85, 0
+            try:
+                document.build(self._parts, onFirstPage=self._foot, onLaterPages=self._foot)
+            finally:
+                rl_config.useA85 = before
         return file.getvalue()
 
     def _foot(self, canvas: Any, document: Any) -> None:
@@ -156,34 +148,14 @@ class PdfDocument:
         note.drawOn(canvas, _MARGIN + 6, _MARGIN - height)
 
 
-@contextmanager
-def _plain_bytes() -> Iterator[None]:
-    """Let reportlab write bytes as they are.
-
-    It writes them as ASCII otherwise, which takes most of the time, and a quarter more room.
-    """
-    from reportlab import rl_config
-
-    before = rl_config.useA85
-    rl_config.useA85 = 0
-    try:
-        yield
-    finally:
-        rl_config.useA85 = before
-
-
 def _figure(
     picture: EncodedPicture, title: str, text: str, width: float, height: float
 ) -> list[Any]:
     from reportlab.platypus import Image
 
     scale = min(width / picture.width, height / picture.height)
-    drawn = Image(
-        io.BytesIO(picture.content),
-        picture.width * scale,
-        picture.height * scale,
-        hAlign="LEFT",
-    )
+    size = (picture.width * scale, picture.height * scale)
+    drawn = Image(io.BytesIO(picture.content), *size, hAlign="LEFT")
     heading = _paragraph(title, 9.5, bold=True, before=3)
     return [drawn, heading, *([_text(text, soft=True)] if text else [])]
 

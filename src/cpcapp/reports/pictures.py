@@ -18,12 +18,9 @@ class EncodedPicture(NamedTuple):
 
 
 def encode_jpeg(picture: NDArray[Any], max_side: int, *, quality: int = 88) -> EncodedPicture:
-    """Return a picture of bytes or 16 bits as JPEG, made smaller if a side is longer than allowed.
-
-    The quality was chosen by eye: edges of a drawn map stay clean.
-    """
-    # Without subsampling: the colours of a drawn map are what matters. Not with optimize=True,
-    # which fails on noise: Pillow's buffer for it is too small.
+    """Return a picture of 8 or 16 bits as JPEG, made smaller if a side is longer than allowed."""
+    # The quality was chosen by eye, without subsampling: edges and colours of a drawn map stay
+    # clean. Not with optimize=True, which fails on noise: Pillow's buffer for it is too small.
     return _encode(picture, max_side, format="JPEG", quality=quality, subsampling=0)
 
 
