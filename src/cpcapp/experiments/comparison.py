@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +13,8 @@ from cpcapp.contrast.difference import solve_difference
 from cpcapp.datasets import ContrastData
 from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.experiments.figures import DRAWN, methods_figure, png_of, sweep_figure
-from cpcapp.experiments.measures import Measures, measure
-from cpcapp.experiments.results import PaperSays, Picture, Progress, Result, Settings, Table
+from cpcapp.experiments.measures import measure
+from cpcapp.experiments.results import Picture, Progress, Settings, Table
 from cpcapp.moments import Moments
 from cpcapp.moments.rows import FloatArray
 
@@ -70,25 +69,23 @@ def describe_data(data: ContrastData) -> str:
     )
 
 
-@dataclass(frozen=True)
-class View:
-    """Samples as a method shows them: the scores of some rows of the target, and how good."""
+class View(NamedTuple):
+    """Samples as a method shows them: the scores of some rows of the target, and all figures."""
 
     method: str
     scores: FloatArray
     rows: NDArray[np.intp]
-    measures: Measures
-    eigenvalues: FloatArray | None = None
-    alpha: float | None = None
+    numbers: dict[str, Any]
 
-    def numbers(self) -> dict[str, Any]:
-        """Return all figures, for programs."""
-        figures = {**self.measures._asdict(), "n_shown": len(self.rows)}
-        if self.alpha is not None:
-            figures["alpha"] = self.alpha
-        if self.eigenvalues is not None:
-            figures["eigenvalues"] = self.eigenvalues.tolist()
-        return figures
+    @property
+    def ari(self) -> float:
+        """The adjusted Rand index."""
+        return float(self.numbers["ari"])
+
+    @property
+    def alpha(self) -> float:
+        """The α of cPCA."""
+        return float(self.numbers["alpha"])
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,7 @@ class Comparison:
     @property
     def best(self) -> View:
         """Of the sweep, the view with the largest ARI; nobody knows it without the labels."""
-        return max(self.sweep, key=lambda view: view.measures[:2])
+        return max(self.sweep, key=lambda view: (view.ari, view.numbers["silhouette"]))
 
     @property
     def class_names(self) -> list[str]:
@@ -115,7 +112,7 @@ class Comparison:
 
     def nearest(self, alpha: float) -> View:
         """Return the view of the sweep that is nearest to an α."""
-        return min(self.sweep, key=lambda view: abs((view.alpha or 0.0) - alpha))
+        return min(self.sweep, key=lambda view: abs(view.alpha - alpha))
 
     def numbers(self) -> dict[str, Any]:
         """Return all figures, for programs."""
@@ -125,18 +122,30 @@ class Comparison:
             "n_background": len(self.data.background),
             "n_features": self.data.target.shape[1],
             "n_individuals": None if groups is None else len(np.unique(groups)),
-            "PCA": self.pca.numbers(),
-            "cPCA, automatic": self.cpca.numbers(),
-            "cPCA, best by labels": self.best.numbers(),
-            "t-SNE": self.tsne.numbers(),
-            "cPCA++": self.cpca_plus_plus.numbers(),
-            "cPCA sweep": [view.numbers() for view in self.sweep],
+            "PCA": self.pca.numbers,
+            "cPCA, automatic": self.cpca.numbers,
+            "cPCA, best by labels": self.best.numbers,
+            "t-SNE": self.tsne.numbers,
+            "cPCA++": self.cpca_plus_plus.numbers,
+            "cPCA sweep": [view.numbers for view in self.sweep],
+        }
+
+    def parts(self, name: str, title: str, paper_alpha: float | None = None) -> dict[str, Any]:
+        """Return what the result of an experiment has that is this comparison."""
+        return {
+            "name": name,
+            "title": title,
+            "look_at": LOOK_AT,
+            "data": describe_data(self.data),
+            "pictures": tuple(self.pictures(name, title, paper_alpha)),
+            "tables": tuple(self.tables()),
+            "numbers": self.numbers(),
         }
 
     def sentence(self) -> str:
         """Say in words how the methods compare."""
         views = (self.cpca_plus_plus, self.cpca, self.best, self.tsne, self.pca)
-        plus, cpca, best, tsne, pca = (f"{view.measures.ari:z.2f}" for view in views)
+        plus, cpca, best, tsne, pca = (f"{view.ari:z.2f}" for view in views)
         return (
             f"ARI: cPCA++ {plus} and cPCA {cpca} with nothing chosen; cPCA {best} at the best α = "
             f"{self.best.alpha:.3g}, which only labels could tell; t-SNE {tsne}; PCA {pca}."
@@ -160,7 +169,7 @@ class Comparison:
                 f"{name}-sweep",
                 png_of(sweep_figure(self)),
                 alt=f"{title}: adjusted Rand index of cPCA against α, with a maximum of "
-                f"{best.measures.ari:z.2f} at α = {best.alpha:.3g}, and horizontal lines for the "
+                f"{best.ari:z.2f} at α = {best.alpha:.3g}, and horizontal lines for the "
                 "other methods.",
                 caption="How well clusters agree with the classes, for each α of cPCA, and for the "
                 "methods that have no α.",
@@ -178,12 +187,16 @@ class Comparison:
             "cPCA++, nothing to choose": self.cpca_plus_plus,
         }
         each = {f"{view.alpha:.3g}": view for view in self.sweep}
+        head = ("ARI", "silhouette", "accuracy")
         methods, alphas = (
-            [(name, *(f"{value:z.3f}" for value in view.measures)) for name, view in views.items()]
+            [
+                (name, *(f"{view.numbers[measure.lower()]:z.3f}" for measure in head))
+                for name, view in views.items()
+            ]
             for views in (named, each)
         )
         kept = "" if self.data.groups is None else ", each individual in one fold only"
-        note, head = _MEASURES_NOTE.format(kept=kept), ("ARI", "silhouette", "accuracy")
+        note = _MEASURES_NOTE.format(kept=kept)
         return [
             Table(f"How well the classes come apart{suffix}", ("method", *head), methods, note),
             Table(f"Each α of cPCA{suffix}", ("α", *head), alphas, folded=True),
@@ -194,20 +207,19 @@ def compare(data: ContrastData, settings: Settings, progress: Progress) -> Compa
     """Run all methods on a pair of data sets; ``progress`` is called with the share done."""
     X, B = data.target, data.background
 
-    def view(
-        method: str, scores: FloatArray, rows: Any = None, alpha: Any = None, values: Any = None
-    ) -> View:
+    def view(method: str, scores: FloatArray, rows: Any = None, **others: Any) -> View:
         rows = np.arange(len(X)) if rows is None else rows
         groups = None if data.groups is None else data.groups[rows]
         measures = measure(scores, data.labels[rows], groups, seed=settings.seed)
-        return View(method, scores, rows, measures, values, alpha)
+        numbers = {**measures._asdict(), "n_shown": len(rows), **others}
+        return View(method, scores, rows, numbers)
 
     pca, cpca = CPCAPlusPlus().fit(X), CPCA().fit(X, background=B)
     plus = CPCAPlusPlus().fit(X, background=B)
     views = {
-        "pca": view("PCA", pca.transform(X), values=pca.eigenvalues_),
+        "pca": view("PCA", pca.transform(X), eigenvalues=pca.eigenvalues_.tolist()),
         "cpca": view("cPCA, nothing chosen", cpca.transform(X), alpha=float(cpca.alpha_)),
-        "cpca_plus_plus": view("cPCA++", plus.transform(X), values=plus.eigenvalues_),
+        "cpca_plus_plus": view("cPCA++", plus.transform(X), eigenvalues=plus.eigenvalues_.tolist()),
     }
     progress(0.1)
     sweep = []
@@ -218,7 +230,7 @@ def compare(data: ContrastData, settings: Settings, progress: Progress) -> Compa
         # Directions in which neither set varies: what they show is rounding.
         flat = scores.std(axis=0) <= 1e-9 * X.std()
         scores, values = np.where(flat, 0.0, scores), np.where(flat, 0.0, eigenvalues[i])
-        sweep.append(view("cPCA", scores, alpha=float(alpha), values=values))
+        sweep.append(view("cPCA", scores, alpha=float(alpha), eigenvalues=values.tolist()))
         progress(0.1 + 0.4 * (i + 1) / len(alphas))
     tsne = view("t-SNE", *_tsne(X, settings))
     progress(1.0)
@@ -242,28 +254,3 @@ def _tsne(target: FloatArray, settings: Settings) -> tuple[FloatArray, NDArray[n
         random_state=settings.seed,
     )
     return np.asarray(model.fit_transform(target[rows]), dtype=np.float64), rows
-
-
-def report(
-    comparison: Comparison,
-    *,
-    name: str,
-    title: str,
-    shows: str,
-    findings: Sequence[str] = (),
-    paper: tuple[PaperSays, ...],
-    paper_alpha: float | None = None,
-) -> Result:
-    """Return the result of an experiment that is one comparison."""
-    return Result(
-        name=name,
-        title=title,
-        shows=shows,
-        look_at=LOOK_AT,
-        data=describe_data(comparison.data),
-        findings=(comparison.sentence(), *findings),
-        paper=paper,
-        pictures=tuple(comparison.pictures(name, title, paper_alpha)),
-        tables=tuple(comparison.tables()),
-        numbers=comparison.numbers(),
-    )

@@ -38,7 +38,7 @@ def methods_figure(comparison: Comparison, paper_alpha: float | None = None) -> 
     papers = None if paper_alpha is None else comparison.nearest(paper_alpha)
     wanted = [best, papers, *(comparison.nearest(alpha) for alpha in (1, 10, 100, 0.3))]
     shown = list({view.alpha: view for view in wanted if view is not None}.values())[:4]
-    for ax, view in zip(upper, sorted(shown, key=lambda view: view.alpha or 0.0), strict=False):
+    for ax, view in zip(upper, sorted(shown, key=lambda view: view.alpha), strict=False):
         marks = {"the paper's": view is papers, "best, by labels": view is best}
         marked = ", ".join(mark for mark, is_true in marks.items() if is_true)
         _panel(ax, view, comparison, f"cPCA, α = {view.alpha:.3g}", f" ({marked})" * bool(marked))
@@ -54,8 +54,10 @@ def _panel(ax: Axes, view: View, comparison: Comparison, title: str, marked: str
     if len(drawn) > DRAWN:
         drawn = np.sort(np.random.default_rng(0).choice(len(drawn), DRAWN, replace=False))
     labels = comparison.data.labels[view.rows[drawn]]
-    title = f"{title}\nARI {view.measures.ari:z.2f}{marked}"
-    scatter(ax, view.scores[drawn], labels, eigenvalues=view.eigenvalues, title=title)
+    title = f"{title}\nARI {view.ari:z.2f}{marked}"
+    scatter(
+        ax, view.scores[drawn], labels, eigenvalues=view.numbers.get("eigenvalues"), title=title
+    )
 
 
 def add_legend(figure: Figure, names: Sequence[str]) -> None:
@@ -71,15 +73,15 @@ def sweep_figure(comparison: Comparison) -> Figure:
     """Draw how well the classes come apart against α, and for the methods without one."""
     figure = Figure(figsize=(8.0, 3.6), layout="constrained")
     ax = figure.subplots()
-    curve = [(view.alpha, view.measures.ari) for view in comparison.sweep if view.alpha]
+    curve = [(view.alpha, view.ari) for view in comparison.sweep if view.alpha]
     ax.plot(*zip(*curve, strict=True), color=PALETTE[0], label="cPCA, each α")
     best = comparison.best
     if best.alpha:
-        point = (best.alpha, best.measures.ari)
+        point = (best.alpha, best.ari)
         ax.plot(*point, "*", color=PALETTE[0], ms=10, label="best, by labels")
     views = (comparison.cpca_plus_plus, comparison.cpca, comparison.tsne, comparison.pca)
     for view, style, colour in zip(views, ("-", "-.", "--", ":"), PALETTE[1:], strict=False):
-        ax.axhline(view.measures.ari, color=colour, linestyle=style, label=view.method)
+        ax.axhline(view.ari, color=colour, linestyle=style, label=view.method)
     ax.set(xscale="log", ylim=(-0.08, 1.05), ylabel="adjusted Rand index")
     ax.set_xlabel("contrast parameter α of cPCA")
     legend_beside(ax)

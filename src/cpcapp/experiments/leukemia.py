@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cpcapp.datasets import leukemia as load
-from cpcapp.experiments.comparison import compare, report, subsample
+from cpcapp.experiments.comparison import compare, subsample
 from cpcapp.experiments.results import PaperSays, Progress, Result, Settings, load_data
 
 TITLE = "Leukemia: cells before and after a transplant"
@@ -11,15 +11,14 @@ TITLE = "Leukemia: cells before and after a transplant"
 
 def run(settings: Settings, progress: Progress) -> Result:
     """Compare the methods on a patient's cells, against those of a healthy person."""
-    data = subsample(load_data(load), settings)
-    return report(
-        compare(data, settings, progress),
-        name="leukemia",
-        title=TITLE,
+    comparison = compare(subsample(load_data(load), settings), settings, progress)
+    return Result(
+        **comparison.parts("leukemia", TITLE, paper_alpha=3.5),
         shows="Which genes are active was measured in thousands of single cells from the bone "
         "marrow of a patient, before and after a stem cell transplant. The background are cells of "
         "a healthy person. The question is which method tells before from after, though cells are "
         "of many types.",
+        findings=(comparison.sentence(),),
         paper=(
             PaperSays(
                 "cPCA is “close to being separable” at α = 3.5; PCA is “incapable of clustering "
@@ -29,5 +28,4 @@ def run(settings: Settings, progress: Progress) -> Result:
             ),
             PaperSays("N_f = 7898, N_b = 1985, M = 500", "Table I"),
         ),
-        paper_alpha=3.5,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cpcapp.datasets import mice_protein as load
-from cpcapp.experiments.comparison import RULE_NOTE, compare, report
+from cpcapp.experiments.comparison import RULE_NOTE, compare
 from cpcapp.experiments.results import PaperSays, Progress, Result, Settings, load_data
 
 TITLE = "Mice protein expression: Down syndrome, or not"
@@ -11,15 +11,15 @@ TITLE = "Mice protein expression: Down syndrome, or not"
 
 def run(settings: Settings, progress: Progress) -> Result:
     """Compare the methods on mice after a shock, against mice without trisomy and shock."""
-    return report(
-        compare(load_data(load), settings, progress),
-        name="mice_protein",
-        title=TITLE,
+    comparison = compare(load_data(load), settings, progress)
+    return Result(
+        **comparison.parts("mice_protein", TITLE),
         shows="77 proteins were measured in the brains of mice, half of which have an extra "
         "chromosome (a model of Down syndrome). The background are healthy mice of another group. "
         "The question is which method shows the two kinds of mice, though mice differ in many "
         "other ways.",
         findings=(
+            comparison.sentence(),
             RULE_NOTE,
             "The 15 measurements of one mouse are alike, so the accuracy is cross-validated by "
             "mouse: no mouse is both learnt from and tested on. With this few mice it is a rough "
