@@ -26,7 +26,7 @@ def test_pieces_of_the_data_and_paths_stay_out(make_gallery, tmp_path):
     kept = Picture("dots", b"dots", "some dots", "Dots.")
     private = Picture("photos", b"photos", "some photos", "Photos.", shareable=False)
     result = Result(
-        "needle", "A title", "It shows.", "Look.", "Data.", ("Found.",), (), (kept, private)
+        "needle", "A title", "It shows.", "Look.", "Data.", ("Found.",), {}, (kept, private)
     )
     missing = Missing("mhealth", "Another title", "not at /home/someone/data")
     make_gallery.write_gallery([result, missing], Settings(), tmp_path)

@@ -81,9 +81,9 @@ def test_the_page_says_everything(folder, outcomes):
     for outcome in outcomes[:2]:
         for sentence in (outcome.title, outcome.shows, outcome.look_at, *outcome.findings):
             assert sentence in text
-        for said in outcome.paper:
-            assert said.text in text
-            assert said.source in text
+        for source, says in outcome.paper.items():
+            assert source in text
+            assert says in text
     assert REASON in text
     assert "1 of 3 experiments could not be made" in text
     assert "quick run" in text

@@ -1,7 +1,7 @@
 """The paper's experiments of Section III and Appendix B, and one of another paper.
 
-Each is a module with a ``TITLE`` and a function ``run(settings, progress)`` that returns a
-`Result`: numbers, tables and pictures. `cpcapp.experiments.report` makes pages of them.
+Each is a module with a function ``run(settings, progress)`` that returns a `Result`: numbers,
+tables and pictures. `words.toml` has their words, and `cpcapp.experiments.report` makes pages.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from importlib import import_module
 
-from cpcapp.experiments.results import DataProblem, Missing, Progress, Result, Settings
+from cpcapp.experiments.results import DataProblem, Missing, Progress, Result, Settings, title_of
 
 __all__ = ["NAMES", "Missing", "Result", "Settings", "run_experiment", "run_experiments"]
 
@@ -53,7 +53,7 @@ def run_experiment(
         with threadpool_limits(1):
             result: Result = module.run(settings, progress)
     except DataProblem as error:
-        return Missing(name, module.TITLE, str(error))
+        return Missing(name, title_of(name), str(error))
     return result
 
 

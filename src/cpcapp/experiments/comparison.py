@@ -14,7 +14,15 @@ from cpcapp.datasets import ContrastData
 from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.experiments.figures import DRAWN, methods_figure, png_of, sweep_figure
 from cpcapp.experiments.measures import measure
-from cpcapp.experiments.results import Picture, Progress, Settings, Table
+from cpcapp.experiments.results import (
+    Picture,
+    Progress,
+    Result,
+    Settings,
+    Table,
+    result_of,
+    title_of,
+)
 from cpcapp.moments import Moments
 from cpcapp.moments.rows import FloatArray
 
@@ -24,17 +32,6 @@ _QUICK_ALPHAS = ALPHAS[[0, *range(3, 41, 4)]]
 _QUICK_ROWS = 1500
 _QUICK_TSNE_ROWS = 300
 
-LOOK_AT = (
-    "Each dot is a sample; colour and shape tell its class, which no method was shown. Look "
-    "whether the colours lie apart. cPCA has a setting, α: the upper row shows what different "
-    "choices give. The methods below have nothing to choose: cPCA's own choice there is in units "
-    "of each feature's variance, so that scales do not matter."
-)
-RULE_NOTE = (
-    "The bounds behind “nothing chosen” use no labels, but they were picked after looking at "
-    "labelled pairs of data sets, this one among them. All that was tried is in "
-    "benchmarks/results/loading_rules.md of the project's repository."
-)
 _MEASURES_NOTE = (
     "ARI: agreement of k-means clusters with the classes, 1 is perfect and 0 is chance. "
     "Silhouette: 1 if classes lie far apart, 0 if they touch, below 0 if they are mixed. Accuracy: "
@@ -130,17 +127,16 @@ class Comparison:
             "cPCA sweep": [view.numbers for view in self.sweep],
         }
 
-    def parts(self, name: str, title: str, paper_alpha: float | None = None) -> dict[str, Any]:
-        """Return what the result of an experiment has that is this comparison."""
-        return {
-            "name": name,
-            "title": title,
-            "look_at": LOOK_AT,
-            "data": describe_data(self.data),
-            "pictures": tuple(self.pictures(name, title, paper_alpha)),
-            "tables": tuple(self.tables()),
-            "numbers": self.numbers(),
-        }
+    def result(self, name: str, paper_alpha: float | None = None) -> Result:
+        """Return the result of an experiment that is this comparison."""
+        return result_of(
+            name,
+            [self.sentence()],
+            data=describe_data(self.data),
+            pictures=tuple(self.pictures(name, title_of(name), paper_alpha)),
+            tables=tuple(self.tables()),
+            numbers=self.numbers(),
+        )
 
     def sentence(self) -> str:
         """Say in words how the methods compare."""

@@ -14,19 +14,18 @@ from cpcapp.estimators import CPCA, CPCAPlusPlus
 from cpcapp.experiments.comparison import alphas_of, describe_data
 from cpcapp.experiments.figures import image_grid, legend_beside, png_of
 from cpcapp.experiments.results import (
-    PaperSays,
     Picture,
     Progress,
     Result,
     Settings,
     Table,
     load_data,
+    result_of,
 )
 from cpcapp.moments import Moments
 from cpcapp.moments.rows import FloatArray
 from cpcapp.plotting import MARKERS, PALETTE
 
-TITLE = "Denoising: a digit without its grass"
 PAPER_K = 3
 BEST = "cPCA, best α *"
 OAS = "cPCA++, OAS"
@@ -63,15 +62,8 @@ def run(settings: Settings, progress: Progress) -> Result:
     said = ", ".join(f"{n} {whole:.2f} ({aside:.2f})" for n, (whole, aside, _) in papers.items())
     plus = CPCAPlusPlus(components[-1]).fit(fitted.target, background=fitted.background)
     n_special = int((plus.eigenvalues_ > 1.0).sum())
-    return Result(
-        name="denoising",
-        title=TITLE,
-        shows="A picture of a digit over grass is described by a few numbers and drawn again from "
-        "them. What the numbers can't hold is gone. The question is which method keeps the digit "
-        "and loses the grass.",
-        look_at="Compare each picture with the digit alone. An error of 1 is that of always "
-        "showing the average of all digits; below 1 something of the digit at hand is kept, above "
-        "1 grass came along with it.",
+    return result_of(
+        "denoising",
         data=f"{describe_data(fitted)} Errors are means over {n_new:,} further pictures.",
         findings=(
             f"Squared error with K = {PAPER_K}, average digit = 1, and in brackets with the "
@@ -81,21 +73,6 @@ def run(settings: Settings, progress: Progress) -> Result:
             f"{n_special} have an eigenvalue above 1, and the others show what both sets share, "
             'which is grass. To denoise with many components take loading="oas", which loads less: '
             f"{relative[OAS][-1, 0]:.2f}.",
-            "What is fair: a denoised picture has the mean of the target added back, which is "
-            "grass and digit. For every method, PCA too, the mean of the grass is then subtracted "
-            "and the rest compared with the digit as it was laid over the grass. No method was "
-            "fitted to these pictures. “best α *” was picked with the clean digits at hand.",
-            "PCA's first component is how bright the grass is. Pictures that are scaled one by "
-            "one, as here and in the paper, do not show that; the error does. So it is also given "
-            "with each picture's own brightness taken out, and as likeness (correlation), which "
-            "contrast does not change either.",
-        ),
-        paper=(
-            PaperSays(
-                "“the output of cPCA++ is far less noisy than that of the other methods”, of one "
-                "digit 0 with K = 3. No numbers are given.",
-                "Appendix B",
-            ),
         ),
         pictures=(_pictures(new, digits[PAPER_K]), _curves(components, relative, levels)),
         tables=(

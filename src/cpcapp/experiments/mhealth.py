@@ -12,22 +12,21 @@ from cpcapp.datasets import ContrastData
 from cpcapp.datasets import mhealth as load
 from cpcapp.datasets._contrast_data import standardize_columns
 from cpcapp.estimators import CPCA, CPCAPlusPlus
-from cpcapp.experiments.comparison import LOOK_AT, compare, describe_data, subsample
+from cpcapp.experiments.comparison import compare, describe_data, subsample
 from cpcapp.experiments.figures import add_legend, png_of
 from cpcapp.experiments.measures import cluster_agreement
 from cpcapp.experiments.results import (
-    PaperSays,
     Picture,
     Progress,
     Result,
     Settings,
     Table,
     load_data,
+    result_of,
 )
 from cpcapp.moments.rows import FloatArray
 from cpcapp.plotting import scatter
 
-TITLE = "MHealth: squats and cycling"
 _SEGMENTS = 10
 _METHODS = ("PCA", "cPCA", "cPCA++")
 _SCALED = "PCA, standardized"
@@ -60,13 +59,8 @@ def run(settings: Settings, progress: Progress) -> Result:
     alone = {m: [aris[person][m] for person in people] for m in (*_METHODS, _SCALED)}
     ranges = {m: f"{min(each):z.2f} to {max(each):z.2f}" for m, each in alone.items()}
     said = [f"{m} {ranges[m]}, and {aris[_TOGETHER][m]:z.2f}" for m in reversed(_METHODS)]
-    return Result(
-        name="mhealth",
-        title=TITLE,
-        shows="People wore sensors for movement and heartbeat while they did squats, cycled or lay "
-        "still. The target are squats and cycling, the background is lying still. The question is "
-        "which method tells the two activities apart.",
-        look_at=f"{LOOK_AT} These are of {name}; the first picture has everybody.",
+    return result_of(
+        "mhealth",
         data=f"{describe_data(everybody)} The signals keep their units (m/s², mV, deg/s).",
         findings=(
             f"ARI of methods with nothing chosen, for one of {len(people)} subjects at a time, and "
@@ -76,17 +70,6 @@ def run(settings: Settings, progress: Progress) -> Result:
             "the sensors decide. With each signal divided by its standard deviation PCA itself has "
             f"{ranges[_SCALED]}. cPCA++ does not depend on units.",
             f"Of {name}. {comparison.sentence()}",
-            "Measurements that follow each other are alike, so for the accuracy each activity is "
-            f"cut into {_SEGMENTS} stretches of time, and no stretch is both learnt from and "
-            "tested on.",
-        ),
-        paper=(
-            PaperSays(
-                "PCA and t-SNE “are incapable of separating the two activities”; cPCA (at its best "
-                "α) and cPCA++ “are capable of clustering the activities”. No numbers are given.",
-                "Section III-B4",
-            ),
-            PaperSays("N_f = 6451, N_b = 3072, M = 23, of one subject", "Table I"),
         ),
         pictures=(
             _people_picture(people, scores, aris),

@@ -66,7 +66,7 @@ def json_text(outcomes: Sequence[Result | Missing], settings: Settings, made: st
             outcome.name: {
                 "title": outcome.title,
                 "data": outcome.data,
-                "paper": [{"says": said.text, "source": said.source} for said in outcome.paper],
+                "paper": [{"says": s, "source": source} for source, s in outcome.paper.items()],
                 "numbers": _round_numbers(outcome.numbers),
                 "timings": _round_numbers(outcome.timings),
             }
@@ -165,7 +165,7 @@ def markdown_section(
     blocks += [f"![{plain(p.alt)}]({folder}{p.name}.png)\n\n*{plain(p.caption)}*" for p in pictures]
     blocks.append("\n".join(f"- {plain(finding)}" for finding in result.findings))
     if result.paper:
-        said = [f"- {plain(s.text)} ({s.source})" for s in result.paper]
+        said = [f"- {plain(says)} ({source})" for source, says in result.paper.items()]
         blocks.append("\n".join(["**The paper says**", "", *said]))
     for table in result.tables:
         blocks += [

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 from cpcapp.datasets import ContrastData
@@ -60,13 +63,6 @@ class Table(NamedTuple):
     folded: bool = False
 
 
-class PaperSays(NamedTuple):
-    """What the paper reports, in its own words or figures, and where."""
-
-    text: str
-    source: str
-
-
 @dataclass(frozen=True)
 class Result:
     """What an experiment found.
@@ -80,7 +76,8 @@ class Result:
         Where the data come from, and how many they are.
     findings : tuple of str
         What came out; the first also stands in a table of all experiments.
-    paper : tuple of PaperSays
+    paper : dict
+        What the paper reports, in its own words or figures, by the place.
     pictures : tuple of Picture
     tables : tuple of Table
     numbers : dict
@@ -95,7 +92,7 @@ class Result:
     look_at: str
     data: str
     findings: tuple[str, ...]
-    paper: tuple[PaperSays, ...] = ()
+    paper: dict[str, str] = field(default_factory=dict)
     pictures: tuple[Picture, ...] = ()
     tables: tuple[Table, ...] = ()
     numbers: dict[str, Any] = field(default_factory=dict)
@@ -109,3 +106,20 @@ class Missing:
     name: str
     title: str
     reason: str
+
+
+@cache
+def _all_words() -> Any:
+    return tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8"))
+
+
+def title_of(name: str) -> str:
+    """Return the title of an experiment."""
+    return str(_all_words()[name]["title"])
+
+
+def result_of(name: str, findings: Iterable[str], **parts: Any) -> Result:
+    """Return a result, with the words that its page has whatever came out."""
+    words = {"look_at": _all_words()["comparison"]["look_at"], **_all_words()[name]}
+    notes = words.pop("notes", ())
+    return Result(name=name, findings=(*findings, *notes), **words, **parts)

@@ -18,17 +18,16 @@ from cpcapp.estimators import CPCAPlusPlus
 from cpcapp.experiments.comparison import ALPHAS
 from cpcapp.experiments.results import (
     DataProblem,
-    PaperSays,
     Progress,
     Result,
     Settings,
     Table,
     load_data,
+    result_of,
 )
 from cpcapp.moments import Moments
 from cpcapp.moments.rows import FloatArray
 
-TITLE = "Time: one solution against a sweep"
 _PAUSE = 0.05  # for the threads of the last call to go to sleep
 _QUICK_TSNE_ROWS = 400
 
@@ -116,29 +115,10 @@ def run(settings: Settings, progress: Progress) -> Result:
         f"{os.cpu_count()} cores, {platform.system()} on {platform.machine()}, Python "
         f"{platform.python_version()}, NumPy {np.__version__}"
     )
-    return Result(
-        name="timing",
-        title=TITLE,
-        shows="How long each method takes to fit both data sets and reduce the target to two "
-        "components, on data of the paper's five shapes.",
-        look_at="Compare columns, not seconds with the paper's: its machine and its programs were "
-        "others. The ratio to cPCA++ is what the paper is about.",
+    return result_of(
+        "timing",
         data=f"{machine}. {source}",
-        findings=(
-            f"On average over the shapes cPCA++ is {said}.{short}",
-            f"Our cPCA computes both covariances once for the whole sweep of {len(ALPHAS)} α and "
-            "only the eigenvectors that are kept, and nobody's choice among them is timed. "
-            "scikit-learn's t-SNE is not the paper's. So our ratios need not be the paper's. The "
-            "package of cPCA's authors is timed in "
-            "benchmarks/results/estimators.md of the project's repository.",
-        ),
-        paper=(
-            PaperSays(
-                f"cPCA++ is on average {SPEED_UP_OVER_CPCA} times faster than cPCA and "
-                f"{SPEED_UP_OVER_TSNE:,} times faster than t-SNE.",
-                "Section III-C, Table II",
-            ),
-        ),
+        findings=(f"On average over the shapes cPCA++ is {said}.{short}",),
         tables=(
             Table(
                 "Seconds, and times as long as cPCA++",
