@@ -84,20 +84,6 @@ def test_another_file_in_its_place(table, cache):
         assert left_over(cache) == []
 
 
-def test_a_folder_that_is_none(cache, table):
-    cache.write_text("a file")
-    with serving(table) as server, pytest.raises(DataNotFoundError, match=r"table.csv is not here"):
-        fetch(remote(server))
-
-
-def test_md5_where_nothing_better_is_published(table):
-    with serving(table) as server:
-        md5 = hashlib.md5(table).hexdigest()
-        assert fetch(RemoteFile("t", server.address, f"md5:{md5}")).read_bytes() == table
-        with pytest.raises(DownloadError, match=f"expected md5:{'0' * 32} but got {md5}"):
-            fetch(RemoteFile("u", server.address, f"md5:{'0' * 32}"))
-
-
 def test_a_half_written_file_in_the_cache_is_replaced(table, cache):
     (cache / "mice").mkdir(parents=True)
     (cache / "mice" / "table.csv").write_bytes(table[:1000])

@@ -17,7 +17,6 @@ from cpcapp.experiments import (
     Settings,
     denoising,
     gcpca_example,
-    mhealth,
     run_experiment,
     run_experiments,
     timing,
@@ -129,16 +128,6 @@ class TestMhealth:
         assert result.numbers["n_individuals"] == 20  # stretches of time
         assert "knees bending" in result.pictures[0].alt
         assert "0.64" not in result.data
-
-    def test_stretches_are_runs_of_time_within_a_class(self):
-        labels = np.repeat([1, 0, 1], [30, 50, 20])
-        groups = mhealth.time_segments(labels, 5)
-        assert len(np.unique(groups)) == 10
-        for group in np.unique(groups):
-            assert len(np.unique(labels[groups == group])) == 1
-        for label in (0, 1):
-            assert (np.diff(groups[labels == label]) >= 0).all()
-            assert set(np.bincount(groups[labels == label])) <= {0, 10}
 
 
 class TestGcpcaExample:

@@ -11,7 +11,7 @@ from typing import Any
 from cpcapp._io.text import printable
 from cpcapp.cli._errors import UserError, check_at_least, make_folder, require
 from cpcapp.cli._progress import ProgressLine
-from cpcapp.experiments import NAMES
+from cpcapp.experiments import NAMES, Missing, Result, Settings, run_experiments
 
 
 def add_parser(commands: Any) -> None:
@@ -46,15 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
     check_at_least(arguments, seed=0)
     require("reproduce", "matplotlib", "PIL", "jinja2")
     make_folder(arguments.output)
-    names = NAMES if arguments.name == "all" else (arguments.name,)
-    return _report(names, arguments.output, arguments.seed, arguments.quick)
-
-
-def _report(names: tuple[str, ...], folder: Path, seed: int, quick: bool) -> int:
-    from cpcapp.experiments import Missing, Result, Settings, run_experiments
     from cpcapp.experiments.report import write_report
 
-    settings = Settings(seed=seed, quick=quick)
+    names = NAMES if arguments.name == "all" else (arguments.name,)
+    folder, settings = arguments.output, Settings(arguments.seed, arguments.quick)
     start = time.monotonic()
     with ProgressLine("") as line:
 
@@ -77,6 +72,6 @@ def _report(names: tuple[str, ...], folder: Path, seed: int, quick: bool) -> int
         print(printable(path))
     print(f"{len(results)} of {len(outcomes)} experiments in {time.monotonic() - start:.0f} s")
     for outcome in missing:
-        line_out = printable(f"{outcome.name} was left out: {outcome.reason}")
-        print(f"cpcapp reproduce: {line_out}", file=sys.stderr)
+        left_out = printable(f"{outcome.name} was left out: {outcome.reason}")
+        print(f"cpcapp reproduce: {left_out}", file=sys.stderr)
     return 1 if missing else 0

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cpcapp.datasets import ContrastData
+if TYPE_CHECKING:
+    from cpcapp.datasets import ContrastData
 
 Progress = Callable[[float], None]
 Cell = str | int | float | None
