@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -111,7 +110,9 @@ class Missing:
 
 @cache
 def _all_words() -> Any:
-    return tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8"))
+    import tomllib  # here, as every command imports this module
+
+    return tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
 
 
 def title_of(name: str) -> str:
