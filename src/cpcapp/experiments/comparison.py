@@ -133,7 +133,7 @@ class Comparison:
             name,
             [self.sentence()],
             data=describe_data(self.data),
-            pictures=tuple(self.pictures(name, title_of(name), paper_alpha)),
+            pictures=tuple(self.pictures(name, title_of(name).partition(":")[0], paper_alpha)),
             tables=tuple(self.tables()),
             numbers=self.numbers(),
         )

@@ -65,6 +65,7 @@ def _angles(c: FloatArray, target: Moments, background: Moments) -> dict[str, fl
 
 
 def _draw(moments: Moments, rng: np.random.Generator) -> Moments:
-    covariance = np.asarray(moments.covariance())
-    mean = np.zeros(len(covariance))
-    return Moments.of(rng.multivariate_normal(mean, covariance, _SAMPLES, method="eigh"))
+    # By the symmetric root: eigenvectors of equal eigenvalues would depend on the machine.
+    values, V = np.linalg.eigh(np.asarray(moments.covariance()))
+    root = V * np.sqrt(np.maximum(values, 0.0)) @ V.T
+    return Moments.of(rng.standard_normal((_SAMPLES, len(root))) @ root)
