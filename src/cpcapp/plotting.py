@@ -367,8 +367,8 @@ def _check_labels(labels: NDArray[Any], n_samples: int) -> NDArray[Any]:
 def _few_classes(labels: NDArray[Any]) -> NDArray[Any]:
     """Return labels as text, the rarest put together where colours would repeat."""
     names = np.array([str(label) for label in labels], dtype=object)
-    found, counts = np.unique(names, return_counts=True)
-    if len(found) > len(PALETTE):
-        common = found[np.argsort(-counts, kind="stable")[: len(PALETTE) - 1]]
+    classes, counts = np.unique(names, return_counts=True)
+    if len(classes) > len(PALETTE):
+        common = classes[np.argsort(-counts, kind="stable")[: len(PALETTE) - 1]]
         names[~np.isin(names, common)] = "other"
     return names

@@ -87,8 +87,8 @@ def needle(
     >>> import numpy as np
     >>> from cpcapp import solve_contrast
     >>> target, background, a, c = needle()
-    >>> found = solve_contrast(target, background, 1, loading="none", scaling="unit")
-    >>> bool(abs(found.filters[:, 0] @ c) > 0.999)
+    >>> contrast = solve_contrast(target, background, 1, loading="none", scaling="unit")
+    >>> bool(abs(contrast.filters[:, 0] @ c) > 0.999)
     True
     """
     if n_features < 2:
@@ -135,10 +135,13 @@ def mice_like(
     # Factor strengths that fall off like the spectrum of correlated measurements.
     strengths = 3.0 / np.arange(1, 9)
     factors = rng.standard_normal((8, n_features)) * strengths[:, None]
-    own = rng.uniform(0.2, 0.6, n_features)
+    deviations = rng.uniform(0.2, 0.6, n_features)
 
     def shared(n: int) -> FloatArray:
-        return rng.standard_normal((n, 8)) @ factors + rng.standard_normal((n, n_features)) * own
+        return (
+            rng.standard_normal((n, 8)) @ factors
+            + rng.standard_normal((n, n_features)) * deviations
+        )
 
     pattern = np.where(rng.random(n_features) < 0.3, rng.standard_normal(n_features), 0.0)
     pattern *= 2.5 / np.linalg.norm(pattern)

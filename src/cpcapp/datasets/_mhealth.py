@@ -118,10 +118,10 @@ def mhealth(
             f"{_join(classes)} and {still.sum()} of activity {background}; both are needed"
         )
     sets = [signals[chosen], signals[still]]
-    target, rest = map(standardize_columns, sets) if standardize else sets
+    target, lying = map(standardize_columns, sets) if standardize else sets
     return ContrastData(
         target,
-        rest,
+        lying,
         labels=np.argmax(activity[chosen, None] == np.asarray(classes), axis=1),
         feature_names=list(SIGNALS),
         label_names=[ACTIVITIES[number] for number in classes],

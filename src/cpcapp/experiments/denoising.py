@@ -125,14 +125,14 @@ def denoise(
     oas = CPCAPlusPlus(k, loading="oas")
     # A generator: a picture of each α at a time.
     swept = ((new.target - mean) @ F @ F.T + mean - B.mean(axis=0) for F in of_each_alpha)
-    found = {
+    pictures = {
         "PCA": CPCAPlusPlus(k).fit(X).denoise(new.target),
         "cPCA": CPCA(k).fit(X, background=B).denoise(new.target),
         BEST: min(swept, key=lambda digits: errors_of(digits, new)[0]) + B.mean(axis=0),
         "cPCA++": CPCAPlusPlus(k).fit(X, background=B).denoise(new.target),
         OAS: oas.fit(X, background=B).denoise(new.target),
     }
-    return {name: pictures - B.mean(axis=0) for name, pictures in found.items()}
+    return {name: rows - B.mean(axis=0) for name, rows in pictures.items()}
 
 
 def errors_of(digits: FloatArray, new: ContrastData) -> FloatArray:

@@ -87,8 +87,8 @@ def score_filters(filters: FloatArray, sets: QuietPlane) -> tuple[float, float, 
     scores = sets.target @ basis
     scores -= scores.mean(axis=0)
     factors = sets.factors - sets.factors.mean(axis=0)
-    rest = factors - scores @ np.linalg.lstsq(scores, factors, rcond=None)[0]
-    explained = 1.0 - (rest**2).sum(axis=0) / (factors**2).sum(axis=0)
+    residuals = factors - scores @ np.linalg.lstsq(scores, factors, rcond=None)[0]
+    explained = 1.0 - (residuals**2).sum(axis=0) / (factors**2).sum(axis=0)
     return float(first), float(second), float(explained.mean())
 
 

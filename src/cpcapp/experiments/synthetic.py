@@ -32,8 +32,8 @@ def run(settings: Settings, progress: Progress) -> Result:
     return result_of(
         "synthetic",
         data=describe_data(sets[0]),
-        findings=(*(f"With {name}. {found.sentence()}" for name, found in comparisons.items()),),
+        findings=(*(f"With {name}. {each.sentence()}" for name, each in comparisons.items()),),
         pictures=tuple(pictures),
-        tables=tuple(t for name, found in comparisons.items() for t in found.tables(f", {name}")),
+        tables=tuple(t for name, each in comparisons.items() for t in each.tables(f", {name}")),
         numbers={name: comparison.numbers() for name, comparison in comparisons.items()},
     )

@@ -79,7 +79,7 @@ def run(settings: Settings, progress: Progress) -> Result:
     rows = []
     for shape in shapes(settings.seed):
         p, (n, m), n_background = shape.paper, shape.target.shape, len(shape.background)
-        found = seconds[shape.name] = time_methods(shape, settings)
+        times = seconds[shape.name] = time_methods(shape, settings)
         numbers[shape.name] = {
             "n_target": n,
             "n_background": n_background,
@@ -87,14 +87,14 @@ def run(settings: Settings, progress: Progress) -> Result:
             "real": shape.real,
         }
         kind = "real" if shape.real else "generated"
-        each = (found[method] for method in ("cPCA", "t-SNE", "cPCA++"))
-        ratios = (_ratio(found, "cPCA"), _ratio(found, "t-SNE"))
+        each = (times[method] for method in ("cPCA", "t-SNE", "cPCA++"))
+        ratios = (_ratio(times, "cPCA"), _ratio(times, "t-SNE"))
         papers = (p.cpca / p.cpca_plus_plus, p.tsne / p.cpca_plus_plus)
         size = f"{n:,} + {n_background:,} × {m}"
         rows.append((p.title, size, kind, *each, *ratios, *papers))
         progress(len(rows) / len(TABLES))
     # Means of the ratios, as the paper has them; None if one is missing.
-    of_all = [[_ratio(found, m) for found in seconds.values()] for m in ("cPCA", "t-SNE")]
+    of_all = [[_ratio(times, m) for times in seconds.values()] for m in ("cPCA", "t-SNE")]
     known = [[ratio for ratio in each if ratio is not None] for each in of_all]
     average = [float(np.mean(k)) if len(k) == len(seconds) else None for k in known]
     papers = (float(SPEED_UP_OVER_CPCA), float(SPEED_UP_OVER_TSNE))
@@ -166,11 +166,11 @@ def correlated_rows(
     n_factors = min(20, m)
     strengths = 3.0 / np.arange(1, n_factors + 1)
     factors = population.standard_normal((n_factors, m)) * strengths[:, None]
-    own = population.uniform(0.3, 1.0, m)
+    noise = population.uniform(0.3, 1.0, m)
     mean = population.standard_normal(m)
     directions = population.standard_normal((2, m)) / np.sqrt(m)
     rows: FloatArray = rng.standard_normal((n, m))
-    rows *= own
+    rows *= noise
     rows += rng.standard_normal((n, n_factors)) @ factors
     rows += mean
     if signal:
@@ -204,11 +204,11 @@ def time_methods(shape: Shape, settings: Settings) -> Seconds:
     for i in range(rounds):
         for name in list(calls)[:: -1 if i % 2 else 1]:
             seconds[name].append(_cpu_seconds(calls[name]))
-    found: Seconds = {name: float(np.median(each)) for name, each in seconds.items()}
-    found["t-SNE"] = None
+    times: Seconds = {name: float(np.median(each)) for name, each in seconds.items()}
+    times["t-SNE"] = None
     if not settings.quick or len(X) <= _QUICK_TSNE_ROWS:
-        found["t-SNE"] = _cpu_seconds(lambda: TSNE(random_state=settings.seed).fit_transform(X))
-    return found
+        times["t-SNE"] = _cpu_seconds(lambda: TSNE(random_state=settings.seed).fit_transform(X))
+    return times
 
 
 def _cpu_seconds(call: Callable[[], object]) -> float:
@@ -219,6 +219,6 @@ def _cpu_seconds(call: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def _ratio(found: Seconds, method: str) -> float | None:
-    slow, fast = found[method], found["cPCA++"]
+def _ratio(times: Seconds, method: str) -> float | None:
+    slow, fast = times[method], times["cPCA++"]
     return None if slow is None or fast is None else slow / fast
