@@ -26,7 +26,7 @@ from cpcapp.experiments.results import (
 from cpcapp.moments import Moments
 from cpcapp.moments.rows import FloatArray
 
-# As cPCA's authors sweep it. 2.7, the paper's α for its synthetic data, is one of the quick ones.
+# As cPCA's authors sweep it (words.toml says how many); 2.7, the paper's α, is a quick one too.
 ALPHAS = np.concatenate([[0.0], np.logspace(-1, 3, 40)])
 _QUICK_ALPHAS = ALPHAS[[0, *range(3, 41, 4)]]
 _QUICK_ROWS = 1500

@@ -27,7 +27,7 @@ from cpcapp.experiments.results import (
 from cpcapp.moments.rows import FloatArray
 from cpcapp.plotting import scatter
 
-_SEGMENTS = 10
+_SEGMENTS = 10  # words.toml says it
 _METHODS = ("PCA", "cPCA", "cPCA++")
 _SCALED = "PCA, standardized"
 _TOGETHER = "all together"
