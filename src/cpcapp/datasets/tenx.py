@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +193,7 @@ def _is_of_type(kinds: Sequence[str | None], wanted: str | None) -> NDArray[np.b
 
 
 def cells_of(
-    counts: Any, barcodes: Any, gene_ids: Any, gene_names: Any, kept: Any = slice(None)
+    counts: Any, barcodes: Any, gene_ids: Any, gene_names: Any, kept: Any = None
 ) -> CellCounts:
     """Return the features that are kept, after checking that all parts belong together."""
     if counts.shape != (len(barcodes), len(gene_ids)) or len(gene_ids) != len(gene_names):
@@ -203,8 +204,10 @@ def cells_of(
     if counts.dtype.kind not in "biuf":
         raise ValueError(f"its counts are {counts.dtype}")
     check_sparse(counts)
-    ids, names = (np.array(part, dtype=object)[kept].tolist() for part in (gene_ids, gene_names))
-    return CellCounts(counts[:, kept], list(barcodes), ids, names)
+    if kept is not None and not kept.all():
+        counts = counts[:, kept]
+        gene_ids, gene_names = (list(compress(part, kept)) for part in (gene_ids, gene_names))
+    return CellCounts(counts, list(barcodes), list(gene_ids), list(gene_names))
 
 
 def serve(read: Callable[..., CellCounts], package: str) -> None:
