@@ -1,7 +1,8 @@
-"""Eigenpairs of both covariances in memory, by LAPACK or on a device.
+"""Eigenpairs of two covariances in memory: by LAPACK, by Lanczos, or on a device.
 
-`Lapack` and `Device` have the same few functions. LAPACK's matrices are in Fortran order and valid
-in their lower triangles, those of a device are full. Eigenvectors are NumPy arrays everywhere.
+`Dense`, `Lanczos`, `OnDevice` and `cpcapp.contrast.matrix_free.MatrixFree` hold ``F`` and ``B``, the
+covariances of target and background in some coordinates, and answer the same few questions.
+Eigenvectors are NumPy arrays everywhere.
 """
 
 from __future__ import annotations
@@ -33,285 +34,228 @@ class SingularError(ArithmeticError):
     """A matrix is not positive definite, to rounding."""
 
 
-class Lapack:
-    """By LAPACK, or by Lanczos with a certificate that nothing larger was missed.
+class Dense:
+    """By LAPACK. Matrices are in Fortran order and valid in their lower triangles.
 
-    Parameters
-    ----------
-    iterative : bool
-        Whether eigenpairs are found by Lanczos.
-    fall_back : bool
-        Whether LAPACK takes over, from then on, where Lanczos does not converge.
+    Without a background ``B`` is the identity, which is PCA. ``lift`` turns vectors into those of
+    features.
     """
 
-    def __init__(self, iterative: bool = False, fall_back: bool = False) -> None:
-        self.iterative, self._fall_back = iterative, fall_back
+    # Whether what is found for a bound that is only tried is as exact as what is returned.
+    tries_exactly = True
 
-    def covariance(
-        self, moments: Moments, scale: FloatArray, overwrite: bool = False
-    ) -> FloatArray:
-        """Return the covariance of features that were multiplied with ``scale``."""
-        if overwrite:
-            covariance = moments._take_covariance()
-        else:
-            covariance = np.asfortranarray(moments._lower() / moments.total_weight)
-        covariance *= scale[:, None]
-        covariance *= scale
-        return covariance
+    def __init__(
+        self, f: Any, b: Any = None, lift: Callable[[FloatArray], FloatArray] = np.asarray
+    ):
+        self.f, self.b, self.lift, self.size = f, b, lift, int(f.shape[1])
 
-    def trace_of_square(self, a: FloatArray) -> float:
-        """Return ``tr A²``."""
-        diagonal = a.diagonal()
-        below = sum(float(np.vdot(c, c)) for c in (a[j + 1 :, j] for j in range(len(a))))
+    def difference(self, alpha: float) -> FloatArray:
+        """Return ``F - αB`` as a new matrix."""
+        difference = self.b * -alpha
+        difference += self.f
+        return np.asarray(difference)
+
+    def bounded(
+        self, bound: float, otherwise: float, k: int, last: tuple[float, FloatArray] | None = None
+    ) -> tuple[float, FloatArray, FloatArray]:
+        """Return the least ridge for which no eigenvalue exceeds the bound, and the eigenpairs.
+
+        Where none does anyway, the ridge is ``otherwise``. ``last`` holds ridge and vectors of a
+        lower bound.
+        """
+        ridge = self.least_ridge(bound, last)
+        ridge = ridge if ridge > LEAST_RIDGE else otherwise
+        start = None if last is None else last[1]
+        return ridge, *self.top(1.0, ridge, k, start, 1e-10)
+
+    def least_ridge(self, bound: float, _: Any = None) -> float:
+        # F v = c (B + ρI) v is (F - cB) v = cρ v.
+        values, _, failed = lapack.dsyevd(
+            self.difference(bound), compute_v=0, lower=1, overwrite_a=1
+        )
+        if failed:
+            raise np.linalg.LinAlgError(f"LAPACK's dsyevd gave {failed}")
+        return float(values[-1]) / bound
+
+    def top(self, weight: float, ridge: float, k: int, *_: Any) -> Pairs:
+        """Return the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v``, descending."""
+        if self.b is None:
+            return largest_eigenpairs(self.f.copy(order="F"), k)
+        # C = L⁻¹ F L⁻ᵀ with LLᵀ = wB + rI: F v = λ LLᵀ v becomes C u = λ u with v = L⁻ᵀ u.
+        lower = cholesky(self.loaded(weight, ridge))
+        values, u = largest_eigenpairs(lapack.dsygst(self.f, lower, lower=1)[0], k)
+        return values, lapack.dtrtrs(lower, u, lower=1, trans=1)[0]
+
+    def loaded(self, weight: float, ridge: float) -> FloatArray:
+        """Return ``wB + rI`` as a new matrix."""
+        loaded = np.zeros_like(self.f) if self.b is None else weight * self.b
+        np.einsum("ii->i", loaded)[:] += ridge
+        return loaded
+
+    def misses_none(self, weight: float, ridge: float, pairs: Pairs) -> bool:
+        """Return whether `top` is known to have missed no larger eigenvalue."""
+        return True
+
+    def times_background(self, vectors: FloatArray) -> FloatArray:
+        """Return ``B v``."""
+        return np.asarray(blas.dsymm(1.0, self.b, vectors, lower=1))
+
+    def trace_of_square(self) -> float:
+        """Return ``tr B²``."""
+        diagonal = self.b.diagonal()
+        below = sum(float(np.vdot(c, c)) for c in (self.b[j + 1 :, j] for j in range(self.size)))
         return 2.0 * below + float(diagonal @ diagonal)
 
-    def rank(self, a: FloatArray) -> int:
-        """Return the numerical rank of a covariance."""
-        return rank_of(a)
+    def rank(self, covariance: Any) -> int | None:
+        """Return the numerical rank of ``F`` or ``B``, or None if that is not known."""
+        return rank_of(covariance)
 
-    def times(self, a: FloatArray, vectors: FloatArray) -> FloatArray:
-        """Return ``A v``."""
-        return np.asarray(blas.dsymm(1.0, a, vectors, lower=1))
 
-    def top_difference(self, f: FloatArray, b: FloatArray | None, alpha: float, k: int) -> Pairs:
-        """Return the ``k`` largest eigenpairs of ``F - αB``, descending."""
-        difference = f.copy(order="F") if b is None else _combined(f, b, -alpha)
+class Lanczos(Dense):
+    """By Lanczos, with a certificate that nothing larger was missed."""
 
-        def iterate() -> Pairs:
-            values, vectors = lanczos(lambda v: blas.dsymv(1.0, difference, v, lower=1), len(f), k)
-            size = float(np.abs(values).max())
-            certificate = -difference
-            certificate[np.diag_indices(len(f))] += values[-1] + _CERTIFIED * size
-            if not _is_definite(certificate, values - values[-1] + size, vectors):
-                raise NotConvergedError
-            return values, vectors
-
-        return self._by_lanczos(k, len(f), iterate) or largest_eigenpairs(difference, k)
-
-    def top_bounded(
-        self,
-        f: FloatArray,
-        b: FloatArray,
-        bound: float,
-        k: int,
-        otherwise: float,
-        enough: float | None = None,
-        start: FloatArray | None = None,
-        rough: bool = False,
+    def bounded(
+        self, bound: float, otherwise: float, k: int, last: tuple[float, FloatArray] | None = None
     ) -> tuple[float, FloatArray, FloatArray]:
-        """Return the least ridge for a bound, and the ``k`` largest eigenpairs with it.
+        found = super().bounded(bound, otherwise, k, last)
+        if found[1][0] > bound * (1.0 + 1e-6):
+            raise NotConvergedError  # the largest eigenvalue of the difference was missed
+        return found
 
-        No eigenvalue exceeds the bound with that ridge. Where none does anyway, it is
-        ``otherwise``. ``enough`` is one that is known to be large enough.
-        """
-        ridge = self._least_ridge(f, b, bound, enough, start) or otherwise
-        values, vectors = self.top_loaded(f, b, 1.0, ridge, k, start, 1e-10)
-        if self.iterative and values[0] > bound * (1.0 + 1e-6):
-            raise NotConvergedError  # Lanczos missed the largest eigenvalue of the difference
-        return ridge, values, vectors
-
-    def _least_ridge(
-        self,
-        f: FloatArray,
-        b: FloatArray,
-        bound: float,
-        enough: float | None,
-        start: FloatArray | None,
-    ) -> float:
-        # F v = c (B + ρI) v is (F - cB) v = cρ v.
-        n = len(f)
-
+    def least_ridge(self, bound: float, last: tuple[float, FloatArray] | None = None) -> float:
         def factor(ridge: float) -> FloatArray | None:
-            shifted = _loaded(b, bound, bound * ridge)
-            shifted -= f
+            shifted = self.loaded(bound, bound * ridge)
+            shifted -= self.f
             lower, failed = lapack.dpotrf(shifted, lower=1, clean=0, overwrite_a=1)
             return None if failed else lower
 
         # No λ is above c where c(B + rI) - F is positive definite.
         if factor(LEAST_RIDGE) is not None:
             return 0.0
-
         # Else cρ is the largest eigenvalue of F - cB.
-        def iterate() -> Pairs:
-            lower = None if enough is None else factor(enough)
-            if enough is None or lower is None:
-                difference = _combined(f, b, -bound)
-                return lanczos(
-                    lambda v: blas.dsymv(1.0, difference, v, lower=1), n, 1, tolerance=1e-7
-                )
-            # Of the inverse around a shift above all eigenvalues Lanczos sees the largest at once.
-            values, vectors = lanczos(
-                lambda v: blas.dtrsv(lower, blas.dtrsv(lower, v, lower=1), lower=1, trans=1),
-                n,
-                1,
-                None if start is None else start[:, :1],
-                1e-6,
+        lower = None if last is None else factor(last[0])
+        if last is None or lower is None:
+            difference = self.difference(bound)
+            values, _ = lanczos(
+                lambda v: blas.dsymv(1.0, difference, v, lower=1), self.size, 1, tolerance=1e-7
             )
-            return bound * enough - 1.0 / values, vectors
+            return float(values[0]) / bound
+        # Of the inverse around a shift above all eigenvalues Lanczos sees the largest at once.
+        values, _ = lanczos(
+            lambda v: blas.dtrsv(lower, blas.dtrsv(lower, v, lower=1), lower=1, trans=1),
+            self.size,
+            1,
+            last[1][:, :1],
+            1e-6,
+        )
+        return float(last[0] - 1.0 / (values[0] * bound))
 
-        found = self._by_lanczos(1, n, iterate)
-        if found is not None:
-            return max(float(found[0][0]) / bound, LEAST_RIDGE)
-        return max(_largest_eigenvalue(_combined(f, b, -bound)) / bound, LEAST_RIDGE)
-
-    def top_loaded(
+    def top(
         self,
-        f: FloatArray,
-        b: FloatArray,
         weight: float,
         ridge: float,
         k: int,
         start: FloatArray | None = None,
         tolerance: float = 0.0,
     ) -> Pairs:
-        """Return the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v``, descending.
+        if self.b is None:
+            return lanczos(lambda v: blas.dsymv(1.0, self.f, v, lower=1), self.size, k)
+        lower = cholesky(self.loaded(weight, ridge))
 
-        `certify` has to be asked whether one was missed.
-
-        Raises
-        ------
-        SingularError
-            If the loaded background is singular to rounding.
-        """
-        lower = cholesky(_loaded(b, weight, ridge))
-        if lower is None:
-            raise SingularError
-
-        # C = L⁻¹ F L⁻ᵀ with LLᵀ = wB + rI: F v = λ LLᵀ v becomes C u = λ u with v = L⁻ᵀ u.
         def times(u: FloatArray) -> FloatArray:
             v = blas.dtrsv(lower, u, lower=1, trans=1)
-            return np.asarray(blas.dtrsv(lower, blas.dsymv(1.0, f, v, lower=1), lower=1))
+            return np.asarray(blas.dtrsv(lower, blas.dsymv(1.0, self.f, v, lower=1), lower=1))
 
-        def iterate() -> Pairs:
-            first = None
-            if start is not None:
-                first = blas.dtrmm(1.0, lower, start, lower=1, trans_a=1)
-            return lanczos(times, len(f), k, first, tolerance)
-
-        found = self._by_lanczos(k, len(f), iterate)
-        if found is None:
-            found = largest_eigenpairs(lapack.dsygst(f, lower, lower=1)[0], k)
-        values, u = found
+        first = None if start is None else blas.dtrmm(1.0, lower, start, lower=1, trans_a=1)
+        values, u = lanczos(times, self.size, k, first, tolerance)
         return values, lapack.dtrtrs(lower, u, lower=1, trans=1)[0]
 
-    def certify(
-        self,
-        f: FloatArray,
-        b: FloatArray,
-        weight: float,
-        ridge: float,
-        values: FloatArray,
-        vectors: FloatArray,
-    ) -> bool:
-        """Return whether `top_loaded` missed no eigenvalue above its last one."""
-        # θ(wB + rI) - F with θ just above the last value, and what was found taken out.
-        atoms = weight * self.times(b, vectors) + ridge * vectors
+    def misses_none(self, weight: float, ridge: float, pairs: Pairs) -> bool:
+        # Lanczos can miss a copy of a repeated eigenvalue. θ(wB + rI) - F, with θ just above the
+        # last value and what was found taken out, then has a negative eigenvalue.
+        values, vectors = pairs
+        atoms = ridge * vectors
+        if self.b is not None:
+            atoms += weight * self.times_background(vectors)
         limit = values[-1] + _CERTIFIED * values[0]
-        certificate = _loaded(b, weight * limit, ridge * limit)
-        certificate -= f
-        return _is_definite(certificate, values - values[-1] + values[0], atoms)
-
-    def _by_lanczos(self, k: int, n: int, iterate: Callable[[], Pairs]) -> Pairs | None:
-        """Return what an iteration finds, or None if LAPACK has to find it."""
-        if not self.iterative or k >= n - 1:
-            return None
-        try:
-            return iterate()
-        except NotConvergedError:
-            if not self._fall_back:
-                raise
-            self.iterative = False
-            return None
+        certificate = self.loaded(weight * limit, ridge * limit)
+        certificate -= self.f
+        for share, atom in zip(values - values[-1] + values[0], atoms.T, strict=True):
+            blas.dsyr(share, atom, lower=1, a=certificate, overwrite_a=1)
+        return not lapack.dpotrf(certificate, lower=1, clean=0, overwrite_a=1)[1]
 
 
-class Device:
-    """The same on a device, by torch."""
+class OnDevice(Dense):
+    """By torch, for full matrices on a device."""
 
-    iterative = False
+    def least_ridge(self, bound: float, _: Any = None) -> float:
+        from torch import linalg
 
-    def __init__(self, device: Any) -> None:
-        from cpcapp.moments import torch as backend
+        return float(linalg.eigvalsh(self.f - bound * self.b)[-1]) / bound
 
-        self._moments, self._torch = backend.DeviceMoments, backend.torch
-        self._device = backend.check_device(device)
+    def top(self, weight: float, ridge: float, k: int, *_: Any) -> Pairs:
+        from torch import linalg
 
-    def covariance(self, moments: Any, scale: FloatArray, overwrite: bool = False) -> Any:
-        """Return the covariance of features that were multiplied with ``scale``."""
-        if isinstance(moments, Moments):
-            moments = self._moments.of(moments, self._device)
-        units = self._up(scale)
-        return moments.covariance().to(self._device) * units[:, None] * units
-
-    def trace_of_square(self, a: Any) -> float:
-        """Return ``tr A²``."""
-        return float((a * a).sum())
-
-    def rank(self, a: Any) -> int:
-        """Return the numerical rank of a covariance."""
-        return rank_of(a.cpu().numpy())
-
-    def times(self, a: Any, vectors: FloatArray) -> FloatArray:
-        """Return ``A v``."""
-        return _down(a @ self._up(vectors))
-
-    def top_difference(self, f: Any, b: Any | None, alpha: float, k: int) -> Pairs:
-        """Return the ``k`` largest eigenpairs of ``F - αB``, descending."""
-        values, vectors = self._torch.linalg.eigh(f if b is None else f - alpha * b)
+        if self.b is None:
+            values, vectors = linalg.eigh(self.f)
+        else:
+            loaded = weight * self.b
+            loaded.diagonal().add_(ridge)
+            lower, failed = linalg.cholesky_ex(loaded)
+            if int(failed) or not _has_full_rank(*map(_down, (lower.diag(), loaded.diag()))):
+                raise SingularError
+            half = linalg.solve_triangular(lower, self.f, upper=False)
+            c = linalg.solve_triangular(lower, half.T, upper=False)
+            values, u = linalg.eigh((c + c.T) / 2.0)
+            vectors = linalg.solve_triangular(lower.T, u, upper=True)
         return _down(values[-k:].flip(0)), _down(vectors[:, -k:].flip(1))
 
-    def top_bounded(
-        self, f: Any, b: Any, bound: float, k: int, otherwise: float, *_: Any, rough: bool = False
-    ) -> tuple[float, FloatArray, FloatArray]:
-        """Return the least ridge for a bound, and the ``k`` largest eigenpairs with it."""
-        theta = float(self._torch.linalg.eigvalsh(f - bound * b)[-1])
-        ridge = theta / bound if theta > LEAST_RIDGE * bound else otherwise
-        return ridge, *self.top_loaded(f, b, 1.0, ridge, k)
+    def times_background(self, vectors: FloatArray) -> FloatArray:
+        return _down(self.b @ self.b.new_tensor(vectors))
 
-    def top_loaded(self, f: Any, b: Any, weight: float, ridge: float, k: int) -> Pairs:
-        """Return the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v``, descending."""
-        linalg = self._torch.linalg
-        loaded = weight * b
-        loaded.diagonal().add_(ridge)
-        lower, failed = linalg.cholesky_ex(loaded)
-        if int(failed) or not has_full_rank(_down(lower.diagonal()), _down(loaded.diagonal())):
-            raise SingularError
-        half = linalg.solve_triangular(lower, f, upper=False)
-        c = linalg.solve_triangular(lower, half.T, upper=False)
-        values, u = linalg.eigh((c + c.T) / 2.0)
-        vectors = linalg.solve_triangular(lower.T, u[:, -k:].flip(1), upper=True)
-        return _down(values[-k:].flip(0)), _down(vectors)
+    def trace_of_square(self) -> float:
+        return float((self.b * self.b).sum())
 
-    def _up(self, values: FloatArray) -> Any:
-        return self._torch.from_numpy(np.ascontiguousarray(values)).to(self._device)
+    def rank(self, covariance: Any) -> int:
+        return rank_of(_down(covariance))
+
+
+def scaled_covariance(moments: Moments, scale: FloatArray, overwrite: bool = False) -> FloatArray:
+    """Return the covariance of features that were multiplied with ``scale``, for `Dense`."""
+    if overwrite:
+        covariance = moments._take_covariance()
+    else:
+        covariance = np.asfortranarray(moments._lower() / moments.total_weight)
+    covariance *= scale[:, None]
+    covariance *= scale
+    return covariance
+
+
+def covariance_on_device(moments: Any, scale: FloatArray, device: Any) -> Any:
+    """Return the same for `OnDevice`."""
+    from cpcapp.moments import torch as backend
+
+    device = backend.check_device(device)
+    if isinstance(moments, Moments):
+        moments = backend.DeviceMoments.of(moments, device)
+    units = backend.torch.from_numpy(scale).to(device)
+    return moments.covariance().to(device) * units[:, None] * units
 
 
 def _down(values: Any) -> FloatArray:
     return np.asarray(values.cpu().numpy())
 
 
-def _combined(a: FloatArray, b: FloatArray, factor: float) -> FloatArray:
-    """Return ``A + factor · B`` as a new matrix."""
-    combined = b * factor
-    combined += a
-    return combined
-
-
-def _loaded(b: FloatArray, weight: float, ridge: float) -> FloatArray:
-    """Return ``wB + rI`` as a new matrix."""
-    loaded = weight * b
-    np.einsum("ii->i", loaded)[:] += ridge
-    return loaded
-
-
-def cholesky(a: FloatArray) -> FloatArray | None:
-    """Return the lower Cholesky factor, in place, or None if ``a`` is singular to rounding."""
+def cholesky(a: FloatArray) -> FloatArray:
+    """Return the lower Cholesky factor, in place; `SingularError` if singular to rounding."""
     diagonal = a.diagonal().copy()
     lower, failed = lapack.dpotrf(a, lower=1, overwrite_a=1)
-    return lower if not failed and has_full_rank(lower.diagonal(), diagonal) else None
+    if failed or not _has_full_rank(lower.diagonal(), diagonal):
+        raise SingularError
+    return np.asarray(lower)
 
 
-def has_full_rank(factor_diagonal: FloatArray, diagonal: FloatArray) -> bool:
-    """Return whether a Cholesky factor is that of a matrix of full rank, to rounding."""
+def _has_full_rank(factor_diagonal: FloatArray, diagonal: FloatArray) -> bool:
     # L_jj² / a_jj is the share of feature j that the features before it do not explain: a
     # measure of rank that does not depend on the features' units.
     return not (factor_diagonal**2 <= 10.0 * len(diagonal) * _EPS * diagonal).any()
@@ -367,33 +311,21 @@ def largest_eigenpairs(matrix: FloatArray, k: int) -> Pairs:
     return values[:k][::-1], np.asfortranarray(found[:, :k][:, ::-1])
 
 
-def _largest_eigenvalue(matrix: FloatArray) -> float:
-    """Return the largest eigenvalue of a lower triangle. Uses up the matrix."""
-    values, _, failed = lapack.dsyevd(matrix, compute_v=0, lower=1, overwrite_a=1)
-    if failed:
-        raise np.linalg.LinAlgError(f"LAPACK's dsyevd gave {failed}")
-    return float(values[-1])
-
-
 def lanczos(
     times: Callable[[FloatArray], FloatArray],
     n: int,
     k: int,
     start: FloatArray | None = None,
     tolerance: float = 0.0,
-    most: int = 0,
 ) -> Pairs:
-    """Return the ``k`` largest eigenpairs of an operator, descending.
-
-    By default it ends after so many steps that LAPACK is faster.
-    """
+    """Return the ``k`` largest eigenpairs of an operator, descending, unless LAPACK is faster."""
     first = np.random.default_rng(0).standard_normal(n) / n**0.5
     if start is not None:
         # Some of anything stays in: what is an eigenvector already leads to no other.
         first = 0.01 * first + (start / np.linalg.norm(start, axis=0)).sum(axis=1)
     basis = min(n, max(2 * k + 1, 20))
     operator = LinearOperator((n, n), matvec=times, dtype=np.float64)
-    restarts = max((most or max(n // 8, 100)) // basis, 2)
+    restarts = max(max(n // 8, 100) // basis, 2)
     try:
         values, vectors = eigsh(
             operator, k, which="LA", v0=first, ncv=basis, tol=tolerance, maxiter=restarts
@@ -402,12 +334,3 @@ def lanczos(
         raise NotConvergedError from None
     order = np.argsort(values)[::-1]
     return values[order], np.asfortranarray(vectors[:, order])
-
-
-def _is_definite(certificate: FloatArray, weights: FloatArray, vectors: FloatArray) -> bool:
-    """Return whether ``C + Σ g_i w_i w_iᵀ`` is positive definite. Uses up C."""
-    # Lanczos can miss a copy of a repeated eigenvalue. With C = θB - A, θ just above the last value
-    # found, and what was found taken out, C has a negative eigenvalue if one above θ was missed.
-    for weight, vector in zip(weights, vectors.T, strict=True):
-        blas.dsyr(weight, vector, lower=1, a=certificate, overwrite_a=1)
-    return not lapack.dpotrf(certificate, lower=1, clean=0, overwrite_a=1)[1]

@@ -8,20 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cpcapp.contrast.dense import Lapack
-from cpcapp.contrast.loading import choose_bound, mean_variance
+from cpcapp.contrast.dense import Dense, largest_eigenpairs
+from cpcapp.contrast.loading import bounds_to_try, choose_bound, loading_units
 from cpcapp.contrast.solution import InsufficientRankError
 from cpcapp.contrast.solve import (
-    Coordinates,
-    Side,
-    bounds_to_try,
     check_n_components,
     check_sides,
-    coordinates,
-    kept_rows,
+    filters_of,
+    make_pair,
+    rows_to_look_at,
     signs_of,
 )
-from cpcapp.moments.moments import FloatArray, Moments
+from cpcapp.moments.moments import FloatArray, Moments, Spread
 
 __all__ = ["BoundedDifference", "solve_bounded_difference", "solve_difference"]
 
@@ -54,15 +52,13 @@ def solve_difference(
     array([[1., 0.],
            [0., 1.]])
     """
-    sides = _sides(target, background)
-    at = _coordinates(sides, np.ones(sides[0].width))
-    k = _check_k(k, target, at)
+    units = np.ones(target.n_features or 0)
+    pair, k = _prepare(target, background, check_sides(target, background), units, k)
     alphas = np.atleast_1d(np.asarray(alphas, dtype=np.float64))
-    values = np.empty((len(alphas), k))
-    filters = np.empty((len(alphas), sides[0].width, k))
+    values, filters = np.empty((len(alphas), k)), np.empty((len(alphas), len(units), k))
     for i, alpha in enumerate(alphas):
-        values[i], vectors = Lapack().top_difference(at.target, at.background, alpha, k)
-        filters[i] = at.filters(vectors)
+        values[i], vectors = largest_eigenpairs(pair.difference(alpha), k)
+        filters[i] = filters_of(pair, units, vectors)
         filters[i] *= signs_of(filters[i])
     return values, filters
 
@@ -130,40 +126,34 @@ def solve_bounded_difference(
     >>> found.alpha, np.abs(found.filters[:, 0]).argmax()
     (12.0, np.int64(1))
     """
-    sides = _sides(target, background)
-    units = mean_variance(sides[0].spread, sides[1].spread)
-    at = _coordinates(sides, units)
-    k = _check_k(k, target, at)
-    if rows is None and target.is_thin and alpha is None:
-        rows, row_weights = kept_rows(target)
-
-    alphas = bounds_to_try(sides[0], rows) if alpha is None else [float(alpha)]
-    most = min(max(k, 2), at.size)
-    found = [Lapack().top_difference(at.target, at.background, a, most) for a in alphas]
-    filters = [at.filters(vectors) for _, vectors in found]
-    kept = 0
-    if len(alphas) > 1:
-        kept = choose_bound(alphas, [columns[:, :2] for columns in filters], rows, row_weights)
-    own = filters[kept][:, :k]
-    own = own * signs_of(own)
-    return BoundedDifference(alphas[kept], found[kept][0][:k], own, units[:, None] * own, units)
-
-
-def _sides(target: Moments, background: Moments) -> list[Side]:
-    f, b = check_sides(target, background)
-    assert b is not None
-    return [f, b]
+    spreads = check_sides(target, background)
+    units = loading_units("auto", *spreads)
+    pair, k = _prepare(target, background, spreads, units, k)
+    if alpha is not None:
+        alphas = [float(alpha)]
+    else:
+        rows, row_weights = rows_to_look_at(rows, row_weights, target)
+        varies = int((~spreads[0].constant).sum())
+        alphas = bounds_to_try(target.n_samples, varies, rows)
+    # The first two are looked at for classes, however many are asked for.
+    most = min(max(k, 2), pair.size)
+    found = [largest_eigenpairs(pair.difference(a), most) for a in alphas]
+    filters = [filters_of(pair, units, vectors) for _, vectors in found]
+    best = choose_bound(alphas, filters, rows, row_weights)
+    chosen = filters[best][:, :k]
+    chosen = chosen * signs_of(chosen)
+    atoms = units[:, None] * chosen
+    return BoundedDifference(alphas[best], found[best][0][:k], chosen, atoms, units)
 
 
-def _coordinates(sides: list[Side], units: FloatArray) -> Coordinates:
-    """Return both covariances, in a basis of all samples if that is smaller."""
-    thin = all(side.moments.is_thin for side in sides)
-    few = sum(side.n_samples for side in sides) < sides[0].width
-    return coordinates(sides, units, "dual" if thin and few else "dense", Lapack())
-
-
-def _check_k(k: int, target: Moments, at: Coordinates) -> int:
-    k = check_n_components(k, target, name="k")
-    if k > at.size:
-        raise InsufficientRankError(at.size, f"k={k}")
-    return k
+def _prepare(
+    target: Moments, background: Moments, spreads: list[Spread], units: FloatArray, k: int
+) -> tuple[Dense, int]:
+    """Return both covariances, in a basis of all samples if that is smaller, and ``k``, checked."""
+    k, sides = check_n_components(k, target, name="k"), [target, background]
+    few = sum(side.n_samples for side in sides) < len(units)
+    solver = "dual" if few and all(side.is_thin for side in sides) else "dense"
+    pair = make_pair(sides, spreads, units, solver, k)
+    if k > pair.size:
+        raise InsufficientRankError(pair.size, f"k={k}")
+    return pair, k

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from cpcapp.moments.moments import FloatArray, Spread
 
-__all__ = ["BOUNDS", "USUAL_BOUND", "Loading", "contrast_bounds", "oas_shrinkage"]
+__all__ = ["BOUNDS", "USUAL_BOUND", "Loading", "oas_shrinkage"]
 
 #: From near cPCA to near the plain ratio, and the one taken where outputs show no classes:
 #: benchmarks/results/loading_rules.md.
@@ -72,9 +72,18 @@ def check_loading(loading: Any, n_features: int) -> None:
         raise ValueError(f"loading={loading!r} must be one of {names}, or a number")
 
 
-def mean_variance(target: Spread, background: Spread) -> FloatArray:
-    """Return ``D``: the mean of both sets' variance of each feature, or 1 where neither varies."""
-    units = (varying(target) + varying(background)) / 2.0
+def loading_units(loading: Any, target: Spread, background: Spread) -> FloatArray:
+    """Return ``D``, the squared units of the features in which the loading is ``ρD``."""
+    if isinstance(loading, Loading) and loading.diagonal.any():
+        return loading.diagonal
+    of_target, of_background = varying(target), varying(background)
+    if isinstance(loading, Real):
+        return np.full(len(of_background), of_background.mean())
+    if loading == "oas":
+        # No unit to be had from a feature that is constant in the background: the target's.
+        units = np.where(of_background > 0.0, of_background, of_target)
+    else:
+        units = (of_target + of_background) / 2.0
     return np.where(units > 0.0, units, 1.0)
 
 
@@ -83,38 +92,21 @@ def varying(spread: Spread) -> FloatArray:
     return np.where(spread.constant, 0.0, spread.variance)
 
 
-def loading_units(loading: Any, target: Spread, background: Spread) -> FloatArray:
-    """Return the squared unit of each feature in which the loading is a scaled identity."""
-    if isinstance(loading, Loading) and loading.diagonal.any():
-        return loading.diagonal
-    if isinstance(loading, Real):
-        return np.full(len(background.variance), varying(background).mean())
-    if isinstance(loading, str) and loading == "oas":
-        # No unit to be had from a feature that is constant in the background: the target's.
-        fallback = np.where(target.constant, 1.0, target.variance)
-        return np.where(background.constant, fallback, background.variance)
-    return mean_variance(target, background)
+def bounds_to_try(n_target: int, n_features: int, rows: Any) -> list[float]:
+    """Return the bounds to choose from by rows, or the usual one if there are none.
 
-
-def contrast_bounds(n_target: int, n_features: int) -> list[float]:
-    """Return the bounds to try, none below the contrast that noise alone gives.
-
-    That is the edge of the law of Marchenko and Pastur, ``(1 + √(p/n))²``.
+    None is below the contrast that noise alone gives, ``(1 + √(p/n))²`` (Marchenko and Pastur).
 
     Examples
     --------
-    >>> contrast_bounds(n_target=1000, n_features=90)
-    [3.0, 12.0, 48.0]
-    >>> contrast_bounds(n_target=100, n_features=2500)
-    [36.0, 48.0]
+    >>> bounds_to_try(1000, 90, "rows"), bounds_to_try(1000, 90, None)
+    ([3.0, 12.0, 48.0], [12.0])
+    >>> bounds_to_try(100, 2500, "rows"), bounds_to_try(100, 2500, None)
+    ([36.0, 48.0], [36.0])
     """
     of_noise = (1.0 + (n_features / n_target) ** 0.5) ** 2
-    return sorted({max(bound, of_noise) for bound in BOUNDS})
-
-
-def usual_bound(bounds: Sequence[float]) -> int:
-    """Return which of the bounds to take where nothing tells them apart: 12, or the next."""
-    return next(i for i, bound in enumerate(bounds) if bound >= USUAL_BOUND)
+    tried = (USUAL_BOUND,) if rows is None else BOUNDS
+    return sorted({max(bound, of_noise) for bound in tried})
 
 
 def choose_bound(
@@ -124,33 +116,23 @@ def choose_bound(
 
     Two equal classes have an excess kurtosis of -2, a Gaussian 0 with a standard error of
     ``√(24/n)``, an outlier a very large one. Without one two standard errors below 0 it is the
-    usual bound.
-
-    Parameters
-    ----------
-    bounds : sequence of float
-    filters : sequence of ndarray of shape (n_features, 1 or 2)
-        Of each bound.
-    rows : array-like or sparse matrix of shape (n_rows, n_features)
-    weights : array-like of shape (n_rows,) or None
+    usual bound, or the next.
     """
-    rows, weights = _some_rows(rows, weights)
-    kurtosis = excess_kurtosis(np.asarray(rows @ np.hstack(filters)), weights)  # one pass for all
-    least = kurtosis.reshape(len(bounds), -1).min(axis=1)
-    n = rows.shape[0] if weights is None else weights.sum() ** 2 / (weights @ weights)
-    best = int(least.argmin())
-    return best if least[best] < -2.0 * (24.0 / n) ** 0.5 else usual_bound(bounds)
-
-
-def _some_rows(rows: Any, weights: Any) -> tuple[Any, FloatArray | None]:
-    """Return rows and their weights; of many a random sample, in their order."""
-    rows = rows if sp.issparse(rows) or isinstance(rows, np.ndarray) else np.asarray(rows)
-    weights = None if weights is None else np.asarray(weights, dtype=np.float64)
-    if rows.shape[0] <= _MOST_ROWS:
-        return rows, weights
-    chosen = np.random.default_rng(0).choice(rows.shape[0], _MOST_ROWS, replace=False)
-    chosen.sort()
-    return rows[chosen], None if weights is None else weights[chosen]
+    if len(bounds) == 1:
+        return 0
+    rows = rows if sp.issparse(rows) else np.asarray(rows)
+    weights = np.ones(rows.shape[0]) if weights is None else np.asarray(weights, dtype=np.float64)
+    if rows.shape[0] > _MOST_ROWS:
+        chosen = np.random.default_rng(0).choice(rows.shape[0], _MOST_ROWS, replace=False)
+        chosen.sort()
+        rows, weights = rows[chosen], weights[chosen]
+    # One pass over the rows for all bounds, whose first two components count.
+    outputs = np.asarray(rows @ np.hstack([columns[:, :2] for columns in filters]))
+    least = excess_kurtosis(outputs, weights).reshape(len(bounds), -1).min(axis=1)
+    n_effective = weights.sum() ** 2 / (weights @ weights)
+    if least.min() < -2.0 * (24.0 / n_effective) ** 0.5:
+        return int(least.argmin())
+    return int(np.searchsorted(bounds, USUAL_BOUND))
 
 
 def excess_kurtosis(outputs: FloatArray, weights: FloatArray | None = None) -> FloatArray:
@@ -161,10 +143,8 @@ def excess_kurtosis(outputs: FloatArray, weights: FloatArray | None = None) -> F
     >>> excess_kurtosis(np.array([[1.0], [-1.0], [1.0], [-1.0]]))
     array([-2.])
     """
-    n = len(outputs)
-    shares = np.full(n, 1.0 / n) if weights is None else weights / weights.sum()
-    squares = (outputs - shares @ outputs) ** 2
-    second, fourth = shares @ squares, shares @ squares**2
+    squares = (outputs - np.average(outputs, axis=0, weights=weights)) ** 2
+    second, fourth = (np.average(m, axis=0, weights=weights) for m in (squares, squares**2))
     known = second > 1e-9 * second.max()
     return np.where(known, fourth / np.where(known, second, 1.0) ** 2 - 3.0, np.inf)
 

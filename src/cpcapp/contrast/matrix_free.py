@@ -8,121 +8,84 @@ import numpy as np
 from scipy.linalg import eigh
 
 from cpcapp.contrast.basis import CentredRows
-from cpcapp.contrast.dense import NotConvergedError, Pairs, lanczos
+from cpcapp.contrast.dense import Dense, NotConvergedError, Pairs
 from cpcapp.contrast.loading import LEAST_RIDGE
 from cpcapp.moments.moments import FloatArray
 
 # Of the residual to the eigenvalue. The eigenvalue itself is then exact to the square of this over
-# the relative gap to the next one: 1e-7 at a gap of a thousandth.
-_TOLERANCE = 1e-5
-# The same where outputs are only looked at for classes.
-_ROUGH_TOLERANCE = 1e-3
-_MOST_STEPS = 300
-# What is held, and what of it is kept when it is full, in blocks.
-_MOST_BLOCKS, _KEPT_BLOCKS = 24, 8
-# Vectors more than were asked for, so that one as large as the last is not missed.
+# the relative gap to the next one: 1e-5 of a gap of a thousandth.
+_TOLERANCE, _MOST_STEPS = 1e-4, 2000
+# The same for a bound that is tried. What shows classes is well apart from noise, and is known after
+# a few steps.
+_TRIED_TOLERANCE, _TRIED_STEPS = 3e-2, 16
+# Vectors that are held, at least, and the share of them that is kept when there are as many.
+_HELD, _KEPT = 200, 1 / 3
+# Random vectors to start with more than were asked for, so that equal eigenvalues are all met.
 _GUARDS = 2
 
-# Of stored values, for an exact trace, and vectors for an estimate.
-_MOST_PRODUCTS, _PROBES = 5e7, 16
+# Products of a stored value and a feature, for an exact trace, and vectors for an estimate.
+_MOST_PRODUCTS, _PROBES = 1e9, 16
 
 
-class MatrixFree:
-    """What `cpcapp.contrast.dense.Lapack` does for matrices, for `CentredRows` of both sets."""
+class MatrixFree(Dense):
+    """By Davidson's method, for `CentredRows` of both sets.
 
-    iterative = True
+    A space of vectors grows by the residuals of the first eigenvectors that are not known yet, one
+    product with the rows for each. Another ridge or bound starts with all that is known.
+    """
 
-    def __init__(self) -> None:
-        self._space: _Space | None = None
+    tries_exactly = False
 
-    def trace_of_square(self, a: CentredRows) -> float:
-        """Return ``tr A²``: exact where that takes about a second, else with an error of 1 %."""
-        if a.count_products() <= _MOST_PRODUCTS:
-            return a.trace_of_square()
+    def __init__(self, f: CentredRows, b: CentredRows | None, k: int) -> None:
+        super().__init__(f, b)
+        held = min(self.size, max(_HELD, 5 * k))
+        # The space, F and B times it, and both within it.
+        self._basis, self._f_basis, self._b_basis = (
+            np.zeros((self.size, held), order="F") for _ in range(3)
+        )
+        self._inner_f, self._inner_b = (np.zeros((held, held)) for _ in range(2))
+        self._n_held = 0
+        start = np.random.default_rng(0).standard_normal((self.size, k + _GUARDS))
+        varies = f.varies if b is None else f.varies | b.varies
+        self._add(start * varies[:, None])
+
+    def bounded(
+        self, bound: float, otherwise: float, k: int, last: Any = None, tried: bool = True
+    ) -> tuple[float, FloatArray, FloatArray]:
+        return self._refine(k, 1.0, otherwise, bound, tried)
+
+    def top(self, weight: float, ridge: float, k: int, *_: Any) -> Pairs:
+        return self._refine(k, weight, ridge)[1:]
+
+    def times_background(self, vectors: FloatArray) -> FloatArray:
+        return self.b.covariance_times(vectors)  # type: ignore[no-any-return]
+
+    def rank(self, covariance: CentredRows) -> None:
+        return None
+
+    def trace_of_square(self) -> float:
+        """Return ``tr B²``: exact where that takes about a second, else with an error of 1 %."""
+        times, n = self.b.covariance_times, self.size
+        if self.b.rows.nnz * n <= _MOST_PRODUCTS:
+            units = (np.eye(n, min(256, n - j), -j) for j in range(0, n, 256))
+            return sum(float((times(columns) ** 2).sum()) for columns in units)
         # tr A² = ‖AQ‖² + tr (I - QQᵀ)A²(I - QQᵀ), and the last is the mean of ‖A(I - QQᵀ)z‖² over
         # random signs z, which varies little without the main directions Q (Hutch++ of R. A. Meyer,
         # C. Musco, C. Musco and D. P. Woodruff, 2021).
         rng = np.random.default_rng(0)
-        block = rng.standard_normal((a.shape[1], _PROBES))
-        q = np.linalg.qr(a.covariance_times(a.covariance_times(block))).Q
+        block = rng.standard_normal((n, _PROBES))
+        q = np.linalg.qr(times(times(block))).Q
         signs = rng.choice([-1.0, 1.0], size=block.shape)
         signs -= q @ (q.T @ signs)
-        known, rest = a.covariance_times(q), a.covariance_times(signs)
-        return float(np.vdot(known, known) + np.vdot(rest, rest) / _PROBES)
+        return float((times(q) ** 2).sum() + (times(signs) ** 2).sum() / _PROBES)
 
-    def rank(self, a: CentredRows) -> None:
-        """Return None: the rank is not known without a matrix."""
-
-    def times(self, a: CentredRows, vectors: FloatArray) -> FloatArray:
-        """Return ``A v``."""
-        return a.covariance_times(vectors)
-
-    def top_difference(self, f: CentredRows, b: CentredRows | None, alpha: float, k: int) -> Pairs:
-        """Return the ``k`` largest eigenpairs of ``F - αB``, descending, by Lanczos."""
-
-        def times(v: FloatArray) -> FloatArray:
-            v = v.reshape(-1, 1)
-            product = f.covariance_times(v)
-            return product if b is None else product - alpha * b.covariance_times(v)
-
-        return lanczos(times, f.shape[1], k, tolerance=0.1 * _TOLERANCE, most=2 * _MOST_STEPS)
-
-    def top_bounded(
-        self,
-        f: CentredRows,
-        b: CentredRows,
-        bound: float,
-        k: int,
-        otherwise: float,
-        enough: float | None = None,
-        start: FloatArray | None = None,
-        rough: bool = False,
-    ) -> tuple[float, FloatArray, FloatArray]:
-        """Return the least ridge for a bound, and the ``k`` largest eigenpairs with it."""
-        if self._space is None:
-            self._space = _Space(f, b, k)  # what it learns for one bound serves the next
-        tolerance = _ROUGH_TOLERANCE if rough else _TOLERANCE
-        return self._space.refine(k, ridge=otherwise, bound=bound, tolerance=tolerance)
-
-    def top_loaded(
-        self, f: CentredRows, b: CentredRows, weight: float, ridge: float, k: int
-    ) -> Pairs:
-        """Return the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v``, descending."""
-        _, values, vectors = _Space(f, b, k).refine(k, weight=weight, ridge=ridge)
-        return values, vectors
-
-    def certify(self, *_: Any) -> bool:
-        """Return True: more vectors were looked at than were asked for."""
-        return True
-
-
-class _Space:
-    """A space of vectors with ``F`` and ``B`` in it, that grows by what is missing (Davidson).
-
-    Both are multiplied with each vector once. Another ridge or bound starts with all that is known.
-    """
-
-    def __init__(self, f: CentredRows, b: CentredRows, k: int) -> None:
-        self._f, self._b = f, b
-        width = f.shape[1]
-        self._block = min(k + _GUARDS, width)
-        self._most = min(_MOST_BLOCKS * self._block, width)
-        self._size = 0
-        # The space, and F and B times it.
-        self._basis, self._f_basis, self._b_basis = (
-            np.empty((width, self._most), order="F") for _ in range(3)
-        )
-        start = np.random.default_rng(0).standard_normal((width, self._block))
-        self._add(start * (f.varies | b.varies)[:, None])
-
-    def refine(
+    def _refine(
         self,
         k: int,
-        *,
-        weight: float = 1.0,
-        ridge: float = 0.0,
+        weight: float,
+        ridge: float,
         bound: float | None = None,
-        tolerance: float = _TOLERANCE,
+        tried: bool = False,
     ) -> tuple[float, FloatArray, FloatArray]:
         """Return the ridge and the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v``.
 
@@ -130,52 +93,69 @@ class _Space:
         where none does anyway.
         """
         otherwise = ridge
-        for _ in range(_MOST_STEPS):
-            own = slice(0, self._size)
-            basis, f_basis, b_basis = (
-                part[:, own] for part in (self._basis, self._f_basis, self._b_basis)
-            )
-            inner_f, inner_b = basis.T @ f_basis, basis.T @ b_basis
+        tolerance, most = _TOLERANCE, _MOST_STEPS
+        if tried:
+            tolerance, most = _TRIED_TOLERANCE, _TRIED_STEPS
+        for step in range(most + 1):
+            n = self._n_held
+            inner_f, inner_b = self._inner_f[:n, :n], self._inner_b[:n, :n]
             if bound is not None:
-                theta = eigh(inner_f - bound * inner_b, eigvals_only=True)[-1]
-                ridge = float(theta) / bound if theta > LEAST_RIDGE * bound else otherwise
-            loaded = weight * inner_b + ridge * np.eye(self._size)
-            values, y = (found[..., ::-1] for found in eigh(inner_f, loaded))
-            values, y = values[: self._block], y[:, : self._block]
-            vectors = basis @ y
-            images = weight * (b_basis @ y) + ridge * vectors
-            missing = f_basis @ y - images * values
-            residuals = np.linalg.norm(missing, axis=0)
+                theta = eigh(
+                    inner_f - bound * inner_b, eigvals_only=True, subset_by_index=[n - 1] * 2
+                )
+                ridge = float(theta[0]) / bound if theta[0] > LEAST_RIDGE * bound else otherwise
+            values, y = self._within(weight, ridge, k)
+            vectors = self._basis[:, :n] @ y
+            images = weight * (self._b_basis[:, :n] @ y) + ridge * vectors
+            missing = self._f_basis[:, :n] @ y - images * values
             # A value of 0, where there are no more, is known to a thousandth of the largest.
             sizes = np.maximum(np.abs(values), 1e-3 * values[0]) * np.linalg.norm(images, axis=0)
-            if len(values) >= k and (residuals <= tolerance * sizes)[:k].all():
-                return ridge, values[:k], vectors[:, :k]
-            if self._size + self._block > self._most < len(basis):
-                self._restart(eigh(inner_f, loaded)[1][:, -_KEPT_BLOCKS * self._block :])
-            if not self._add(missing / (weight * self._b.variance + ridge)[:, None]):
-                return ridge, values[:k], vectors[:, :k]  # there is nothing more to learn
+            unknown = np.flatnonzero(np.linalg.norm(missing, axis=0) > tolerance * sizes)
+            if not len(unknown) or (tried and step == most):
+                return ridge, values, vectors
+            new = missing[:, unknown[: max(1, k // 4)]]
+            if self.b is not None:
+                new = new / (weight * self.b.variance + ridge)[:, None]
+            if n + new.shape[1] > self._basis.shape[1] < self.size:
+                self._restart(self._within(weight, ridge, max(int(_KEPT * n), k))[1])
+            if not self._add(new):
+                return ridge, values, vectors  # there is nothing more to learn
         raise NotConvergedError
+
+    def _within(self, weight: float, ridge: float, k: int) -> Pairs:
+        """Return the ``k`` largest eigenpairs within the space, descending."""
+        n = self._n_held
+        loaded = weight * self._inner_b[:n, :n] + ridge * np.eye(n)
+        values, y = eigh(self._inner_f[:n, :n], loaded, subset_by_index=[max(n - k, 0), n - 1])
+        return values[::-1], y[:, ::-1]
 
     def _add(self, new: FloatArray) -> int:
         """Add vectors, as far as they are new, and return how many were."""
-        basis = self._basis[:, : self._size]
-        length = np.linalg.norm(new, axis=0)
-        new = new[:, length > 0.0] / length[length > 0.0]
+        basis = self._basis[:, : self._n_held]
         for _ in range(2):
+            length = np.linalg.norm(new, axis=0)
+            new = new[:, length > 0.0] / length[length > 0.0]
             new = new - basis @ (basis.T @ new)
             u, share, _ = np.linalg.svd(new, full_matrices=False)
             new = u[:, share > 1e-10]  # of the others rounding is all that is left
-        new = new[:, : self._most - self._size]
-        own = slice(self._size, self._size + new.shape[1])
-        self._basis[:, own] = new
-        self._f_basis[:, own] = self._f.covariance_times(new)
-        self._b_basis[:, own] = self._b.covariance_times(new)
-        self._size = own.stop
+        new = new[:, : self._basis.shape[1] - self._n_held]
+        added = slice(self._n_held, self._n_held + new.shape[1])
+        self._n_held = n = added.stop
+        self._basis[:, added] = new
+        self._f_basis[:, added] = self.f.covariance_times(new)
+        if self.b is not None:
+            self._b_basis[:, added] = self.b.covariance_times(new)
+        for inner, images in (self._inner_f, self._f_basis), (self._inner_b, self._b_basis):
+            inner[:n, added] = self._basis[:, :n].T @ images[:, added]
+            inner[added, :n] = inner[:n, added].T
         return int(new.shape[1])
 
     def _restart(self, y: FloatArray) -> None:
         """Keep of the space what has the largest eigenvalues."""
         y = np.linalg.qr(y).Q
+        n, kept = y.shape
         for part in (self._basis, self._f_basis, self._b_basis):
-            part[:, : y.shape[1]] = part[:, : self._size] @ y
-        self._size = y.shape[1]
+            part[:, :kept] = part[:, :n] @ y
+        for inner in (self._inner_f, self._inner_b):
+            inner[:kept, :kept] = y.T @ inner[:n, :n] @ y
+        self._n_held = kept

@@ -6,7 +6,6 @@ background, ``F`` the filters, ``W`` the dictionary atoms, ``K`` the number of c
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -16,25 +15,27 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.linalg import eigvalsh, lapack
 
-from cpcapp.contrast.basis import CentredRows, SampleBasis, sparse_rows
+from cpcapp.contrast.basis import CentredRows, span_of_rows
 from cpcapp.contrast.dense import (
-    Device,
-    Lapack,
+    Dense,
+    Lanczos,
     NotConvergedError,
+    OnDevice,
     SingularError,
     cholesky,
+    covariance_on_device,
     rank_of,
+    scaled_covariance,
 )
 from cpcapp.contrast.loading import (
     LEAST_RIDGE,
     NOISE_SHARE,
     Loading,
+    bounds_to_try,
     check_loading,
     choose_bound,
-    contrast_bounds,
     loading_units,
     oas_shrinkage,
-    usual_bound,
     varying,
 )
 from cpcapp.contrast.matrix_free import MatrixFree
@@ -161,44 +162,56 @@ def solve_contrast(
     (np.int64(2), 12.0)
     """
     rows = rows_at_hand(target) if rows is None else rows
-    target = _as_moments(target, "target")
-    background = None if background is None else _as_moments(background, "background")
+    target = as_moments(target, "target")
+    background = None if background is None else as_moments(background, "background")
     for name, value, allowed in (("solver", solver, SOLVERS), ("scaling", scaling, SCALINGS)):
         if value not in allowed:
             raise ValueError(f"{name}={value!r} must be one of {', '.join(map(repr, allowed))}")
-    f, b = check_sides(target, background)
+    spreads = check_sides(target, background)
     k = check_n_components(k, target, name="k")
-    check_loading(loading, f.width)
-    if rows is None and target.is_thin and isinstance(loading, str) and loading == "auto":
-        rows, row_weights = kept_rows(target)
-    task = _Task(f, b, k, loading, rows, row_weights)
+    check_loading(loading, len(spreads[0].variance))
+    if loading == "auto":
+        rows, row_weights = rows_to_look_at(rows, row_weights, target)
+    sides = [target] if background is None else [target, background]
+    counts, means = [side.n_samples for side in sides], [side.mean for side in sides]
+    units = np.ones_like(means[0]) if background is None else loading_units(loading, *spreads)
+    task = _Task(k, loading, rows, row_weights, spreads, counts, units)
     if device is None:
-        device = getattr(target, "device", None) or getattr(background, "device", None)
-    if device is not None and solver not in ("auto", "dense"):
-        raise ValueError(f"solver={solver!r} must be 'auto' or 'dense' on a device ({device})")
-    chosen = _choose_solver(task, solver) if device is None else "dense"
-    if device is not None:
-        algebra: Lapack | Device | MatrixFree = Device(device)
-    elif chosen == "matrix-free":
-        algebra = MatrixFree()
-    else:
-        algebra = Lapack(chosen == "iterative", fall_back=solver == "auto")
-    at = coordinates(task.sides, task.units, chosen, algebra, overwrite)
+        device = next((side.device for side in sides if hasattr(side, "device")), None)
+    chosen = _choose_solver(task, sides, solver, device)
+    pair = make_pair(sides, spreads, units, chosen, k, overwrite=overwrite, device=device)
     try:
-        found = _solve(task, at, algebra)
+        found = _solve(task, pair)
     except NotConvergedError:
         if solver != "auto":
             raise ValueError(
                 f"solver={solver!r} did not converge (the eigenvalues lie too close together, or "
                 "the loading is too small); use solver='dense'"
             ) from None
-        algebra = Lapack()
-        if chosen == "matrix-free":
-            at = coordinates(task.sides, task.units, "dense", algebra, overwrite)
-        found = _solve(task, at, algebra)
-    if chosen in ("iterative", "matrix-free") and not algebra.iterative:
-        chosen = "dense"  # took over
-    return _finish(task, found, scaling, chosen)
+        iterated, chosen = chosen, "dense"
+        if iterated == "iterative":
+            pair = Dense(pair.f, pair.b)
+        else:
+            pair = make_pair(sides, spreads, units, chosen, k, overwrite=overwrite)
+        found = _solve(task, pair)
+    factor = signs_of(found.filters)
+    if scaling == "unit":
+        factor = factor / np.linalg.norm(found.filters, axis=0)
+    return Contrast(
+        filters=np.asfortranarray(found.filters * factor),
+        atoms=np.asfortranarray(found.atoms / factor),
+        eigenvalues=found.eigenvalues,
+        contrast=found.contrast,
+        loading=found.loading,
+        bound=found.bound,
+        solver=chosen,
+        target_variance=spreads[0].variance,
+        # The best prediction of x from its outputs y is Wy, and the outputs are uncorrelated in
+        # the target, with variances λ: tr cov(Wy) = Σ λ_j ‖w_j‖².
+        explained_variance=found.eigenvalues * (found.atoms**2).sum(axis=0),
+        mean=means[0],
+        background_mean=None if background is None else means[1],
+    )
 
 
 def subspace_overlap(target: Moments, background: Moments, k: int) -> float:
@@ -270,14 +283,14 @@ def eigenvalues_above(target: Moments, background: Moments, threshold: float) ->
     >>> eigenvalues_above(f, b, 2.0)
     array([3.])
     """
-    f, b = check_sides(target, background)
-    assert b is not None
-    units = loading_units("none", f.spread, b.spread)
-    r_f, r_b = (Lapack().covariance(side.moments, side.scale(units)) for side in (f, b))
-    lower = cholesky(r_b.copy(order="F"))
-    if lower is None:
-        raise SingularBackgroundError(rank_of(r_b), b.width, b.n_samples)
-    c, _ = lapack.dsygst(r_f, lower, lower=1, overwrite_a=1)
+    spreads = check_sides(target, background)
+    units = loading_units("none", *spreads)
+    pair = make_pair([target, background], spreads, units, "dense", 1)
+    try:
+        lower = cholesky(pair.b.copy(order="F"))
+    except SingularError:
+        raise SingularBackgroundError(rank_of(pair.b), len(units), background.n_samples) from None
+    c, _ = lapack.dsygst(pair.f, lower, lower=1, overwrite_a=1)
     values = eigvalsh(c, lower=True, subset_by_value=(threshold, np.inf), overwrite_a=True)
     return np.asarray(values[::-1])
 
@@ -285,52 +298,39 @@ def eigenvalues_above(target: Moments, background: Moments, threshold: float) ->
 # -- arguments -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Side:
-    """Target or background. What is taken from its moments stays when those are used up."""
-
-    moments: Moments
-    spread: Spread
-    n_samples: int
-    mean: FloatArray
-
-    @property
-    def width(self) -> int:
-        """Number of features."""
-        return len(self.mean)
-
-    def scale(self, units: FloatArray) -> FloatArray:
-        """Return what features are multiplied with: 0 where what varies is rounding."""
-        return np.where(self.spread.constant, 0.0, 1.0 / np.sqrt(units))
+def as_moments(data: Any, name: str) -> Moments:
+    """Return data as moments; those on a device stay there."""
+    # They are known by what they can, so that torch is not imported for it.
+    if isinstance(data, Moments) or hasattr(data, "to_moments"):
+        return data  # type: ignore[no-any-return]
+    try:
+        return Moments.of(data)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
 
 
-def check_sides(target: Moments, background: Moments | None) -> tuple[Side, Side | None]:
-    """Return both sides, of one width and with covariances that can be computed."""
+def check_sides(target: Moments, background: Moments | None) -> list[Spread]:
+    """Return how much the features of both sides vary; they must have covariances of one width."""
+    spreads = []
     for name, moments in (("target", target), ("background", background)):
-        if moments is not None and moments.n_samples < 2:
+        if moments is None:
+            continue
+        if moments.n_samples < 2:
             raise ValueError(
                 f"the {name} has n_samples={moments.n_samples}; a covariance needs at least 2"
             )
-    if background is not None and background.n_features != target.n_features:
-        raise ValueError(
-            f"background has {background.n_features} features, but the target has "
-            f"{target.n_features}"
-        )
-    f = _side(target, "the target")
-    if background is None:
-        return f, None
-    b = f if background is target else _side(background, "the background")
-    if b.spread.constant.all():
+        if moments.n_features != target.n_features:
+            raise ValueError(
+                f"background has {moments.n_features} features, but the target has "
+                f"{target.n_features}"
+            )
+        spreads.append(moments.spread())
+        if spreads[-1].out_of_range.any():
+            outside = np.flatnonzero(spreads[-1].out_of_range)
+            raise FeatureRangeError(outside, source=f"the {name}")
+    if background is not None and spreads[1].constant.all():
         raise ValueError("the background does not vary at all: there is nothing to contrast with")
-    return f, b
-
-
-def _side(moments: Moments, name: str) -> Side:
-    spread = moments.spread()
-    if np.count_nonzero(spread.out_of_range):
-        raise FeatureRangeError(np.flatnonzero(spread.out_of_range), source=name)
-    assert moments.mean is not None
-    return Side(moments, spread, moments.n_samples, moments.mean)
+    return spreads
 
 
 def check_n_components(k: Any, target: Moments, *, name: str) -> int:
@@ -350,14 +350,30 @@ def check_n_components(k: Any, target: Moments, *, name: str) -> int:
     return count
 
 
-def _as_moments(data: Any, name: str) -> Moments:
-    # Moments on a device are known by what they can, so that torch is not imported for it.
-    if isinstance(data, Moments) or hasattr(data, "to_moments"):
-        return data  # type: ignore[no-any-return]
-    try:
-        return Moments.of(data)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+def rows_at_hand(data: Any) -> Any:
+    """Return data that is one array or sparse matrix in memory, else None."""
+    whole = hasattr(data, "shape") or isinstance(data, list | tuple)
+    return data if whole and kind_of(data) is None else None
+
+
+def rows_to_look_at(rows: Any, weights: Any, target: Moments) -> tuple[Any, Any]:
+    """Return rows and weights to choose a bound by: those given, or those that moments keep."""
+    if rows is None and target.is_thin:
+        rows, weights = target.kept_rows()
+        return (rows if sp.issparse(rows) else rows - target.mean), weights
+    if rows is not None:
+        rows = rows if sp.issparse(rows) else np.asarray(rows)
+        if rows.ndim != 2 or rows.shape[1] != target.n_features:
+            raise ValueError(
+                f"rows has shape {rows.shape}; it must be two-dimensional, with a column for each "
+                f"of the {target.n_features} features of the target"
+            )
+        if weights is not None and np.shape(weights) != rows.shape[:1]:
+            raise ValueError(
+                f"row_weights has shape {np.shape(weights)}; it must be {rows.shape[:1]}, one for "
+                "each of rows"
+            )
+    return rows, weights
 
 
 # -- one problem in coordinates ------------------------------------------------------------
@@ -367,46 +383,13 @@ def _as_moments(data: Any, name: str) -> Moments:
 class _Task:
     """What is to be solved, whichever way."""
 
-    target: Side
-    background: Side | None
     k: int
     loading: str | float | Loading
     rows: Any
-    row_weights: FloatArray | None
-
-    @property
-    def units(self) -> FloatArray:
-        """Squared units of the features in which the loading is a multiple of the identity."""
-        if self.background is None:
-            return np.ones(self.target.width)
-        return loading_units(self.loading, self.target.spread, self.background.spread)
-
-    @property
-    def sides(self) -> list[Side]:
-        """Those there are."""
-        return [self.target] if self.background is None else [self.target, self.background]
-
-
-@dataclass(frozen=True)
-class Coordinates:
-    """Both covariances in units of the features, in coordinates that ``lift`` turns into features.
-
-    ``target`` and ``background`` are what the solver's functions take: matrices, or rows.
-    """
-
-    units: FloatArray
-    target: Any
-    background: Any
-    lift: Callable[[FloatArray], FloatArray] = np.asarray
-
-    @property
-    def size(self) -> int:
-        """How many coordinates there are."""
-        return int(self.target.shape[1])
-
-    def filters(self, vectors: FloatArray) -> FloatArray:
-        """Return eigenvectors as filters of the features as they are."""
-        return self.lift(vectors) / np.sqrt(self.units)[:, None]
+    row_weights: Any
+    spreads: list[Spread]  # of the target, and of the background if there is one
+    n_samples: list[int]
+    units: FloatArray  # D, squared; the loading is ρD
 
 
 @dataclass(frozen=True)
@@ -421,17 +404,21 @@ class _Found:
     bound: float | None = None
 
 
-def _choose_solver(task: _Task, solver: str) -> str:
-    sides = [side.moments for side in task.sides]
-    width, n_rows = task.target.width, sum(side.n_samples for side in sides)
-    thin = all(side.is_thin and side.n_samples < width for side in sides)
-    if solver == "dual" and not thin:
+def _choose_solver(task: _Task, sides: list[Moments], solver: str, device: Any) -> str:
+    if device is not None:
+        if solver not in ("auto", "dense"):
+            raise ValueError(f"solver={solver!r} must be 'auto' or 'dense' on a device ({device})")
+        return "dense"
+    width, n_rows = len(task.units), sum(task.n_samples)
+    thin = all(side.is_thin for side in sides)
+    few = thin and max(task.n_samples) < width
+    if solver == "dual" and not few:
         raise ValueError(
             "solver='dual' needs fewer samples than features on both sides; use solver='auto'"
         )
-    sparse = all(side.is_thin and sparse_rows(side) is not None for side in sides)
-    regular = task.background is None or not (_is_none(task.loading) or task.loading == 0.0)
-    if solver == "matrix-free" and not (sparse and regular):
+    regular = len(sides) == 1 or not (_is_none(task.loading) or task.loading == 0.0)
+    sparse = regular and thin and all(sp.issparse(side.kept_rows()[0]) for side in sides)
+    if solver == "matrix-free" and not sparse:
         raise ValueError(
             "solver='matrix-free' needs sparse rows on both sides, of which Moments still keeps "
             f"each, and another loading than loading={task.loading!r}; use solver='auto'"
@@ -439,77 +426,83 @@ def _choose_solver(task: _Task, solver: str) -> str:
     if solver != "auto":
         return solver
     many = min(width, n_rows) >= _MATRIX_FREE_FROM and task.k <= width // _MATRIX_FREE_FEATURES
-    if sparse and regular and many:
+    if sparse and many:
         return "matrix-free"
-    if thin and n_rows <= width:
+    if few and n_rows <= width:
         return "dual"
-    large = width >= _ITERATIVE_FROM and task.k <= width // 50
-    return "iterative" if large else "dense"
+    return "iterative" if width >= _ITERATIVE_FROM and task.k <= width // 50 else "dense"
 
 
 def _is_none(loading: str | float | Loading) -> bool:
     """Return whether nothing is added to the background."""
-    if isinstance(loading, Loading):
-        return not loading.diagonal.any()
-    return isinstance(loading, str) and loading == "none"
+    return not loading.diagonal.any() if isinstance(loading, Loading) else loading == "none"
 
 
-def coordinates(
-    sides: list[Side], units: FloatArray, solver: str, algebra: Any, overwrite: bool = False
-) -> Coordinates:
-    """Return what a solver works on: both covariances, or rows to multiply with."""
-    if solver not in ("dual", "matrix-free"):
-        found = [algebra.covariance(side.moments, side.scale(units), overwrite) for side in sides]
-        return Coordinates(units, found[0], found[-1])
-    rows = [CentredRows(side.moments, side.scale(units)) for side in sides]
-    if solver == "matrix-free":
-        return Coordinates(units, rows[0], rows[-1])
-    basis = SampleBasis(rows)
-    return Coordinates(units, basis.covariances[0], basis.covariances[-1], basis.lift)
+def make_pair(
+    sides: list[Moments],
+    spreads: list[Spread],
+    units: FloatArray,
+    solver: str,
+    k: int,
+    *,
+    overwrite: bool = False,
+    device: Any = None,
+) -> Dense:
+    """Return the covariances in these squared units, as a solver works on them."""
+    scales = [np.where(spread.constant, 0.0, 1.0 / np.sqrt(units)) for spread in spreads]
+    pairs = list(zip(sides, scales, strict=True))
+    if device is not None:
+        return OnDevice(*(covariance_on_device(*pair, device) for pair in pairs))
+    if solver in ("dual", "matrix-free"):
+        rows = [CentredRows(*pair) for pair in pairs]
+        if solver == "dual":
+            return span_of_rows(rows)
+        return MatrixFree(rows[0], rows[1] if len(rows) == 2 else None, k)
+    covariances = [scaled_covariance(*pair, overwrite) for pair in pairs]
+    iterates = solver == "iterative" and k < len(units) - 1
+    return (Lanczos if iterates else Dense)(*covariances)
 
 
-def _solve(task: _Task, at: Coordinates, algebra: Any) -> _Found:
+def filters_of(pair: Dense, units: FloatArray, vectors: FloatArray) -> FloatArray:
+    """Return eigenvectors as filters of the features as they are."""
+    return pair.lift(vectors) / np.sqrt(units)[:, None]
+
+
+def _solve(task: _Task, pair: Dense) -> _Found:
     """Solve a problem in coordinates."""
-    background, k = task.background, min(task.k, at.size)
-    if background is None:
-        values, vectors = algebra.top_difference(at.target, None, 0.0, k)
-        filters = at.filters(vectors)
-        _check_rank(task, at, algebra, values, filters)
-        return _Found(values, filters, filters, np.full(k, np.nan))
-    weight, bound = 1.0, None
+    k, weight, ridge, bound = min(task.k, pair.size), 0.0, 1.0, None
     try:
-        if isinstance(task.loading, str) and task.loading == "auto":
-            bound, ridge, values, vectors = _bounded(task, at, algebra)
+        if pair.b is not None and task.loading == "auto":
+            bound, ridge, values, vectors = _bounded(task, pair)
+            weight, values, vectors = 1.0, values[:k], vectors[:, :k]
         else:
-            weight, ridge = _plain_loading(task, background, at, algebra)
-            values, vectors = algebra.top_loaded(at.target, at.background, weight, ridge, k)
+            if pair.b is not None:
+                weight, ridge = _plain_loading(task, pair)
+            values, vectors = pair.top(weight, ridge, k)
     except SingularError:
         if _is_none(task.loading):
-            rank = algebra.rank(at.background)
-            raise SingularBackgroundError(rank, background.width, background.n_samples) from None
+            rank = pair.rank(pair.b)
+            raise SingularBackgroundError(rank, len(task.units), task.n_samples[1]) from None
         raise ValueError(
             f"loading={task.loading} is too small to make the background covariance positive "
             "definite; raise it or use loading='auto'"
         ) from None
-    if algebra.iterative and not algebra.certify(
-        at.target, at.background, weight, ridge, values, vectors
-    ):
+    if not pair.misses_none(weight, ridge, (values, vectors)):
         raise NotConvergedError
-    values, vectors = values[:k], vectors[:, :k]
-    filters = at.filters(vectors)
-    _check_rank(task, at, algebra, values, filters)
-    times_background = algebra.times(at.background, vectors)
+    filters = filters_of(pair, task.units, vectors)
+    _check_rank(task, pair, values, filters)
+    if pair.b is None:
+        return _Found(values, filters, filters, np.full(k, np.nan))
+    times_background = pair.times_background(vectors)
     # W = (wR_b + rD) F, so that FᵀW = I, and FᵀR_fF = diag(λ).
-    atoms = at.lift(weight * times_background + ridge * vectors) * np.sqrt(at.units)[:, None]
+    atoms = pair.lift(weight * times_background + ridge * vectors) * np.sqrt(task.units)[:, None]
     inside = np.maximum(np.einsum("ij,ij->j", vectors, times_background), 0.0)
     with np.errstate(divide="ignore"):
         contrast = values / inside
-    return _Found(values, filters, atoms, contrast, Loading(weight, ridge * at.units), bound)
+    return _Found(values, filters, atoms, contrast, Loading(weight, ridge * task.units), bound)
 
 
-def _plain_loading(
-    task: _Task, background: Side, at: Coordinates, algebra: Any
-) -> tuple[float, float]:
+def _plain_loading(task: _Task, pair: Dense) -> tuple[float, float]:
     """Return weight and ridge, in units, of a loading that is given or asks the background."""
     if isinstance(task.loading, Loading):
         return task.loading.weight, float(task.loading.diagonal.any())
@@ -517,73 +510,39 @@ def _plain_loading(
         return 1.0, float(task.loading)  # units are the mean variance
     if task.loading == "none":
         return 1.0, 0.0
-    trace = float((varying(background.spread) / at.units).sum())
-    square = algebra.trace_of_square(at.background)
-    rho = oas_shrinkage(trace, square, background.n_samples, len(at.units))
+    trace, width = float((varying(task.spreads[1]) / task.units).sum()), len(task.units)
+    rho = oas_shrinkage(trace, pair.trace_of_square(), task.n_samples[1], width)
     rho = max(rho, LEAST_RIDGE)
-    return 1.0 - rho, rho * trace / len(at.units)
+    return 1.0 - rho, rho * trace / width
 
 
-def _bounded(
-    task: _Task, at: Coordinates, algebra: Any
-) -> tuple[float, float, FloatArray, FloatArray]:
+def _bounded(task: _Task, pair: Dense) -> tuple[float, float, FloatArray, FloatArray]:
     """Return the bound that is kept, its ridge, and the eigenpairs."""
-    found: list[tuple[float, float, FloatArray, FloatArray]] = []
-    bounds = bounds_to_try(task.target, task.rows)
+    f_varies, b_varies = (int((~spread.constant).sum()) for spread in task.spreads)
+    bounds = bounds_to_try(task.n_samples[0], f_varies, task.rows)
+    of_noise = max(NOISE_SHARE * b_varies / task.n_samples[1], LEAST_RIDGE)
     # The first two are looked at for classes, however many are asked for.
-    k = min(max(task.k, 2), at.size)
-    assert task.background is not None
-    varies = int((~task.background.spread.constant).sum())
-    of_noise = max(NOISE_SHARE * varies / task.background.n_samples, LEAST_RIDGE)
-    enough = start = None
-    rough = len(bounds) > 1
+    k = min(max(task.k if pair.tries_exactly else 2, 2), pair.size)
+    tried: list[tuple[float, FloatArray, FloatArray]] = []
     for bound in bounds:
-        enough, values, start = algebra.top_bounded(
-            at.target, at.background, bound, k, of_noise, enough, start, rough=rough
-        )
-        found.append((bound, enough, values, start))
-    if len(found) == 1:
-        return found[0]
-    filters = [at.filters(vectors[:, :2]) for *_, vectors in found]
+        last = (tried[-1][0], tried[-1][2]) if tried else None
+        tried.append(pair.bounded(bound, of_noise, k, last))
+    filters = [filters_of(pair, task.units, vectors[:, :2]) for *_, vectors in tried]
     best = choose_bound(bounds, filters, task.rows, task.row_weights)
-    if not isinstance(algebra, MatrixFree):
-        return found[best]
-    return bounds[best], *algebra.top_bounded(at.target, at.background, bounds[best], k, of_noise)
+    if pair.tries_exactly:
+        return bounds[best], *tried[best]
+    return bounds[best], *pair.bounded(bounds[best], of_noise, task.k, tried=False)
 
 
-def bounds_to_try(target: Side, rows: Any) -> list[float]:
-    """Return the bounds to choose from by rows, or the usual one if there are none."""
-    bounds = contrast_bounds(target.n_samples, int((~target.spread.constant).sum()))
-    return bounds if rows is not None else [bounds[usual_bound(bounds)]]
-
-
-def rows_at_hand(data: Any) -> Any:
-    """Return data that is one array or sparse matrix in memory, else None."""
-    whole = hasattr(data, "shape") or isinstance(data, list | tuple)
-    return data if whole and kind_of(data) is None else None
-
-
-def kept_rows(moments: Moments) -> tuple[Any, FloatArray | None]:
-    """Return the rows that moments keep, sparse or about their mean, and their weights."""
-    rows, weights = moments.kept_rows()
-    return rows if sp.issparse(rows) else rows - moments.mean, weights
-
-
-# -- after the eigenproblem ----------------------------------------------------------------
-
-
-def _check_rank(
-    task: _Task, at: Coordinates, algebra: Any, values: FloatArray, filters: FloatArray
-) -> None:
+def _check_rank(task: _Task, pair: Dense, values: FloatArray, filters: FloatArray) -> None:
     """Raise an error if there are fewer than ``k`` eigenvalues, or one is rounding only."""
     # λ = fᵀR_ff, beside the variance that independent features would have along f.
-    alone = np.einsum("ij,ij,i->j", filters, filters, varying(task.target.spread))
+    alone = np.einsum("ij,ij,i->j", filters, filters, varying(task.spreads[0]))
     large = (values > _LEAST_SHARE * alone) & (values > _LEAST_VALUE * values[0])
     if len(values) == task.k and large.all():
         return
-    rank = algebra.rank(at.target)
-    if rank is None:  # not known without a matrix
-        rank = int(large.sum())
+    rank = pair.rank(pair.f)
+    rank = int(large.sum()) if rank is None else rank
     if rank < task.k:
         raise InsufficientRankError(rank, f"k={task.k}")
 
@@ -592,25 +551,3 @@ def signs_of(filters: FloatArray) -> FloatArray:
     """Return the signs that make the largest coefficient of each column positive."""
     largest = np.abs(filters).argmax(axis=0)
     return np.asarray(np.copysign(1.0, filters[largest, np.arange(filters.shape[1])]))
-
-
-def _finish(task: _Task, found: _Found, scaling: str, solver: str) -> Contrast:
-    """Fix the signs of a solution, and the lengths if they are to be 1."""
-    factor = signs_of(found.filters)
-    if scaling == "unit":
-        factor = factor / np.linalg.norm(found.filters, axis=0)
-    return Contrast(
-        filters=np.asfortranarray(found.filters * factor),
-        atoms=np.asfortranarray(found.atoms / factor),
-        eigenvalues=found.eigenvalues,
-        contrast=found.contrast,
-        loading=found.loading,
-        bound=found.bound,
-        solver=solver,
-        target_variance=task.target.spread.variance,
-        # The best prediction of x from its outputs y is Wy, and the outputs are uncorrelated in
-        # the target, with variances λ: tr cov(Wy) = Σ λ_j ‖w_j‖².
-        explained_variance=found.eigenvalues * (found.atoms**2).sum(axis=0),
-        mean=task.target.mean,
-        background_mean=None if task.background is None else task.background.mean,
-    )

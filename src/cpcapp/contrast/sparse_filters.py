@@ -7,12 +7,12 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh, null_space
 
-from cpcapp.contrast.basis import CentredRows
 from cpcapp.contrast.loading import Loading
-from cpcapp.contrast.solve import rows_at_hand, solve_contrast
+from cpcapp.contrast.solve import as_moments, rows_at_hand, signs_of, solve_contrast
 from cpcapp.moments.moments import FloatArray, Moments
 
 __all__ = ["SparseFilters", "find_sparse_filters"]
@@ -95,75 +95,66 @@ def find_sparse_filters(
     >>> bool(found.kept[0] > 0.9)
     True
     """
-    f, b = (
-        data if data is None or isinstance(data, Moments) else Moments.of(data)
-        for data in (target, background)
-    )
-    assert f is not None
     if isinstance(n_nonzero, bool) or not isinstance(n_nonzero, Integral):
         raise TypeError(f"n_nonzero={n_nonzero!r} must be a whole number")
     rows = rows_at_hand(target) if rows is None else rows
+    f = as_moments(target, "target")
+    b = None if background is None else as_moments(background, "background")
     full = solve_contrast(f, b, k, loading=loading, rows=rows)
     m = len(full.target_variance)
     if not k <= n_nonzero <= m:
         raise ValueError(
             f"n_nonzero={n_nonzero} must be between {k} (components) and {m} (features)"
         )
-    blocks = _Blocks(f, b, full.loading)
     deviation = np.sqrt(full.target_variance)
     safe = np.where(deviation > 0.0, deviation, np.inf)
     filters, values = np.zeros((m, k)), np.zeros(k)
     for j in range(k):
         candidates = (full.filters[:, j] * deviation, full.atoms[:, j] / safe)
         supports = (np.argsort(-np.abs(w), kind="stable")[: int(n_nonzero)] for w in candidates)
-        found = [_best_within(blocks, np.sort(s), filters[:, :j]) for s in supports]
+        before = filters[:, :j]
+        found = [_best_within(f, b, full.loading, np.sort(s), before) for s in supports]
         values[j], filters[:, j] = max(found, key=lambda pair: pair[0])
     return SparseFilters(filters, values, values / full.eigenvalues)
 
 
-class _Blocks:
-    """Both covariances of a few features, from the rows where moments keep them."""
-
-    def __init__(self, target: Moments, background: Moments | None, loading: Loading | None):
-        self._loading = loading
-        self._sides = [
-            CentredRows(m, np.ones(m.n_features or 0)) if m.is_thin else m.covariance()
-            for m in (target, background)
-            if m is not None
-        ]
-
-    def of(self, features: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
-        """Return those of the target and of the loaded background."""
-        square = np.ix_(features, features)
-        found = [
-            side.covariance_of(features) if isinstance(side, CentredRows) else side[square]
-            for side in self._sides
-        ]
-        if self._loading is None:
-            return found[0], np.eye(len(features))
-        loaded = self._loading.weight * found[1] + np.diag(self._loading.diagonal[features])
-        return found[0], loaded
-
-
 def _best_within(
-    blocks: _Blocks, support: NDArray[np.intp], before: FloatArray
+    target: Moments,
+    background: Moments | None,
+    loading: Loading | None,
+    support: NDArray[np.intp],
+    before: FloatArray,
 ) -> tuple[float, FloatArray]:
     """Return the largest contrast within some features, and its filter.
 
     Its output is uncorrelated, in the background, with those of the filters before.
     """
     features = np.union1d(support, np.flatnonzero(before.any(axis=1)))
-    r_f, sigma = blocks.of(features)
     inside = np.flatnonzero(np.isin(features, support))
+    r_f, sigma = _covariance_of(target, support), np.eye(len(features))
+    if background is not None and loading is not None:
+        sigma = loading.weight * _covariance_of(background, features)
+        sigma += np.diag(loading.diagonal[features])
     # Σ-orthogonal to the filters before: vᵀΣf = 0, so v in the null space of (Σf)ᵀ.
     basis = np.eye(len(support))
     if before.shape[1]:
         basis = null_space((sigma[inside] @ before[features]).T)
     if not basis.shape[1]:
         raise ValueError("n_nonzero is too small for as many filters; raise it or lower k")
-    square = np.ix_(inside, inside)
-    values, vectors = eigh(basis.T @ r_f[square] @ basis, basis.T @ sigma[square] @ basis)
-    best = np.zeros(len(before))
-    best[support] = basis @ vectors[:, -1]
-    sign = -1.0 if best[np.abs(best).argmax()] < 0.0 else 1.0
-    return float(values[-1]), sign * best
+    sigma = sigma[np.ix_(inside, inside)]
+    values, vectors = eigh(basis.T @ r_f @ basis, basis.T @ sigma @ basis)
+    best = np.zeros((len(before), 1))
+    best[support, 0] = basis @ vectors[:, -1]
+    return float(values[-1]), (best * signs_of(best))[:, 0]
+
+
+def _covariance_of(moments: Moments, features: NDArray[np.intp]) -> FloatArray:
+    """Return the covariance of a few sorted features, from the rows where moments keep them."""
+    if not moments.is_thin:
+        lower = np.tril(moments._lower()[np.ix_(features, features)])
+        return np.asarray(lower + np.tril(lower, -1).T) / moments.total_weight
+    rows, weights = moments.kept_rows()
+    part = rows[:, features]
+    centred = (part.toarray() if sp.issparse(part) else part) - moments.mean[features]
+    weighted = centred.T if weights is None else centred.T * weights
+    return np.asarray(weighted @ centred) / moments.total_weight
