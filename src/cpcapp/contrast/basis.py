@@ -12,25 +12,28 @@ from cpcapp.moments.moments import FloatArray, Moments, centre_full_columns
 
 # Of the largest eigenvalue of all inner products: below it a direction of the rows is rounding.
 _LEAST_SHARE = 1e-13
+# Of the variance to the square of a mean: further away products lose more than four digits.
+_FAR = 1e4
 
 
 class CentredRows:
     """Rows ``A`` of one set in given units, times the roots of their weights: ``AᵀA/total`` is S.
 
-    Sparse rows stay sparse, ``A = diag(root) (X - 1·offsetᵀ)``; dense ones are centred.
+    ``A = diag(root) (X - 1·offsetᵀ) diag(scale)``; sparse rows stay as they are.
     """
 
     def __init__(self, moments: Moments, scale: FloatArray) -> None:
-        self.total, self.varies = moments.total_weight, scale > 0.0
+        self.total, self.scale = moments.total_weight, scale
         self.variance = moments.variance() * scale**2
         rows, weights = moments.kept_rows()
         self.offset, self.root = np.zeros(len(scale)), np.ones((rows.shape[0], 1))
         if not sp.issparse(rows):
-            self.rows: Any = moments.centred_rows() * scale
+            self.rows: Any = moments.centred_rows()
             return
-        shifted, shift = centre_full_columns(rows)
-        self.rows = sp.csr_array(shifted.multiply(scale))
-        self.offset = (moments.mean - shift) * scale
+        self.rows, self.offset = rows, np.asarray(moments.mean)
+        if (self.offset**2 > _FAR * moments.variance()).any():
+            self.rows, shift = centre_full_columns(rows)
+            self.offset = moments.mean - shift
         if weights is not None:
             self.root = np.sqrt(weights)[:, None]
 
@@ -41,12 +44,14 @@ class CentredRows:
 
     def outputs(self, vectors: FloatArray) -> FloatArray:
         """Return ``A v`` of vectors in columns."""
-        return np.asarray(self.root * (self.rows @ vectors - self.offset @ vectors))
+        v = self.scale[:, None] * vectors
+        return np.asarray(self.root * (self.rows @ v - self.offset @ v))
 
     def combine(self, outputs: FloatArray) -> FloatArray:
         """Return ``Aᵀ y``."""
         y = self.root * outputs
-        return np.asarray(self.rows.T @ y - np.multiply.outer(self.offset, y.sum(axis=0)))
+        product = self.rows.T @ y - np.multiply.outer(self.offset, y.sum(axis=0))
+        return np.asarray(self.scale[:, None] * product)
 
     def covariance_times(self, vectors: FloatArray) -> FloatArray:
         """Return ``S v``."""
@@ -54,12 +59,14 @@ class CentredRows:
 
     def inner(self, other: CentredRows) -> FloatArray:
         """Return all inner products with the rows of another set."""
-        product = self.rows @ other.rows.T
+        both = self.scale * other.scale
+        scaled = self.rows.multiply(both).tocsr() if sp.issparse(self.rows) else self.rows * both
+        product = scaled @ other.rows.T
         inner: FloatArray = product.toarray() if sp.issparse(product) else np.asarray(product)
         # (X - 1m'ᵀ)(Y - 1l'ᵀ)ᵀ = XYᵀ - (Xl')1ᵀ - 1(Ym')ᵀ + m'ᵀl'
-        inner -= (self.rows @ other.offset)[:, None]
-        inner -= other.rows @ self.offset
-        inner += self.offset @ other.offset
+        inner -= (scaled @ other.offset)[:, None]
+        inner -= other.rows @ (both * self.offset)
+        inner += self.offset @ (both * other.offset)
         return self.root * inner * other.root.T
 
 

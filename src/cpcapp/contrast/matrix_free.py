@@ -13,11 +13,12 @@ from cpcapp.contrast.loading import LEAST_RIDGE
 from cpcapp.moments.moments import FloatArray
 
 # Of the residual to the eigenvalue. The eigenvalue itself is then exact to the square of this over
-# the relative gap to the next one: 1e-5 of a gap of a thousandth.
-_TOLERANCE, _MOST_STEPS = 1e-4, 2000
-# The same for a bound that is tried. What shows classes is well apart from noise, and is known after
-# a few steps.
-_TRIED_TOLERANCE, _TRIED_STEPS = 3e-2, 16
+# the relative gap to the next one. What is not known after some steps for each vector lies among
+# eigenvalues that hardly differ, as those of noise, where another vector does as well.
+_TOLERANCE, _STEPS = 1e-4, 40
+_CLOSE_TOLERANCE, _MOST_STEPS = 1e-2, 2000
+# For a bound that is tried. What shows classes is well apart from noise, and is soon known.
+_TRIED_TOLERANCE, _TRIED_STEPS = 3e-2, 12
 # Vectors that are held, at least, and the share of them that is kept when there are as many.
 _HELD, _KEPT = 200, 1 / 3
 # Random vectors to start with more than were asked for, so that equal eigenvalues are all met.
@@ -46,7 +47,7 @@ class MatrixFree(Dense):
         self._inner_f, self._inner_b = (np.zeros((held, held)) for _ in range(2))
         self._n_held = 0
         start = np.random.default_rng(0).standard_normal((self.size, k + _GUARDS))
-        varies = f.varies if b is None else f.varies | b.varies
+        varies = f.scale > 0.0 if b is None else (f.scale > 0.0) | (b.scale > 0.0)
         self._add(start * varies[:, None])
 
     def bounded(
@@ -93,10 +94,10 @@ class MatrixFree(Dense):
         where none does anyway.
         """
         otherwise = ridge
-        tolerance, most = _TOLERANCE, _MOST_STEPS
-        if tried:
-            tolerance, most = _TRIED_TOLERANCE, _TRIED_STEPS
-        for step in range(most + 1):
+        tolerance = _TRIED_TOLERANCE if tried else _TOLERANCE
+        for step in range(_MOST_STEPS):
+            if step == _STEPS * k:
+                tolerance = _CLOSE_TOLERANCE
             n = self._n_held
             inner_f, inner_b = self._inner_f[:n, :n], self._inner_b[:n, :n]
             if bound is not None:
@@ -111,7 +112,7 @@ class MatrixFree(Dense):
             # A value of 0, where there are no more, is known to a thousandth of the largest.
             sizes = np.maximum(np.abs(values), 1e-3 * values[0]) * np.linalg.norm(images, axis=0)
             unknown = np.flatnonzero(np.linalg.norm(missing, axis=0) > tolerance * sizes)
-            if not len(unknown) or (tried and step == most):
+            if not len(unknown) or (tried and step == _TRIED_STEPS):
                 return ridge, values, vectors
             new = missing[:, unknown[: max(1, k // 4)]]
             if self.b is not None:
