@@ -26,14 +26,15 @@ class CentredRows:
         self.total, self.scale = moments.total_weight, scale
         self.variance = moments.variance() * scale**2
         rows, weights = moments.kept_rows()
-        self.offset, self.root = np.zeros(len(scale)), np.ones((rows.shape[0], 1))
+        self.rows: Any = rows
+        self.offset = np.asarray(moments.mean)
+        self.root = np.ones((rows.shape[0], 1))
         if not sp.issparse(rows):
-            self.rows: Any = moments.centred_rows()
+            self.rows, self.offset = moments.centred_rows(), np.zeros(len(scale))
             return
-        self.rows, self.offset = rows, np.asarray(moments.mean)
         if (self.offset**2 > _FAR * moments.variance()).any():
             self.rows, shift = centre_full_columns(rows)
-            self.offset = moments.mean - shift
+            self.offset = self.offset - shift
         if weights is not None:
             self.root = np.sqrt(weights)[:, None]
 
@@ -92,4 +93,6 @@ def span_of_rows(sets: list[CentredRows]) -> Dense:
         np.asfortranarray(part.T @ part / rows.total)
         for part, rows in zip(parts, sets, strict=True)
     ]
-    return Dense(*covariances, lift=lift)
+    found = Dense(covariances, lift)
+    found.solver = "dual"
+    return found

@@ -1,25 +1,23 @@
 """Eigenpairs of two covariances in memory: by LAPACK, by Lanczos, or on a device.
 
-`Dense`, `Lanczos`, `OnDevice` and `cpcapp.contrast.matrix_free.MatrixFree` hold ``F`` and ``B``, the
-covariances of target and background in some coordinates, and answer the same few questions.
+`Dense`, `Lanczos`, `OnDevice` and `MatrixFree` (of `cpcapp.contrast.matrix_free`) hold ``F`` and
+``B``, the covariances of target and background in some coordinates, and answer the same questions.
 Eigenvectors are NumPy arrays everywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas, eigvalsh, lapack
+from scipy.linalg import blas, eigh, eigvalsh, lapack
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from cpcapp.contrast.loading import LEAST_RIDGE
 from cpcapp.moments.moments import FloatArray, Moments
 
 _EPS = float(np.finfo(np.float64).eps)
-# Up to this order, at most 8 MB, a copy is kept for the case that LAPACK misses eigenvalues.
-_COPIED = 1000
 # By how much of itself an eigenvalue may exceed the last one found before it counts as missed.
 _CERTIFIED = 1e-9
 
@@ -41,13 +39,19 @@ class Dense:
     features.
     """
 
+    solver = "dense"
     # Whether what is found for a bound that is only tried is as exact as what is returned.
     tries_exactly = True
 
     def __init__(
-        self, f: Any, b: Any = None, lift: Callable[[FloatArray], FloatArray] = np.asarray
-    ):
-        self.f, self.b, self.lift, self.size = f, b, lift, int(f.shape[1])
+        self,
+        covariances: Sequence[Any],
+        lift: Callable[[FloatArray], FloatArray] = np.asarray,
+    ) -> None:
+        self.covariances, self.lift = covariances, lift
+        self.f: Any = covariances[0]
+        self.b: Any = covariances[1] if len(covariances) == 2 else None
+        self.size = int(self.f.shape[1])
 
     def difference(self, alpha: float) -> FloatArray:
         """Return ``F - αB`` as a new matrix."""
@@ -56,31 +60,28 @@ class Dense:
         return np.asarray(difference)
 
     def bounded(
-        self, bound: float, otherwise: float, k: int, last: tuple[float, FloatArray] | None = None
+        self, bound: float, otherwise: float, k: int, enough: Any = None, tried: bool = True
     ) -> tuple[float, FloatArray, FloatArray]:
         """Return the least ridge for which no eigenvalue exceeds the bound, and the eigenpairs.
 
-        Where none does anyway, the ridge is ``otherwise``. ``last`` holds ridge and vectors of a
-        lower bound.
+        Where none does anyway, the ridge is ``otherwise``. ``enough`` is that of a lower bound.
+        With ``tried`` more is not needed than to choose a bound.
         """
-        ridge = self.least_ridge(bound, last)
+        ridge = self.least_ridge(bound, enough)
         ridge = ridge if ridge > LEAST_RIDGE else otherwise
-        start = None if last is None else last[1]
-        return ridge, *self.top(1.0, ridge, k, start, 1e-10)
+        return ridge, *self.top(1.0, ridge, k)
 
-    def least_ridge(self, bound: float, _: Any = None) -> float:
+    def least_ridge(self, bound: float, enough: float | None = None) -> float:
+        """Return the least ridge, below 0 where no eigenvalue exceeds the bound without one."""
         # F v = c (B + ρI) v is (F - cB) v = cρ v.
-        values, _, failed = lapack.dsyevd(
-            self.difference(bound), compute_v=0, lower=1, overwrite_a=1
-        )
-        if failed:
-            raise np.linalg.LinAlgError(f"LAPACK's dsyevd gave {failed}")
-        return float(values[-1]) / bound
+        last = [self.size - 1] * 2
+        options = {"lower": True, "overwrite_a": True, "check_finite": False}
+        return float(eigvalsh(self.difference(bound), subset_by_index=last, **options)[0]) / bound
 
-    def top(self, weight: float, ridge: float, k: int, *_: Any) -> Pairs:
+    def top(self, weight: float, ridge: float, k: int) -> Pairs:
         """Return the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v``, descending."""
         if self.b is None:
-            return largest_eigenpairs(self.f.copy(order="F"), k)
+            return largest_eigenpairs(self.f, k)
         # C = L⁻¹ F L⁻ᵀ with LLᵀ = wB + rI: F v = λ LLᵀ v becomes C u = λ u with v = L⁻ᵀ u.
         lower = cholesky(self.loaded(weight, ridge))
         values, u = largest_eigenpairs(lapack.dsygst(self.f, lower, lower=1)[0], k)
@@ -88,7 +89,7 @@ class Dense:
 
     def loaded(self, weight: float, ridge: float) -> FloatArray:
         """Return ``wB + rI`` as a new matrix."""
-        loaded = np.zeros_like(self.f) if self.b is None else weight * self.b
+        loaded: FloatArray = np.zeros_like(self.f) if self.b is None else weight * self.b
         np.einsum("ii->i", loaded)[:] += ridge
         return loaded
 
@@ -102,9 +103,7 @@ class Dense:
 
     def trace_of_square(self) -> float:
         """Return ``tr B²``."""
-        diagonal = self.b.diagonal()
-        below = sum(float(np.vdot(c, c)) for c in (self.b[j + 1 :, j] for j in range(self.size)))
-        return 2.0 * below + float(diagonal @ diagonal)
+        return float(2.0 * (np.tril(self.b) ** 2).sum() - (self.b.diagonal() ** 2).sum())
 
     def rank(self, covariance: Any) -> int | None:
         """Return the numerical rank of ``F`` or ``B``, or None if that is not known."""
@@ -114,15 +113,20 @@ class Dense:
 class Lanczos(Dense):
     """By Lanczos, with a certificate that nothing larger was missed."""
 
+    solver = "iterative"
+
     def bounded(
-        self, bound: float, otherwise: float, k: int, last: tuple[float, FloatArray] | None = None
+        self, bound: float, otherwise: float, k: int, enough: Any = None, tried: bool = True
     ) -> tuple[float, FloatArray, FloatArray]:
-        found = super().bounded(bound, otherwise, k, last)
+        """Check beside that the bound holds."""
+        found = super().bounded(bound, otherwise, k, enough)
         if found[1][0] > bound * (1.0 + 1e-6):
             raise NotConvergedError  # the largest eigenvalue of the difference was missed
         return found
 
-    def least_ridge(self, bound: float, last: tuple[float, FloatArray] | None = None) -> float:
+    def least_ridge(self, bound: float, enough: float | None = None) -> float:
+        """Return the same by Lanczos, around a ridge that is enough if there is one."""
+
         def factor(ridge: float) -> FloatArray | None:
             shifted = self.loaded(bound, bound * ridge)
             shifted -= self.f
@@ -133,31 +137,22 @@ class Lanczos(Dense):
         if factor(LEAST_RIDGE) is not None:
             return 0.0
         # Else cρ is the largest eigenvalue of F - cB.
-        lower = None if last is None else factor(last[0])
-        if last is None or lower is None:
+        lower = None if enough is None else factor(enough)
+        if enough is None or lower is None:
             difference = self.difference(bound)
             values, _ = lanczos(
-                lambda v: blas.dsymv(1.0, difference, v, lower=1), self.size, 1, tolerance=1e-7
+                lambda v: blas.dsymv(1.0, difference, v, lower=1), self.size, 1, 1e-7
             )
             return float(values[0]) / bound
-        # Of the inverse around a shift above all eigenvalues Lanczos sees the largest at once.
-        values, _ = lanczos(
-            lambda v: blas.dtrsv(lower, blas.dtrsv(lower, v, lower=1), lower=1, trans=1),
-            self.size,
-            1,
-            last[1][:, :1],
-            1e-6,
-        )
-        return float(last[0] - 1.0 / (values[0] * bound))
 
-    def top(
-        self,
-        weight: float,
-        ridge: float,
-        k: int,
-        start: FloatArray | None = None,
-        tolerance: float = 0.0,
-    ) -> Pairs:
+        # Of the inverse around a shift above all eigenvalues Lanczos sees the largest at once.
+        def invert(v: FloatArray) -> FloatArray:
+            return np.asarray(blas.dtrsv(lower, blas.dtrsv(lower, v, lower=1), lower=1, trans=1))
+
+        return float(enough - 1.0 / (lanczos(invert, self.size, 1, 1e-7)[0][0] * bound))
+
+    def top(self, weight: float, ridge: float, k: int) -> Pairs:
+        """Return the same by Lanczos."""
         if self.b is None:
             return lanczos(lambda v: blas.dsymv(1.0, self.f, v, lower=1), self.size, k)
         lower = cholesky(self.loaded(weight, ridge))
@@ -166,11 +161,11 @@ class Lanczos(Dense):
             v = blas.dtrsv(lower, u, lower=1, trans=1)
             return np.asarray(blas.dtrsv(lower, blas.dsymv(1.0, self.f, v, lower=1), lower=1))
 
-        first = None if start is None else blas.dtrmm(1.0, lower, start, lower=1, trans_a=1)
-        values, u = lanczos(times, self.size, k, first, tolerance)
+        values, u = lanczos(times, self.size, k)
         return values, lapack.dtrtrs(lower, u, lower=1, trans=1)[0]
 
     def misses_none(self, weight: float, ridge: float, pairs: Pairs) -> bool:
+        """Return whether a Cholesky factor proves it."""
         # Lanczos can miss a copy of a repeated eigenvalue. θ(wB + rI) - F, with θ just above the
         # last value and what was found taken out, then has a negative eigenvalue.
         values, vectors = pairs
@@ -188,12 +183,14 @@ class Lanczos(Dense):
 class OnDevice(Dense):
     """By torch, for full matrices on a device."""
 
-    def least_ridge(self, bound: float, _: Any = None) -> float:
+    def least_ridge(self, bound: float, enough: float | None = None) -> float:
+        """Return the same by torch."""
         from torch import linalg
 
         return float(linalg.eigvalsh(self.f - bound * self.b)[-1]) / bound
 
-    def top(self, weight: float, ridge: float, k: int, *_: Any) -> Pairs:
+    def top(self, weight: float, ridge: float, k: int) -> Pairs:
+        """Return the same by torch."""
         from torch import linalg
 
         if self.b is None:
@@ -211,12 +208,15 @@ class OnDevice(Dense):
         return _down(values[-k:].flip(0)), _down(vectors[:, -k:].flip(1))
 
     def times_background(self, vectors: FloatArray) -> FloatArray:
+        """Return ``B v``."""
         return _down(self.b @ self.b.new_tensor(vectors))
 
     def trace_of_square(self) -> float:
+        """Return ``tr B²``."""
         return float((self.b * self.b).sum())
 
     def rank(self, covariance: Any) -> int:
+        """Return the numerical rank of ``F`` or ``B``."""
         return rank_of(_down(covariance))
 
 
@@ -276,59 +276,36 @@ def rank_of(lower: FloatArray) -> int:
 
 
 def largest_eigenpairs(matrix: FloatArray, k: int) -> Pairs:
-    """Return the ``k`` largest eigenpairs of a lower triangle, descending. Uses up the matrix.
-
-    LAPACK's ``dsyevr`` without SciPy's checks, which take as long as a small problem.
+    """Return the ``k`` largest eigenpairs of a lower triangle, descending.
 
     Examples
     --------
-    >>> largest_eigenpairs(np.asfortranarray(np.diag([3.0, 1.0, 2.0])), 2)[0]
+    >>> largest_eigenpairs(np.diag([3.0, 1.0, 2.0]), 2)[0]
     array([3., 2.])
     """
-    n = len(matrix)
-    spare = matrix.copy(order="F") if n <= _COPIED else None
-    work, integers, _ = lapack.dsyevr_lwork(n, lower=1)
-    values, found, count, _, failed = lapack.dsyevr(
-        matrix,
-        range="I",
-        lower=1,
-        il=n - k + 1,
-        iu=n,
-        lwork=int(work),
-        liwork=int(integers),
-        overwrite_a=1,
-    )
-    if count < k or failed:
-        # The bisection of dsyevr can lose a cluster of eigenvalues that differ by rounding, and
-        # says nothing: for a target that is its own background, say.
-        if spare is not None:
-            values, found, failed = lapack.dsyevd(spare, lower=1, overwrite_a=1)
-        if spare is None or failed:
-            raise np.linalg.LinAlgError(
-                f"LAPACK found {count} of {k} eigenvalues: the largest differ by rounding only"
-            )
-        values, found = values[n - k :], found[:, n - k :]
-    return values[:k][::-1], np.asfortranarray(found[:, :k][:, ::-1])
+    chosen = [len(matrix) - k, len(matrix) - 1]
+    values, vectors = eigh(matrix, lower=True, subset_by_index=chosen, check_finite=False)
+    if len(values) < k:
+        # The bisection of LAPACK's dsyevr can lose a cluster of eigenvalues that differ by
+        # rounding, and says nothing: for a target that is its own background, say.
+        values, vectors = eigh(matrix, lower=True, driver="evd", check_finite=False)
+    return values[: -k - 1 : -1], np.asfortranarray(vectors[:, : -k - 1 : -1])
 
 
 def lanczos(
-    times: Callable[[FloatArray], FloatArray],
-    n: int,
-    k: int,
-    start: FloatArray | None = None,
-    tolerance: float = 0.0,
+    times: Callable[[FloatArray], FloatArray], n: int, k: int, tolerance: float = 0.0
 ) -> Pairs:
     """Return the ``k`` largest eigenpairs of an operator, descending, unless LAPACK is faster."""
-    first = np.random.default_rng(0).standard_normal(n) / n**0.5
-    if start is not None:
-        # Some of anything stays in: what is an eigenvector already leads to no other.
-        first = 0.01 * first + (start / np.linalg.norm(start, axis=0)).sum(axis=1)
     basis = min(n, max(2 * k + 1, 20))
-    operator = LinearOperator((n, n), matvec=times, dtype=np.float64)
-    restarts = max(max(n // 8, 100) // basis, 2)
     try:
         values, vectors = eigsh(
-            operator, k, which="LA", v0=first, ncv=basis, tol=tolerance, maxiter=restarts
+            LinearOperator((n, n), matvec=times, dtype=np.float64),
+            k,
+            which="LA",
+            v0=np.random.default_rng(0).standard_normal(n),
+            ncv=basis,
+            tol=tolerance,
+            maxiter=max(max(n // 8, 100) // basis, 2),
         )
     except ArpackNoConvergence:
         raise NotConvergedError from None

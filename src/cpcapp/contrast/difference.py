@@ -29,17 +29,8 @@ def solve_difference(
 ) -> tuple[FloatArray, FloatArray]:
     """Solve cPCA's ``(R_f - α R_b) v = λ v`` for the ``k`` largest λ at each α.
 
-    Parameters
-    ----------
-    target, background : Moments
-    k : int
-    alphas : array-like of shape (n_alphas,)
-
-    Returns
-    -------
-    eigenvalues : ndarray of shape (n_alphas, k)
-    filters : ndarray of shape (n_alphas, n_features, k)
-        Orthonormal columns.
+    Returns eigenvalues of shape (n_alphas, k), and filters of shape (n_alphas, n_features, k) with
+    orthonormal columns.
 
     Examples
     --------
@@ -65,20 +56,7 @@ def solve_difference(
 
 @dataclass(frozen=True)
 class BoundedDifference:
-    """cPCA in units of the features: see `solve_bounded_difference`.
-
-    Attributes
-    ----------
-    alpha : float
-    eigenvalues : ndarray of shape (k,)
-        Of ``D^-½ (R_f - αR_b) D^-½``, descending.
-    filters : ndarray of shape (n_features, k)
-        With ``FᵀDF = I``.
-    atoms : ndarray of shape (n_features, k)
-        ``W = DF``.
-    units : ndarray of shape (n_features,)
-        ``D``, the mean of both sets' variance of each feature.
-    """
+    """cPCA in units of the features: ``FᵀDF = I``, ``W = DF``; see `solve_bounded_difference`."""
 
     alpha: float
     eigenvalues: FloatArray
@@ -98,21 +76,6 @@ def solve_bounded_difference(
 ) -> BoundedDifference:
     """Solve cPCA's ``(R_f - α R_b) v = λ D v`` with α as `solve_contrast` chooses its bound.
 
-    Parameters
-    ----------
-    target, background : Moments
-    k : int
-    rows, row_weights : optional
-        As in `solve_contrast`.
-    alpha : float, optional
-        By default one of 3, 12 and 48.
-
-    Returns
-    -------
-    BoundedDifference
-
-    Notes
-    -----
     ``D`` is the mean of both sets' variance of each feature, so that no unit matters. Each filter
     with a positive eigenvalue has a contrast above α.
 

@@ -150,29 +150,11 @@ def excess_kurtosis(outputs: FloatArray, weights: FloatArray | None = None) -> F
 
 
 def oas_shrinkage(trace: float, trace_of_square: float, n_samples: int, n_features: int) -> float:
-    """Return the oracle approximating shrinkage of a covariance towards a scaled identity.
+    """Return the oracle approximating shrinkage ρ of ``S`` to ``(1 - ρ) S + ρ (tr S / p) I``.
 
-    Parameters
-    ----------
-    trace, trace_of_square : float
-        Traces of the sample covariance ``S`` and of ``S²``.
-    n_samples, n_features : int
-
-    Returns
-    -------
-    float
-        ρ in [0, 1]; the shrunk covariance is ``(1 - ρ) S + ρ (trace / n_features) I``.
-
-    References
-    ----------
     Y. Chen, A. Wiesel, Y. C. Eldar, A. O. Hero, "Shrinkage algorithms for MMSE covariance
     estimation", IEEE Transactions on Signal Processing 58(10), 2010. As in scikit-learn, its
     terms in ``2 / n_features`` are left out.
-
-    Examples
-    --------
-    >>> round(oas_shrinkage(trace=4.0, trace_of_square=10.0, n_samples=50, n_features=4), 3)
-    0.085
     """
     numerator = trace_of_square + trace**2
     denominator = (n_samples + 1.0) * (trace_of_square - trace**2 / n_features)

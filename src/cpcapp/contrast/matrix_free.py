@@ -35,10 +35,10 @@ class MatrixFree(Dense):
     product with the rows for each. Another ridge or bound starts with all that is known.
     """
 
-    tries_exactly = False
+    solver, tries_exactly = "matrix-free", False
 
-    def __init__(self, f: CentredRows, b: CentredRows | None, k: int) -> None:
-        super().__init__(f, b)
+    def __init__(self, rows: list[CentredRows], k: int) -> None:
+        super().__init__(rows)
         held = min(self.size, max(_HELD, 5 * k))
         # The space, F and B times it, and both within it.
         self._basis, self._f_basis, self._b_basis = (
@@ -47,22 +47,25 @@ class MatrixFree(Dense):
         self._inner_f, self._inner_b = (np.zeros((held, held)) for _ in range(2))
         self._n_held = 0
         start = np.random.default_rng(0).standard_normal((self.size, k + _GUARDS))
-        varies = f.scale > 0.0 if b is None else (f.scale > 0.0) | (b.scale > 0.0)
+        varies = np.any([side.scale > 0.0 for side in rows], axis=0)
         self._add(start * varies[:, None])
 
     def bounded(
-        self, bound: float, otherwise: float, k: int, last: Any = None, tried: bool = True
+        self, bound: float, otherwise: float, k: int, enough: Any = None, tried: bool = True
     ) -> tuple[float, FloatArray, FloatArray]:
+        """Return the same, roughly for a bound that is tried."""
         return self._refine(k, 1.0, otherwise, bound, tried)
 
-    def top(self, weight: float, ridge: float, k: int, *_: Any) -> Pairs:
+    def top(self, weight: float, ridge: float, k: int) -> Pairs:
+        """Return the ``k`` largest eigenpairs, descending."""
         return self._refine(k, weight, ridge)[1:]
 
     def times_background(self, vectors: FloatArray) -> FloatArray:
+        """Return ``B v``."""
         return self.b.covariance_times(vectors)  # type: ignore[no-any-return]
 
     def rank(self, covariance: CentredRows) -> None:
-        return None
+        """Return None: a rank is not known without a matrix."""
 
     def trace_of_square(self) -> float:
         """Return ``tr B²``: exact where that takes about a second, else with an error of 1 %."""
@@ -81,12 +84,7 @@ class MatrixFree(Dense):
         return float((times(q) ** 2).sum() + (times(signs) ** 2).sum() / _PROBES)
 
     def _refine(
-        self,
-        k: int,
-        weight: float,
-        ridge: float,
-        bound: float | None = None,
-        tried: bool = False,
+        self, k: int, weight: float, ridge: float, bound: float | None = None, tried: bool = False
     ) -> tuple[float, FloatArray, FloatArray]:
         """Return the ridge and the ``k`` largest eigenpairs of ``F v = λ (wB + rI) v``.
 

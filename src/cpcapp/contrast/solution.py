@@ -194,13 +194,6 @@ class Contrast:
 def rank_features(weights: Any, names: Sequence[str], count: int) -> list[list[tuple[str, float]]]:
     """Return for each component the features of largest weight, with their weights.
 
-    Parameters
-    ----------
-    weights : ndarray of shape (n_components, n_features)
-    names : sequence of str of length n_features
-    count : int
-        Features of each component.
-
     Examples
     --------
     >>> import numpy as np

@@ -174,44 +174,25 @@ def solve_contrast(
         rows, row_weights = rows_to_look_at(rows, row_weights, target)
     sides = [target] if background is None else [target, background]
     counts, means = [side.n_samples for side in sides], [side.mean for side in sides]
-    units = np.ones_like(means[0]) if background is None else loading_units(loading, *spreads)
-    task = _Task(k, loading, rows, row_weights, spreads, counts, units)
+    units = np.ones(len(spreads[0].variance))
+    if background is not None:
+        units = loading_units(loading, *spreads)
+    task = _Task(k, loading, rows, row_weights, scaling, spreads, counts, means, units)
     if device is None:
         device = next((side.device for side in sides if hasattr(side, "device")), None)
     chosen = _choose_solver(task, sides, solver, device)
     pair = make_pair(sides, spreads, units, chosen, k, overwrite=overwrite, device=device)
     try:
-        found = _solve(task, pair)
+        return _solve(task, pair)
     except NotConvergedError:
         if solver != "auto":
             raise ValueError(
                 f"solver={solver!r} did not converge (the eigenvalues lie too close together, or "
                 "the loading is too small); use solver='dense'"
             ) from None
-        iterated, chosen = chosen, "dense"
-        if iterated == "iterative":
-            pair = Dense(pair.f, pair.b)
-        else:
-            pair = make_pair(sides, spreads, units, chosen, k, overwrite=overwrite)
-        found = _solve(task, pair)
-    factor = signs_of(found.filters)
-    if scaling == "unit":
-        factor = factor / np.linalg.norm(found.filters, axis=0)
-    return Contrast(
-        filters=np.asfortranarray(found.filters * factor),
-        atoms=np.asfortranarray(found.atoms / factor),
-        eigenvalues=found.eigenvalues,
-        contrast=found.contrast,
-        loading=found.loading,
-        bound=found.bound,
-        solver=chosen,
-        target_variance=spreads[0].variance,
-        # The best prediction of x from its outputs y is Wy, and the outputs are uncorrelated in
-        # the target, with variances λ: tr cov(Wy) = Σ λ_j ‖w_j‖².
-        explained_variance=found.eigenvalues * (found.atoms**2).sum(axis=0),
-        mean=means[0],
-        background_mean=None if background is None else means[1],
-    )
+    if isinstance(pair, Lanczos):
+        return _solve(task, Dense(pair.covariances))
+    return _solve(task, make_pair(sides, spreads, units, "dense", k, overwrite=overwrite))
 
 
 def subspace_overlap(target: Moments, background: Moments, k: int) -> float:
@@ -219,17 +200,6 @@ def subspace_overlap(target: Moments, background: Moments, k: int) -> float:
 
     ``‖P_{U_b}U_f‖²/‖U_f‖²`` of the paper's Section IV, with the ``k`` main principal components
     of each: 1 if both span the same, ``k / n_features`` on average for unrelated data.
-
-    Parameters
-    ----------
-    target, background : Moments
-    k : int
-        Number of principal components, at most the rank of either covariance.
-
-    Returns
-    -------
-    float
-        In [0, 1].
 
     Examples
     --------
@@ -244,20 +214,9 @@ def subspace_overlap(target: Moments, background: Moments, k: int) -> float:
 
 
 def remove_main_subspace(rows: Any, background: Any, n_components: int) -> FloatArray:
-    """Return rows without their part in the main subspace of a background.
+    """Return rows less their part in the main subspace of a background, ``x - UUᵀ(x - mean)``.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n, n_features)
-        NaN counts as the background's mean, and stays NaN.
-    background : Moments or array-like of shape (n_background, n_features)
-    n_components : int
-        Principal directions ``U`` of the background.
-
-    Returns
-    -------
-    ndarray of shape (n, n_features)
-        ``x - UUᵀ(x - mean)``, with the mean of the background.
+    ``mean`` is that of the background, and NaN counts as it, but stays NaN.
 
     Examples
     --------
@@ -381,27 +340,17 @@ def rows_to_look_at(rows: Any, weights: Any, target: Moments) -> tuple[Any, Any]
 
 @dataclass(frozen=True)
 class _Task:
-    """What is to be solved, whichever way."""
+    """What is to be solved, whichever way; of the target first, and of the background if any."""
 
     k: int
     loading: str | float | Loading
     rows: Any
     row_weights: Any
-    spreads: list[Spread]  # of the target, and of the background if there is one
+    scaling: str
+    spreads: list[Spread]
     n_samples: list[int]
-    units: FloatArray  # D, squared; the loading is ρD
-
-
-@dataclass(frozen=True)
-class _Found:
-    """What a solver found, before signs and lengths are fixed: see `Contrast`."""
-
-    eigenvalues: FloatArray
-    filters: FloatArray
-    atoms: FloatArray
-    contrast: FloatArray
-    loading: Loading | None = None
-    bound: float | None = None
+    means: list[Any]
+    units: FloatArray  # D: the loading is ρD
 
 
 def _choose_solver(task: _Task, sides: list[Moments], solver: str, device: Any) -> str:
@@ -452,15 +401,13 @@ def make_pair(
     scales = [np.where(spread.constant, 0.0, 1.0 / np.sqrt(units)) for spread in spreads]
     pairs = list(zip(sides, scales, strict=True))
     if device is not None:
-        return OnDevice(*(covariance_on_device(*pair, device) for pair in pairs))
+        return OnDevice([covariance_on_device(*pair, device) for pair in pairs])
     if solver in ("dual", "matrix-free"):
         rows = [CentredRows(*pair) for pair in pairs]
-        if solver == "dual":
-            return span_of_rows(rows)
-        return MatrixFree(rows[0], rows[1] if len(rows) == 2 else None, k)
+        return span_of_rows(rows) if solver == "dual" else MatrixFree(rows, k)
     covariances = [scaled_covariance(*pair, overwrite) for pair in pairs]
     iterates = solver == "iterative" and k < len(units) - 1
-    return (Lanczos if iterates else Dense)(*covariances)
+    return (Lanczos if iterates else Dense)(covariances)
 
 
 def filters_of(pair: Dense, units: FloatArray, vectors: FloatArray) -> FloatArray:
@@ -468,20 +415,20 @@ def filters_of(pair: Dense, units: FloatArray, vectors: FloatArray) -> FloatArra
     return pair.lift(vectors) / np.sqrt(units)[:, None]
 
 
-def _solve(task: _Task, pair: Dense) -> _Found:
-    """Solve a problem in coordinates."""
+def _solve(task: _Task, pair: Dense) -> Contrast:
     k, weight, ridge, bound = min(task.k, pair.size), 0.0, 1.0, None
     try:
-        if pair.b is not None and task.loading == "auto":
+        if pair.b is None:
+            values, vectors = pair.top(weight, ridge, k)
+        elif task.loading == "auto":
             bound, ridge, values, vectors = _bounded(task, pair)
             weight, values, vectors = 1.0, values[:k], vectors[:, :k]
         else:
-            if pair.b is not None:
-                weight, ridge = _plain_loading(task, pair)
+            weight, ridge = _plain_loading(task, pair)
             values, vectors = pair.top(weight, ridge, k)
     except SingularError:
         if _is_none(task.loading):
-            rank = pair.rank(pair.b)
+            rank = pair.rank(pair.b) or 0
             raise SingularBackgroundError(rank, len(task.units), task.n_samples[1]) from None
         raise ValueError(
             f"loading={task.loading} is too small to make the background covariance positive "
@@ -489,17 +436,36 @@ def _solve(task: _Task, pair: Dense) -> _Found:
         ) from None
     if not pair.misses_none(weight, ridge, (values, vectors)):
         raise NotConvergedError
-    filters = filters_of(pair, task.units, vectors)
+    filters = atoms = filters_of(pair, task.units, vectors)
     _check_rank(task, pair, values, filters)
-    if pair.b is None:
-        return _Found(values, filters, filters, np.full(k, np.nan))
-    times_background = pair.times_background(vectors)
-    # W = (wR_b + rD) F, so that FᵀW = I, and FᵀR_fF = diag(λ).
-    atoms = pair.lift(weight * times_background + ridge * vectors) * np.sqrt(task.units)[:, None]
-    inside = np.maximum(np.einsum("ij,ij->j", vectors, times_background), 0.0)
-    with np.errstate(divide="ignore"):
-        contrast = values / inside
-    return _Found(values, filters, atoms, contrast, Loading(weight, ridge * task.units), bound)
+    contrast, loading = np.full(k, np.nan), None
+    if pair.b is not None:
+        times_background = pair.times_background(vectors)
+        # W = (wR_b + rD) F, so that FᵀW = I, and FᵀR_fF = diag(λ).
+        atoms = pair.lift(weight * times_background + ridge * vectors)
+        atoms *= np.sqrt(task.units)[:, None]
+        inside = np.maximum(np.einsum("ij,ij->j", vectors, times_background), 0.0)
+        with np.errstate(divide="ignore"):
+            contrast = values / inside
+        loading = Loading(weight, ridge * task.units)
+    factor = signs_of(filters)
+    if task.scaling == "unit":
+        factor = factor / np.linalg.norm(filters, axis=0)
+    return Contrast(
+        filters=np.asfortranarray(filters * factor),
+        atoms=np.asfortranarray(atoms / factor),
+        eigenvalues=values,
+        contrast=contrast,
+        loading=loading,
+        bound=bound,
+        solver=pair.solver,
+        target_variance=task.spreads[0].variance,
+        # The best prediction of x from its outputs y is Wy, and the outputs are uncorrelated in
+        # the target, with variances λ: tr cov(Wy) = Σ λ_j ‖w_j‖².
+        explained_variance=values * (atoms**2).sum(axis=0),
+        mean=task.means[0],
+        background_mean=None if pair.b is None else task.means[1],
+    )
 
 
 def _plain_loading(task: _Task, pair: Dense) -> tuple[float, float]:
@@ -525,8 +491,7 @@ def _bounded(task: _Task, pair: Dense) -> tuple[float, float, FloatArray, FloatA
     k = min(max(task.k if pair.tries_exactly else 2, 2), pair.size)
     tried: list[tuple[float, FloatArray, FloatArray]] = []
     for bound in bounds:
-        last = (tried[-1][0], tried[-1][2]) if tried else None
-        tried.append(pair.bounded(bound, of_noise, k, last))
+        tried.append(pair.bounded(bound, of_noise, k, tried[-1][0] if tried else None))
     filters = [filters_of(pair, task.units, vectors[:, :2]) for *_, vectors in tried]
     best = choose_bound(bounds, filters, task.rows, task.row_weights)
     if pair.tries_exactly:

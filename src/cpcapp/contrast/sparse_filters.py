@@ -155,6 +155,6 @@ def _covariance_of(moments: Moments, features: NDArray[np.intp]) -> FloatArray:
         return np.asarray(lower + np.tril(lower, -1).T) / moments.total_weight
     rows, weights = moments.kept_rows()
     part = rows[:, features]
-    centred = (part.toarray() if sp.issparse(part) else part) - moments.mean[features]
+    centred = (part.toarray() if sp.issparse(part) else part) - np.asarray(moments.mean)[features]
     weighted = centred.T if weights is None else centred.T * weights
     return np.asarray(weighted @ centred) / moments.total_weight
