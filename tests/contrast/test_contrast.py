@@ -636,11 +636,13 @@ class TestBadArguments:
         with pytest.raises(ValueError, match="background: input contains NaN"):
             solve_contrast(X, np.full((5, 4), np.nan), 1)
 
-    def test_more_components_than_the_target_has_rank(self, rng):
-        X = rng.normal(size=(50, 2)) @ rng.normal(size=(2, 6))
-        for background in (rng.normal(size=(50, 6)), None):
-            with pytest.raises(ValueError, match="must be at most 2"):
-                solve_contrast(X, background, 3)
+    def test_rows_of_another_shape(self, rng):
+        X = rng.normal(size=(50, 4))
+        for rows in (np.ones((9, 3)), sp.csr_array((9, 3)), np.ones(4)):
+            with pytest.raises(ValueError, match=r"rows has shape .* each of the 4 features"):
+                solve_contrast(Moments.of(X), X, 1, rows=rows)
+        with pytest.raises(ValueError, match=r"row_weights has shape \(9,\); it must be \(50,\)"):
+            solve_contrast(Moments.of(X), X, 1, rows=X, row_weights=np.ones(9))
 
 
 class TestSubspaceOverlap:

@@ -13,10 +13,10 @@ from cpcapp.contrast.loading import LEAST_RIDGE
 from cpcapp.moments.moments import FloatArray
 
 # Of the residual to the eigenvalue. The eigenvalue itself is then exact to the square of this over
-# the relative gap to the next one. What is not known after some steps for each vector lies among
-# eigenvalues that hardly differ, as those of noise, where another vector does as well.
-_TOLERANCE, _STEPS = 1e-4, 40
-_CLOSE_TOLERANCE, _MOST_STEPS = 1e-2, 2000
+# the relative gap to the next one. What takes more steps for each vector lies among eigenvalues
+# that hardly differ, as those of noise, where another vector does as well: the tolerance grows.
+_TOLERANCE, _CLOSE_TOLERANCE = 1e-5, 1e-2
+_STEPS, _STEPS_A_DECADE, _MOST_STEPS = 40, 10, 2000
 # For a bound that is tried. What shows classes is well apart from noise, and is soon known.
 _TRIED_TOLERANCE, _TRIED_STEPS = 3e-2, 12
 # Vectors that are held, at least, and the share of them that is kept when there are as many.
@@ -92,10 +92,11 @@ class MatrixFree(Dense):
         where none does anyway.
         """
         otherwise = ridge
-        tolerance = _TRIED_TOLERANCE if tried else _TOLERANCE
         for step in range(_MOST_STEPS):
-            if step == _STEPS * k:
-                tolerance = _CLOSE_TOLERANCE
+            decades = max(step / k - _STEPS, 0.0) / _STEPS_A_DECADE
+            tolerance = min(_TOLERANCE * 10.0**decades, _CLOSE_TOLERANCE)
+            if tried:
+                tolerance = _TRIED_TOLERANCE if step < _TRIED_STEPS else np.inf
             n = self._n_held
             inner_f, inner_b = self._inner_f[:n, :n], self._inner_b[:n, :n]
             if bound is not None:
@@ -110,7 +111,7 @@ class MatrixFree(Dense):
             # A value of 0, where there are no more, is known to a thousandth of the largest.
             sizes = np.maximum(np.abs(values), 1e-3 * values[0]) * np.linalg.norm(images, axis=0)
             unknown = np.flatnonzero(np.linalg.norm(missing, axis=0) > tolerance * sizes)
-            if not len(unknown) or (tried and step == _TRIED_STEPS):
+            if not len(unknown):
                 return ridge, values, vectors
             new = missing[:, unknown[: max(1, k // 4)]]
             if self.b is not None:
