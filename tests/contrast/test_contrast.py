@@ -14,7 +14,6 @@ from sklearn.decomposition import PCA
 
 from cpcapp import Contrast, Loading, Moments, solve_contrast
 from cpcapp.contrast.difference import solve_bounded_difference, solve_difference
-from cpcapp.contrast.loading import oas_shrinkage
 from cpcapp.contrast.solution import InsufficientRankError, SingularBackgroundError
 from cpcapp.contrast.solve import eigenvalues_above, remove_main_subspace, subspace_overlap
 from cpcapp.moments.moments import FeatureRangeError
@@ -191,12 +190,6 @@ class TestDual:
 
 
 class TestLoading:
-    def test_oas_is_that_of_scikit_learn(self, rng):
-        X = rng.normal(size=(40, 15)) @ random_covariance(rng, 15)
-        S = Moments.of(X).covariance()
-        mine = oas_shrinkage(np.trace(S), (S**2).sum(), 40, 15)
-        assert mine == pytest.approx(OAS().fit(X).shrinkage_, rel=1e-10)
-
     def test_oas_is_done_in_units_of_the_background(self, rng):
         B = rng.normal(size=(40, 15)) @ random_covariance(rng, 15, 2.0)
         X = rng.normal(size=(50, 15))
@@ -661,22 +654,6 @@ class TestSubspaceOverlap:
         share = np.linalg.norm(u_b @ u_b.T @ u_f) ** 2 / np.linalg.norm(u_f) ** 2
         assert found == pytest.approx(share, abs=1e-9)
         assert subspace_overlap(background, target, k) == pytest.approx(found, abs=1e-9)
-
-    def test_orthogonal_and_equal(self):
-        first, second = (
-            Moments.from_covariance(np.diag(d), 100) for d in ([9.0, 8, 2, 1], [1.0, 2, 8, 9])
-        )
-        assert subspace_overlap(first, second, 2) == pytest.approx(0.0, abs=1e-12)
-        assert subspace_overlap(first, second, 3) == pytest.approx(2 / 3)
-        assert subspace_overlap(first, second, 4) == pytest.approx(1.0)
-        for k in (1, 2, 3):
-            assert subspace_overlap(first, first, k) == pytest.approx(1.0)
-
-    def test_of_data(self, rng):
-        X, B = rng.normal(size=(300, 8)) * np.arange(1, 9), rng.normal(size=(200, 8))
-        u_f, u_b = (PCA(3).fit(rows).components_.T for rows in (X, B))
-        expected = np.mean(np.cos(sl.subspace_angles(u_f, u_b)) ** 2)
-        assert subspace_overlap(Moments.of(X), Moments.of(B), 3) == pytest.approx(expected)
 
     def test_more_dimensions_than_there_are(self, rng):
         thin = Moments.of(rng.normal(size=(50, 2)) @ rng.normal(size=(2, 6)), form="scatter")

@@ -95,8 +95,7 @@ class MatrixFree(Dense):
         for step in range(_MOST_STEPS):
             decades = max(step / k - _STEPS, 0.0) / _STEPS_A_DECADE
             tolerance = min(_TOLERANCE * 10.0**decades, _CLOSE_TOLERANCE)
-            if tried:
-                tolerance = _TRIED_TOLERANCE if step < _TRIED_STEPS else np.inf
+            tolerance = _TRIED_TOLERANCE if tried else tolerance
             n = self._n_held
             inner_f, inner_b = self._inner_f[:n, :n], self._inner_b[:n, :n]
             if bound is not None:
@@ -111,7 +110,7 @@ class MatrixFree(Dense):
             # A value of 0, where there are no more, is known to a thousandth of the largest.
             sizes = np.maximum(np.abs(values), 1e-3 * values[0]) * np.linalg.norm(images, axis=0)
             unknown = np.flatnonzero(np.linalg.norm(missing, axis=0) > tolerance * sizes)
-            if not len(unknown):
+            if not len(unknown) or (tried and step == _TRIED_STEPS):
                 return ridge, values, vectors
             new = missing[:, unknown[: max(1, k // 4)]]
             if self.b is not None:

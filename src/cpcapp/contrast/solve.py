@@ -113,8 +113,8 @@ def solve_contrast(
         samples than features, in coordinates of the span of the samples; never forms an
         (n_features, n_features) matrix. ``"matrix-free"``: for sparse samples, Davidson's method
         from products of samples with single vectors; forms no square matrix at all, and finds
-        eigenvalues to 1e-6, or to 1e-3 at worst where the next ones lie as close. ``"auto"`` takes the fastest, and the dense matrices where an
-        iteration does not converge.
+        eigenvalues to 1e-6, or to 1e-3 at worst where the next ones lie as close. ``"auto"``
+        takes the fastest, and the dense matrices where an iteration does not converge.
     scaling : {"background", "unit"}, default="background"
         ``"background"``: ``Fᵀ (loaded R_b) F = I``. ``"unit"``: filters of length 1, as in the
         paper.
