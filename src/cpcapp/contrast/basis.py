@@ -71,7 +71,7 @@ class CentredRows:
         return self.root * inner * other.root.T
 
 
-def span_of_rows(sets: list[CentredRows]) -> Dense:
+def span_of_rows(sets: list[CentredRows], units: FloatArray) -> Dense:
     """Return both covariances in an orthonormal basis of the span of all rows.
 
     With ``A`` the rows of both sets in their units and ``AAᵀ = U diag(s) Uᵀ``, the basis is
@@ -93,6 +93,6 @@ def span_of_rows(sets: list[CentredRows]) -> Dense:
         np.asfortranarray(part.T @ part / rows.total)
         for part, rows in zip(parts, sets, strict=True)
     ]
-    found = Dense(covariances, lift)
+    found = Dense(covariances, units, lift)
     found.solver = "dual"
     return found

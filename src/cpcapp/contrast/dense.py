@@ -36,7 +36,7 @@ class Dense:
     """By LAPACK. Matrices are in Fortran order and valid in their lower triangles.
 
     Without a background ``B`` is the identity, which is PCA. ``lift`` turns vectors into those of
-    features.
+    features, which are in squared ``units``.
     """
 
     solver = "dense"
@@ -46,12 +46,21 @@ class Dense:
     def __init__(
         self,
         covariances: Sequence[Any],
+        units: FloatArray,
         lift: Callable[[FloatArray], FloatArray] = np.asarray,
     ) -> None:
-        self.covariances, self.lift = covariances, lift
+        self.covariances, self.units, self.lift = covariances, units, lift
         self.f: Any = covariances[0]
         self.b: Any = covariances[1] if len(covariances) == 2 else None
         self.size = int(self.f.shape[1])
+
+    def filters(self, vectors: FloatArray) -> FloatArray:
+        """Return eigenvectors as filters of the features as they are."""
+        return self.lift(vectors) / np.sqrt(self.units)[:, None]
+
+    def atoms(self, vectors: FloatArray) -> FloatArray:
+        """Return loaded covariances times eigenvectors as atoms."""
+        return self.lift(vectors) * np.sqrt(self.units)[:, None]
 
     def difference(self, alpha: float) -> FloatArray:
         """Return ``F - αB`` as a new matrix."""

@@ -14,7 +14,6 @@ from cpcapp.contrast.solution import InsufficientRankError
 from cpcapp.contrast.solve import (
     check_n_components,
     check_sides,
-    filters_of,
     make_pair,
     rows_to_look_at,
     signs_of,
@@ -49,7 +48,7 @@ def solve_difference(
     values, filters = np.empty((len(alphas), k)), np.empty((len(alphas), len(units), k))
     for i, alpha in enumerate(alphas):
         values[i], vectors = largest_eigenpairs(pair.difference(alpha), k)
-        filters[i] = filters_of(pair, units, vectors)
+        filters[i] = pair.filters(vectors)
         filters[i] *= signs_of(filters[i])
     return values, filters
 
@@ -101,7 +100,7 @@ def solve_bounded_difference(
     # The first two are looked at for classes, however many are asked for.
     most = min(max(k, 2), pair.size)
     found = [largest_eigenpairs(pair.difference(a), most) for a in alphas]
-    filters = [filters_of(pair, units, vectors) for _, vectors in found]
+    filters = [pair.filters(vectors) for _, vectors in found]
     best = choose_bound(alphas, filters, rows, row_weights)
     chosen = filters[best][:, :k]
     chosen = chosen * signs_of(chosen)

@@ -37,8 +37,8 @@ class MatrixFree(Dense):
 
     solver, tries_exactly = "matrix-free", False
 
-    def __init__(self, rows: list[CentredRows], k: int) -> None:
-        super().__init__(rows)
+    def __init__(self, rows: list[CentredRows], units: FloatArray, k: int) -> None:
+        super().__init__(rows, units)
         held = min(self.size, max(_HELD, 5 * k))
         # The space, F and B times it, and both within it.
         self._basis, self._f_basis, self._b_basis = (

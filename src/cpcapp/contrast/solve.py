@@ -177,7 +177,7 @@ def solve_contrast(
     units = np.ones(len(spreads[0].variance))
     if background is not None:
         units = loading_units(loading, *spreads)
-    task = _Task(k, loading, rows, row_weights, scaling, spreads, counts, means, units)
+    task = _Task(k, loading, rows, row_weights, scaling, spreads, counts, means)
     if device is None:
         device = next((side.device for side in sides if hasattr(side, "device")), None)
     chosen = _choose_solver(task, sides, solver, device)
@@ -191,7 +191,7 @@ def solve_contrast(
                 "the loading is too small); use solver='dense'"
             ) from None
     if isinstance(pair, Lanczos):
-        return _solve(task, Dense(pair.covariances))
+        return _solve(task, Dense(pair.covariances, units))
     return _solve(task, make_pair(sides, spreads, units, "dense", k, overwrite=overwrite))
 
 
@@ -350,7 +350,6 @@ class _Task:
     spreads: list[Spread]
     n_samples: list[int]
     means: list[Any]
-    units: FloatArray  # D: the loading is ρD
 
 
 def _choose_solver(task: _Task, sides: list[Moments], solver: str, device: Any) -> str:
@@ -358,7 +357,7 @@ def _choose_solver(task: _Task, sides: list[Moments], solver: str, device: Any) 
         if solver not in ("auto", "dense"):
             raise ValueError(f"solver={solver!r} must be 'auto' or 'dense' on a device ({device})")
         return "dense"
-    width, n_rows = len(task.units), sum(task.n_samples)
+    width, n_rows = len(task.means[0]), sum(task.n_samples)
     thin = all(side.is_thin for side in sides)
     few = thin and max(task.n_samples) < width
     if solver == "dual" and not few:
@@ -401,18 +400,13 @@ def make_pair(
     scales = [np.where(spread.constant, 0.0, 1.0 / np.sqrt(units)) for spread in spreads]
     pairs = list(zip(sides, scales, strict=True))
     if device is not None:
-        return OnDevice([covariance_on_device(*pair, device) for pair in pairs])
+        return OnDevice([covariance_on_device(*pair, device) for pair in pairs], units)
     if solver in ("dual", "matrix-free"):
         rows = [CentredRows(*pair) for pair in pairs]
-        return span_of_rows(rows) if solver == "dual" else MatrixFree(rows, k)
+        return span_of_rows(rows, units) if solver == "dual" else MatrixFree(rows, units, k)
     covariances = [scaled_covariance(*pair, overwrite) for pair in pairs]
     iterates = solver == "iterative" and k < len(units) - 1
-    return (Lanczos if iterates else Dense)(covariances)
-
-
-def filters_of(pair: Dense, units: FloatArray, vectors: FloatArray) -> FloatArray:
-    """Return eigenvectors as filters of the features as they are."""
-    return pair.lift(vectors) / np.sqrt(units)[:, None]
+    return (Lanczos if iterates else Dense)(covariances, units)
 
 
 def _solve(task: _Task, pair: Dense) -> Contrast:
@@ -429,25 +423,24 @@ def _solve(task: _Task, pair: Dense) -> Contrast:
     except SingularError:
         if _is_none(task.loading):
             rank = pair.rank(pair.b) or 0
-            raise SingularBackgroundError(rank, len(task.units), task.n_samples[1]) from None
+            raise SingularBackgroundError(rank, len(pair.units), task.n_samples[1]) from None
         raise ValueError(
             f"loading={task.loading} is too small to make the background covariance positive "
             "definite; raise it or use loading='auto'"
         ) from None
     if not pair.misses_none(weight, ridge, (values, vectors)):
         raise NotConvergedError
-    filters = atoms = filters_of(pair, task.units, vectors)
+    filters = atoms = pair.filters(vectors)
     _check_rank(task, pair, values, filters)
     contrast, loading = np.full(k, np.nan), None
     if pair.b is not None:
         times_background = pair.times_background(vectors)
         # W = (wR_b + rD) F, so that FᵀW = I, and FᵀR_fF = diag(λ).
-        atoms = pair.lift(weight * times_background + ridge * vectors)
-        atoms *= np.sqrt(task.units)[:, None]
+        atoms = pair.atoms(weight * times_background + ridge * vectors)
         inside = np.maximum(np.einsum("ij,ij->j", vectors, times_background), 0.0)
         with np.errstate(divide="ignore"):
             contrast = values / inside
-        loading = Loading(weight, ridge * task.units)
+        loading = Loading(weight, ridge * pair.units)
     factor = signs_of(filters)
     if task.scaling == "unit":
         factor = factor / np.linalg.norm(filters, axis=0)
@@ -476,7 +469,7 @@ def _plain_loading(task: _Task, pair: Dense) -> tuple[float, float]:
         return 1.0, float(task.loading)  # units are the mean variance
     if task.loading == "none":
         return 1.0, 0.0
-    trace, width = float((varying(task.spreads[1]) / task.units).sum()), len(task.units)
+    trace, width = float((varying(task.spreads[1]) / pair.units).sum()), len(pair.units)
     rho = oas_shrinkage(trace, pair.trace_of_square(), task.n_samples[1], width)
     rho = max(rho, LEAST_RIDGE)
     return 1.0 - rho, rho * trace / width
@@ -492,7 +485,7 @@ def _bounded(task: _Task, pair: Dense) -> tuple[float, float, FloatArray, FloatA
     tried: list[tuple[float, FloatArray, FloatArray]] = []
     for bound in bounds:
         tried.append(pair.bounded(bound, of_noise, k, tried[-1][0] if tried else None))
-    filters = [filters_of(pair, task.units, vectors[:, :2]) for *_, vectors in tried]
+    filters = [pair.filters(vectors[:, :2]) for *_, vectors in tried]
     best = choose_bound(bounds, filters, task.rows, task.row_weights)
     if pair.tries_exactly:
         return bounds[best], *tried[best]
