@@ -43,6 +43,23 @@ def test_equals_dense(rng, loading, k, scaling):
     np.testing.assert_allclose(free.filters.T @ free.atoms, np.eye(k), atol=1e-8)
 
 
+def test_in_noise_the_numbers_are_those_of_the_filters(rng):
+    """Where eigenvalues hardly differ, other filters do as well; what is said of them is exact."""
+    X, B = (sp.random_array((500, 600), density=0.03, format="csr", rng=rng) for _ in "fb")
+    target, background = Moments.of(X), Moments.of(B)
+    dense, free = (
+        solve_contrast(target, background, 2, solver=solver) for solver in ("dense", "matrix-free")
+    )
+    assert free.bound == dense.bound
+    np.testing.assert_allclose(free.eigenvalues, dense.eigenvalues, rtol=1e-3)
+    f, b = (
+        np.diag(free.filters.T @ moments.covariance() @ free.filters)
+        for moments in (target, background)
+    )
+    np.testing.assert_allclose(free.contrast, f / b, rtol=1e-8)
+    np.testing.assert_allclose(free.eigenvalues, f, rtol=1e-8)
+
+
 @pytest.mark.parametrize("k", [1, 3])
 def test_without_a_background_it_is_pca(rng, k):
     target, _ = pair(rng)
