@@ -22,9 +22,9 @@ class CentredRows:
     ``A = diag(root) (X - 1·offsetᵀ) diag(scale)``; sparse rows stay as they are.
     """
 
-    def __init__(self, moments: Moments, scale: FloatArray) -> None:
+    def __init__(self, moments: Moments, scale: FloatArray, variance: FloatArray) -> None:
         self.total, self.scale = moments.total_weight, scale
-        self.variance = moments.variance() * scale**2
+        self.variance = variance * scale**2
         rows, weights = moments.kept_rows()
         self.rows: Any = rows
         self.offset = np.asarray(moments.mean)
@@ -32,7 +32,7 @@ class CentredRows:
         if not sp.issparse(rows):
             self.rows, self.offset = moments.centred_rows(), np.zeros(len(scale))
             return
-        if (self.offset**2 > _FAR * moments.variance()).any():
+        if (self.offset**2 > _FAR * variance).any():
             self.rows, shift = centre_full_columns(rows)
             self.offset = self.offset - shift
         if weights is not None:

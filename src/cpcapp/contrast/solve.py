@@ -402,7 +402,7 @@ def make_pair(
     if device is not None:
         return OnDevice([covariance_on_device(*pair, device) for pair in pairs], units)
     if solver in ("dual", "matrix-free"):
-        rows = [CentredRows(*pair) for pair in pairs]
+        rows = [CentredRows(*pair, s.variance) for pair, s in zip(pairs, spreads, strict=True)]
         return span_of_rows(rows, units) if solver == "dual" else MatrixFree(rows, units, k)
     covariances = [scaled_covariance(*pair, overwrite) for pair in pairs]
     iterates = solver == "iterative" and k < len(units) - 1
