@@ -84,14 +84,15 @@ def test_rows_of_several_backgrounds_are_new_to_each(rng):
 
 
 def test_effects_of_covariates_are_not_of_the_rows(rng):
-    batch = rng.integers(4, size=120)
-    design = np.column_stack([np.ones(120), batch[:, None] == np.arange(1, 4)])
-    effects, B = 100.0 * rng.normal(size=(4, 6)), rng.normal(size=(120, 6))
+    """Of two labels, each with a column for each of its values, so that columns are collinear."""
+    labels = [rng.integers(n, size=120)[:, None] == np.arange(n) for n in (2, 4)]
+    design = np.column_stack([np.ones(120), *labels]).astype(float)
+    effects, B = 100.0 * design @ rng.normal(size=(7, 6)), rng.normal(size=(120, 6))
     X = rng.normal(size=(80, 6)) * [4, 1, 1, 1, 1, 1]
     contrast = solve_contrast(X, B, 1, loading=0.1)
     powers = [
         calibrate(make_sample(X), make_sample(rows, design=design), contrast).powers
-        for rows in (B, B + effects[batch])
+        for rows in (B, B + effects)
     ]
     np.testing.assert_allclose(*powers, rtol=1e-6)
 

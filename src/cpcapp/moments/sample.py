@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg import block_diag
+from scipy.linalg import block_diag, qr
 
 from cpcapp.moments.rows import FloatArray
 
@@ -133,12 +133,21 @@ def residuals(X: FloatArray, weights: FloatArray, design: FloatArray) -> tuple[F
         kish = weights.sum() ** 2 / (weights @ weights)
         return X - weights @ X / weights.sum(), float(1.0 - 1.0 / kish)
     root = np.sqrt(weights)[:, None]
-    Q, R = np.linalg.qr(design * root)
-    diagonal = np.abs(np.diag(R))
-    Q = Q[:, diagonal > max(design.shape) * _EPS * diagonal.max()]
+    Q = orthonormal_columns(design * root)
     # A weight of w counts as w rows: Kish's effective number, (Σw)²/Σw².
     effective = weights.sum() ** 2 / (weights @ weights)
     return X - Q @ (Q.T @ (X * root)) / root, float(1.0 - Q.shape[1] / effective)
+
+
+def orthonormal_columns(A: FloatArray) -> FloatArray:
+    """Return an orthonormal basis of the columns; by pivoting, as they can be collinear.
+
+    >>> orthonormal_columns(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [1.0, 1.0, 2.0]])).shape
+    (3, 2)
+    """
+    Q, R, _ = qr(A, mode="economic", pivoting=True)
+    diagonal = np.abs(np.diag(R))
+    return np.asarray(Q[:, diagonal > max(A.shape) * _EPS * diagonal[0]])
 
 
 def mix_samples(samples: Sequence[Sample], shares: FloatArray) -> Sample:
