@@ -175,9 +175,7 @@ def _shrunk(side: Moments) -> FloatArray:
     inner = covariance / np.multiply.outer(scale, scale)
     trace, square = float(np.trace(inner)), float(np.vdot(inner, inner))
     rho = max(oas_shrinkage(trace, square, side.n_samples, len(inner)), 1e-9)
-    covariance *= 1.0 - rho
-    covariance[np.diag_indices_from(covariance)] += rho * np.where(units > 0.0, units, units.mean())
-    return covariance
+    return (1.0 - rho) * covariance + rho * np.diag(np.where(units > 0.0, units, units.mean()))
 
 
 def _worst_shares(
@@ -309,30 +307,23 @@ def suitable_background(
         raise ValueError("candidates is empty; give at least one background")
     if k < 1:
         raise ValueError(f"k={k} must be at least 1")
-    scores = [
-        _score(str(name), f, _as_moments(candidate, f"candidate {name!r}"), k, false_alarm_rate)
-        for name, candidate in candidates.items()
-    ]
+    p, n_f = len(f.variance()), f.n_samples
+    ranked = []
+    for name, candidate in candidates.items():
+        b = _as_moments(candidate, f"candidate {name!r}")
+        if b.n_features != p:
+            raise ValueError(
+                f"candidate {str(name)!r} has {b.n_features} features, but the target has {p}"
+            )
+        n_b = b.n_samples
+        width = min(k, p, n_f - 1, n_b - 1)
+        count = threshold = None
+        if n_b - 1 > p:
+            threshold = noise_threshold(n_f, n_b, p, false_alarm_rate=false_alarm_rate)
+            count = count_components(f, b, false_alarm_rate=false_alarm_rate)
+        overlap = subspace_overlap(f, b, width)
+        ranked.append(RankedBackground(str(name), n_b, overlap, width / p, count, threshold))
     return sorted(
-        scores,
-        key=lambda s: (0 if s.n_significant else 1 if s.n_significant is None else 2, -s.overlap),
+        ranked,
+        key=lambda r: (0 if r.n_significant else 1 if r.n_significant is None else 2, -r.overlap),
     )
-
-
-def _score(
-    name: str, target: Moments, background: Moments, k: int, false_alarm_rate: float
-) -> RankedBackground:
-    width = target.n_features
-    if background.n_features != width:
-        raise ValueError(
-            f"candidate {name!r} has {background.n_features} features, but the target has {width}"
-        )
-    assert width is not None
-    k = min(k, width, target.n_samples - 1, background.n_samples - 1)
-    overlap = subspace_overlap(target, background, k)
-    n_f, n_b = target.n_samples, background.n_samples
-    count = threshold = None
-    if n_b - 1 > width:
-        threshold = noise_threshold(n_f, n_b, width, false_alarm_rate=false_alarm_rate)
-        count = count_components(target, background, false_alarm_rate=false_alarm_rate)
-    return RankedBackground(name, n_b, overlap, k / width, count, threshold)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import subspace_angles
 
 from cpcapp.contrast.solution import Contrast
 from cpcapp.inference.refit import match, refit
@@ -60,19 +61,21 @@ def resample(
     if n_top < 1:
         raise ValueError(f"n_top={n_top} must be at least 1")
     rng = np.random.default_rng(random_state)
+    scores = target.rows @ contrast.filters
     atoms, angles = [], []
     top = np.zeros(contrast.filters.T.shape)
     for _ in range(n):
         try:
-            drawn = [s.take(_draw(s, rng)) for s in (target, background)]
-            found = refit(contrast, drawn[0], drawn[1], (target, background))
+            drawn = target.take(_draw(target, rng)), background.take(_draw(background, rng))
+            found = refit(contrast, *drawn, (target, background))
         except ValueError:
             continue  # a replicate without enough different rows
         order, signs = match(found, contrast)
         atoms.append((found.atoms[:, order] * signs).T)
-        weights = found.filters[:, order] * np.sqrt(found.target_variance)[:, None]
-        top += _among_top(weights.T, n_top)
-        angles.append(_largest_angle(target.rows, found.filters, contrast.filters))
+        weights = found.filters[:, order].T * np.sqrt(found.target_variance)
+        largest = np.argsort(-np.abs(weights), axis=1)[:, :n_top]
+        np.put_along_axis(top, largest, np.take_along_axis(top, largest, axis=1) + 1.0, axis=1)
+        angles.append(subspace_angles(target.rows @ found.filters, scores)[0])
     if not angles:
         raise ValueError(
             "no replicate could be solved (too few different rows or groups); use loading='auto', "
@@ -82,7 +85,7 @@ def resample(
     return ComponentStability(
         atom_intervals=np.moveaxis(np.quantile(atoms, tails, axis=0), 0, -1),
         top_frequency=top / len(angles),
-        angles=np.array(angles),
+        angles=np.degrees(angles),
         n_top=n_top,
         confidence=confidence,
     )
@@ -95,19 +98,3 @@ def _draw(sample: Sample, rng: np.random.Generator) -> NDArray[np.intp]:
         return drawn
     times = np.bincount(drawn, minlength=sample.n_groups)
     return np.repeat(np.arange(len(sample)), times[sample.groups])
-
-
-def _among_top(weights: FloatArray, n_top: int) -> FloatArray:
-    """Return 1 where a weight is among the ``n_top`` largest of its row."""
-    n_top = min(n_top, weights.shape[1])
-    largest = np.argpartition(-np.abs(weights), n_top - 1, axis=1)[:, :n_top]
-    inside = np.zeros_like(weights)
-    np.put_along_axis(inside, largest, 1.0, axis=1)
-    return inside
-
-
-def _largest_angle(rows: FloatArray, filters: FloatArray, reference: FloatArray) -> float:
-    """Return the largest canonical angle between the scores of two sets of filters, in degrees."""
-    ours, theirs = (np.linalg.qr(rows @ part).Q for part in (filters, reference))
-    cosines = np.linalg.svd(ours.T @ theirs, compute_uv=False)
-    return float(np.degrees(np.arccos(np.clip(cosines[-1], 0.0, 1.0))))

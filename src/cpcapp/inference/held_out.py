@@ -14,10 +14,10 @@ from cpcapp.moments.sample import Sample
 
 # More units than these are added up in random blocks before blocks are drawn.
 _MAX_UNITS = 1000
-# With fewer rows for each feature the filters themselves are unsure, and intervals are made wider
-# by what refits to random halves say. Ten, and the factor 4 for their variance, were found with
-# sets made for it (benchmarks/results/counting.json).
-_PLENTY, _HALVES, _FACTOR = 10, 10, 4.0
+# Intervals are made wider by what refits to random halves say. The factor for their variance, and
+# how many rows for each feature are few, were found with made sets
+# (benchmarks/results/counting.json).
+_HALVES, _FACTOR, _PLENTY = 10, 4.0, 10
 # An output whose sum of squares is that of fewer rows has tails too heavy for intervals.
 _LEAST_EFFECTIVE = 15
 
@@ -72,24 +72,29 @@ def held_out(
     sides = target, background
     fold = [_folds(side, folds, rng) for side in sides]
     squares = [np.zeros((len(side), contrast.filters.shape[1])) for side in sides]
-    for i in range(folds):
-        held = [own == i for own in fold]
-        if any(part.any() for part in held):
-            for square, part, new in zip(
-                squares, held, _held_squares(sides, held, contrast), strict=True
-            ):
-                square[part] = new
+    for i in range(min(folds, max(side.n_groups for side in sides))):
+        held = [part == i for part in fold]
+        new = _held_squares(sides, held, contrast)
+        for square, part, values in zip(squares, held, new, strict=True):
+            square[part] = values
     sums = [_unit_sums(side, square, rng) for side, square in zip(sides, squares, strict=True)]
-    estimate = np.divide(*(_variances(np.ones((1, len(part))), part)[0] for part in sums))
-    drawn = np.divide(*(_variances(_draw(len(part), n_resamples, rng), part) for part in sums))
+    estimate = np.divide(*(_means(part.sum(axis=0)) for part in sums))
+    drawn = np.divide(
+        *(
+            _means(
+                rng.multinomial(len(part), np.full(len(part), 1 / len(part)), n_resamples) @ part
+            )
+            for part in sums
+        )
+    )
     tails = [(1.0 - level) / 2.0, (1.0 + level) / 2.0]
     # In logarithms, about the estimate
     ends = np.log(np.quantile(drawn, tails, axis=0).T / estimate[:, None])
+    ends *= _widening(sides, contrast, np.log(drawn).std(axis=0), rng)[:, None]
     notes = []
     # Each covariate costs a row.
     least = min(side.n_groups - side.design.shape[1] + 1 for side in sides)
     if least < _PLENTY * target.rows.shape[1]:
-        ends *= _widening(sides, contrast, np.log(drawn).std(axis=0), rng)[:, None]
         notes.append(
             f"{least} rows or groups are few for {target.rows.shape[1]} features: the filters are "
             "unsure, and the intervals were made wider for that"
@@ -135,11 +140,12 @@ def _widening(
         half = [_folds(side, 2, rng) == 0 for side in sides]
         for held in (half, [~part for part in half]):
             squares = _held_squares(sides, held, contrast)
-            means = (
-                np.average(square, axis=0, weights=side.weights[part])
-                for square, side, part in zip(squares, sides, held, strict=True)
+            weights = (side.weights[part] for side, part in zip(sides, held, strict=True))
+            contrasts.append(
+                np.divide(
+                    *(w @ square / w.sum() for w, square in zip(weights, squares, strict=True))
+                )
             )
-            contrasts.append(np.divide(*means))
     more = np.log(contrasts).var(axis=0) / spread**2 - 1.0
     return np.asarray(np.sqrt(1.0 + _FACTOR * np.maximum(more, 0.0)))
 
@@ -153,12 +159,5 @@ def _unit_sums(sample: Sample, squares: FloatArray, rng: np.random.Generator) ->
     return np.column_stack([np.bincount(units, column) for column in columns.T])
 
 
-def _variances(times: FloatArray, sums: FloatArray) -> FloatArray:
-    drawn = times @ sums
-    return np.asarray(drawn[:, :-1] / drawn[:, -1:])
-
-
-def _draw(n_units: int, n: int, rng: np.random.Generator) -> FloatArray:
-    """Return how often each unit is drawn, for several draws with replacement."""
-    times = rng.multinomial(n_units, np.full(n_units, 1.0 / n_units), n)
-    return times.astype(np.float64)
+def _means(sums: FloatArray) -> FloatArray:
+    return np.asarray(sums[..., :-1] / sums[..., -1:])

@@ -64,7 +64,8 @@ def wachter_edge(n_target: int, n_background: int, n_features: int) -> float:
     _check_f_matrix(n_target, n_background, n_features)
     a, b = n_features / (n_target - 1), n_features / (n_background - 1)
     edge = ((1.0 + np.sqrt(a + b - a * b)) / (1.0 - b)) ** 2
-    return float(edge * _ddof_ratio(n_target, n_background))
+    ddof = (n_target - 1) / n_target * n_background / (n_background - 1)
+    return float(edge * ddof)
 
 
 def noise_threshold(
@@ -155,10 +156,6 @@ def count_components(
         false_alarm_rate=false_alarm_rate,
     )
     return len(eigenvalues_above(target, background, threshold))
-
-
-def _ddof_ratio(n_target: int, n_background: int) -> float:
-    return (n_target - 1) / n_target * n_background / (n_background - 1)
 
 
 def _check_f_matrix(n_target: int, n_background: int, n_features: int) -> None:

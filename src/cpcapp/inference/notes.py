@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,22 +15,15 @@ from cpcapp.moments.sample import Sample
 
 # Shares of a sum of squares above which one row, or one cell of it, is most of it.
 MOST = 0.5
-# Features of a hidden direction that a note names.
+# Components, or features of a hidden direction, that a note names.
 _NAMED = 3
 
 
 @dataclass(frozen=True)
 class Note:
-    """One thing to know about components.
+    """One thing to know about components, as a sentence for readers."""
 
-    Attributes
-    ----------
-    code : {"no-contrast", "one-row", "hidden-direction"}
-    text : str
-        A sentence for readers.
-    """
-
-    code: str
+    code: Literal["no-contrast", "one-row", "hidden-direction"]
     text: str
 
 
@@ -42,10 +35,13 @@ def notes_on(
     feature_names: Sequence[Any] | None = None,
 ) -> list[Note]:
     """Return notes on components that one row carries, and on directions that they do not show."""
-    names = _Names(feature_names)
-    notes = list(_carried_by_one_row(contrast.filters, target, names))
+
+    def name(i: int) -> str:
+        return f"feature {i if feature_names is None else repr(str(feature_names[i]))}"
+
+    notes = list(_carried_by_one_row(contrast.filters, target, name))
     if test is not None and test.n_components and contrast.filters.shape[1]:
-        notes += _hidden_directions(contrast.filters, target, test.filters, names)
+        notes += _hidden_directions(contrast.filters, target, test.filters, name)
     return notes
 
 
@@ -62,29 +58,20 @@ def shared_components(contrast: Contrast, n_target: int, n_background: int) -> l
     if not len(shared):
         return []
     which = ", ".join(str(k + 1) for k in shared[:_NAMED]) + (", …" if len(shared) > _NAMED else "")
-    noun = "Component" if len(shared) == 1 else "Components"
-    verb = "varies" if len(shared) == 1 else "vary"
+    subject = f"Component {which} varies" if len(shared) == 1 else f"Components {which} vary"
     return [
         Note(
             "no-contrast",
-            f"{noun} {which} {verb} no more in the target than in the background (contrast "
+            f"{subject} no more in the target than in the background (contrast "
             f"{contrast.contrast[shared[0]]:.2g}). Ask for fewer components "
             "(or, in Python, for less loading: loading='oas').",
         )
     ]
 
 
-class _Names:
-    """Names of features, or their numbers."""
-
-    def __init__(self, names: Sequence[Any] | None) -> None:
-        self.names = names
-
-    def __getitem__(self, i: int) -> str:
-        return f"feature {i}" if self.names is None else f"feature {str(self.names[i])!r}"
-
-
-def _carried_by_one_row(filters: FloatArray, target: Sample, names: _Names) -> Iterator[Note]:
+def _carried_by_one_row(
+    filters: FloatArray, target: Sample, name: Callable[[int], str]
+) -> Iterator[Note]:
     outputs = target.rows @ filters
     squares = outputs**2 * target.weights[:, None]
     for k, column in enumerate(squares.T):
@@ -95,8 +82,7 @@ def _carried_by_one_row(filters: FloatArray, target: Sample, names: _Names) -> I
         cell = int(np.abs(parts).argmax())
         # What the cell alone adds to the output, of all that is added with its sign
         alone = parts[cell] / parts[parts * parts[cell] > 0.0].sum()
-        value = f"{target.raw[row, cell]:.4g}"
-        by = f"{names[cell]} = {value}" + ("" if alone > MOST else " and others")
+        by = f"{name(cell)} = {target.raw[row, cell]:.4g}" + ("" if alone > MOST else " and others")
         share = 100.0 * column[row] / column.sum()
         yield Note(
             "one-row",
@@ -106,21 +92,19 @@ def _carried_by_one_row(filters: FloatArray, target: Sample, names: _Names) -> I
 
 
 def _hidden_directions(
-    filters: FloatArray, target: Sample, counted: FloatArray, names: _Names
+    filters: FloatArray, target: Sample, counted: FloatArray, name: Callable[[int], str]
 ) -> Iterator[Note]:
     root = np.sqrt(target.weights)[:, None]
     basis = np.linalg.qr(target.rows @ filters * root).Q
     outputs = target.rows @ counted * root
-    total = (outputs**2).sum(axis=0)
-    shown = ((basis.T @ outputs) ** 2).sum(axis=0)
+    shown = ((basis.T @ outputs) ** 2).sum(axis=0) / (outputs**2).sum(axis=0)
     weights = np.abs(counted) * np.sqrt(target.variance())[:, None]
-    for k in np.flatnonzero(shown < (1.0 - MOST) * total):
+    for k in np.flatnonzero(shown < 1.0 - MOST):
         order = np.argsort(-weights[:, k], kind="stable")[:_NAMED]
         largest = [i for i in order if weights[i, k] >= 0.3 * weights[order[0], k]]
-        share = 100.0 * shown[k] / total[k]
         yield Note(
             "hidden-direction",
             f"Direction {k + 1} of those counted is hardly seen in the components: they show "
-            f"{share:.0f} % of its variance. It lies mostly in "
-            f"{', '.join(names[i] for i in largest)}.",
+            f"{100.0 * shown[k]:.0f} % of its variance. It lies mostly in "
+            f"{', '.join(name(int(i)) for i in largest)}.",
         )

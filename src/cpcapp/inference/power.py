@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from cpcapp.contrast.solution import Contrast
 from cpcapp.inference.refit import refit
@@ -20,17 +20,8 @@ _MAX_POWERS = 10_000
 
 @dataclass(frozen=True)
 class Calibration:
-    """Output powers of background rows, by filters that were fitted without them.
+    """Powers of background rows by filters that have not seen them, and what each counts as.
 
-    Attributes
-    ----------
-    powers : ndarray of shape (n_rows,)
-        Ascending.
-    weights : ndarray of shape (n_rows,) or None
-        How many rows, or groups, each one counts as; None for one each.
-
-    Examples
-    --------
     >>> calibration = Calibration(np.arange(99.0))
     >>> calibration.p_value([-1.0, 94.0, 200.0])
     array([1.  , 0.06, 0.01])
@@ -38,8 +29,8 @@ class Calibration:
     0.01
     """
 
-    powers: FloatArray
-    weights: FloatArray | None = None
+    powers: FloatArray  # ascending
+    weights: FloatArray | None = None  # None for one row, or group, each
 
     @property
     def smallest(self) -> float:
@@ -64,13 +55,7 @@ def calibrate(
     folds: int = 5,
     random_state: int | np.random.Generator | None = 0,
 ) -> Calibration:
-    """Return the powers of background rows, or groups, that were held out, fold by fold.
-
-    Raises
-    ------
-    ValueError
-        With fewer than 20 background rows, or groups, as far as their weights let them count.
-    """
+    """Return the powers of background rows, or groups, that were held out, fold by fold."""
     n = background.n_groups
     # Kish's effective number, of groups where there are any
     units = np.bincount(background.groups, background.weights)
@@ -82,6 +67,9 @@ def calibrate(
             f"p-values need at least {_LEAST_UNITS} background {what}, not {counted}; they are the "
             "ranks of new rows among background that the filters have not seen"
         )
+    design = background.design
+    # The means of one set, or of several
+    only_means = np.isin(design, (0.0, 1.0)).all() and (design.sum(axis=1) == 1.0).all()
     rng = np.random.default_rng(random_state)
     fold = (rng.permutation(n) % folds)[background.groups]
     powers = np.empty(len(background))
@@ -89,20 +77,14 @@ def calibrate(
         held = fold == i
         seen = background.take(np.flatnonzero(~held))
         filters = refit(contrast, target, seen, (target, background)).filters
-        outputs = _about(background, held, seen) @ filters
-        powers[held] = np.einsum("ij,ij->i", outputs, outputs)
+        # About the mean of the others, as a new row would be taken
+        if only_means:
+            about = background.raw[held] - seen.mean
+        else:
+            mean = np.average(background.rows[~held], axis=0, weights=background.weights[~held])
+            about = background.rows[held] - mean
+        powers[held] = ((about @ filters) ** 2).sum(axis=1)
     weights = background.weights * (effective / len(background))
-    kept = np.arange(len(powers))
-    if len(kept) > _MAX_POWERS:
-        kept = rng.permutation(kept)[:_MAX_POWERS]
+    kept = rng.permutation(len(powers))[:_MAX_POWERS]
     kept = kept[np.argsort(powers[kept], kind="stable")]
     return Calibration(powers[kept], None if (weights == 1.0).all() else weights[kept])
-
-
-def _about(background: Sample, held: NDArray[np.bool_], seen: Sample) -> FloatArray:
-    """Return held-out rows about the mean of the others, as a new row would be taken."""
-    design = background.design
-    if ((design == 0.0) | (design == 1.0)).all() and (design.sum(axis=1) == 1.0).all():
-        return np.asarray(background.raw[held] - seen.mean)  # means only, of one set or several
-    others = np.average(background.rows[~held], axis=0, weights=background.weights[~held])
-    return np.asarray(background.rows[held] - others)
