@@ -64,7 +64,7 @@ class TestFalseAlarms:
     def test_covariates_cost_degrees_of_freedom(self, rng, kind, n_f, n_b):
         """Twelve batches that differ, with few rows each in one of the sets."""
         count = 0
-        for i in range(SETS):
+        for _ in range(SETS):
             effects = 3.0 * rng.normal(size=(12, 10))
             batches = [rng.integers(12, size=n) for n in (n_f, n_b)]
             X, B = (draw(kind, rng, len(b), 10) + effects[b] for b in batches)
@@ -229,8 +229,9 @@ class TestStatistic:
         assert found.n_components == 0
         assert 0.05 < found.p_value <= 1.0
 
-    def test_features_without_variance(self):
-        found = permutation_test(np.ones((30, 3)), np.ones((30, 3)))
+    @pytest.mark.parametrize("p", [3, 100])
+    def test_features_without_variance(self, p):
+        found = permutation_test(np.ones((30, p)), np.ones((30, p)))
         assert (found.n_components, found.p_value) == (0, 1.0)
 
 

@@ -118,7 +118,7 @@ def count_components_of(
         contrasts = [_Contrasts(rows, filters, atoms) for rows in sets]
         observed, shuffled = contrasts[0], contrasts[-1]
         value = observed.largest(arrangements.observed)
-        if value <= 0.0:
+        if value <= 0.0 or not observed.varies.any():
             break
         chance: list[float] = []
         above = 0
@@ -199,7 +199,8 @@ class _Side(NamedTuple):
         rows -= self.design @ (self.design.T @ rows)
         # A weight of w counts as w rows (Kish).
         total, squares = (self.root**2).sum(), (self.root**4).sum()
-        return np.asarray(rows / np.sqrt(total - self.design.shape[1] * squares / total))
+        rows /= np.sqrt(total - self.design.shape[1] * squares / total)
+        return np.asarray(rows)
 
 
 class _Arrangements:
@@ -289,49 +290,48 @@ class _Contrasts:
 
     def largest(self, sides: list[_Side]) -> float:
         """Return the largest contrast."""
-        R_f, B, _, _ = self._in_units(sides)
+        R_f, B = self._in_units(sides)[:2]
         top = (len(B) - 1, len(B) - 1)
         return float(eigh(R_f, B, eigvals_only=True, subset_by_index=top, check_finite=False)[0])
 
     def above(self, sides: list[_Side], bound: float) -> tuple[FloatArray, FloatArray]:
         """Return filters and atoms of all contrasts above a bound, the largest first."""
-        R_f, B, units, basis = self._in_units(sides)
+        R_f, B, units, rows, L = self._in_units(sides)
         V = eigh(R_f, B, subset_by_value=(bound, np.inf), check_finite=False)[1][:, ::-1]
         W = B @ V
-        if basis is not None:
-            V, W = basis @ V, basis @ W
+        if L is not None:
+            V, W = (rows.T @ solve_triangular(L, A, lower=True, trans="T") for A in (V, W))
         return V / units[:, None], np.where(self.varies, units, 0.0)[:, None] * W
 
     def _in_units(
         self, sides: list[_Side]
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray | None]:
-        """Return ``R_f``, ``B``, the units, and the basis that both matrices are in."""
-        F, Y = (side.residuals(self.Z) for side in sides)
-        before = Y if self.whole is self.Z else sides[1].residuals(self.whole)
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray | None]:
+        """Return ``R_f`` and ``B``, the units, both sets' rows in them, and ``L`` if p > n."""
+        n_f, n_b = (len(side.rows) for side in sides)
+        rows = np.vstack([side.residuals(self.Z) for side in sides])
+        before = rows[n_f:] if self.whole is self.Z else sides[1].residuals(self.whole)
         variance = np.einsum("ij,ij->j", before, before)
         units = (1.0 - _SHARE_OF_BOTH) * variance + _SHARE_OF_BOTH * self.pooled
         # Var(s²)/s⁴ is (κ - 1)/n. What tails add to it is how unsure a variance is: of 1, as that
         # of a single 1 among zeros, where twice both sets' is the most that a set can have.
-        unsure = np.minimum(self.excess / len(Y), 1.0)
+        unsure = np.minimum(self.excess / n_b, 1.0)
         units += unsure * (2.0 * self.pooled - units)
         units = np.sqrt(np.where(self.varies, units, np.inf))
-        F, Y = F / units, Y / units
-        p, basis = F.shape[1], None
-        if p > len(self.Z):
+        rows /= units
+        p, L = rows.shape[1], None
+        if p > len(rows):
             # As the loading is a multiple of I, any orthonormal coordinates will do: with
             # LLᵀ = ZZᵀ the rows L are the rows Z in the basis ZᵀL⁻ᵀ of their span.
-            both = np.vstack([F, Y])
-            inner = both @ both.T
-            inner[np.diag_indices(len(inner))] += _CONSTANT * np.trace(inner) / len(inner)
-            L = cholesky(inner, lower=True)
-            basis = solve_triangular(L, both, lower=True).T
-            F, Y = L[: len(F)], L[len(F) :]
+            inner = rows @ rows.T
+            inner[np.diag_indices(len(inner))] += _CONSTANT * (1.0 + np.trace(inner) / len(inner))
+            L = cholesky(inner, lower=True, check_finite=False)
+        F, Y = np.split(rows if L is None else L, [n_f])
         R_f, B = F.T @ F, Y.T @ Y
         trace = float(np.trace(B))
-        share = oas_shrinkage(trace, float(np.vdot(B, B)), len(Y), p) if trace > 0.0 else 1.0
+        share = oas_shrinkage(trace, float(np.vdot(B, B)), n_b, p) if trace > 0.0 else 1.0
         B *= 1.0 - share
         B[np.diag_indices(len(B))] += share * trace / p + _RIDGE
-        return R_f, B, units, basis
+        return R_f, B, units, rows, L
 
 
 def _drawing_in(Z: FloatArray) -> FloatArray:
