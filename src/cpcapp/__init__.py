@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         bootstrap,
         held_out_contrasts,
         permutation_test,
-        permutation_threshold,
     )
     from cpcapp.inference.backgrounds import (
         MixedBackground,
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from cpcapp.inference.noise import (
         count_components,
         noise_threshold,
-        power_p_value,
-        wachter_edge,
     )
     from cpcapp.inference.permutation import PermutationTest
     from cpcapp.moments.covariates import partial_out
@@ -71,11 +68,8 @@ __all__ = [
     "pairwise_moments",
     "partial_out",
     "permutation_test",
-    "permutation_threshold",
-    "power_p_value",
     "solve_contrast",
     "suitable_background",
-    "wachter_edge",
 ]
 
 # Found on first use: scikit-learn and scipy.stats take two seconds to import, and whoever looks at
@@ -93,7 +87,6 @@ _MODULES = {
         "bootstrap",
         "held_out_contrasts",
         "permutation_test",
-        "permutation_threshold",
     ),
     "inference.backgrounds": (
         "MixedBackground",
@@ -104,7 +97,7 @@ _MODULES = {
     "inference.bootstrap": ("ComponentStability",),
     "inference.glrt": ("glrt_detects", "log_glrt"),
     "inference.held_out": ("HeldOutContrasts",),
-    "inference.noise": ("count_components", "noise_threshold", "power_p_value", "wachter_edge"),
+    "inference.noise": ("count_components", "noise_threshold"),
     "inference.permutation": ("PermutationTest",),
     "moments.covariates": ("partial_out",),
     "moments.missing": ("pairwise_moments",),

@@ -82,8 +82,6 @@ def print_left_out(command: str, problems: Collection[object]) -> int:
 def spell_as_option(name: str, value: Any) -> str:
     """Return a parameter of the library as an option of the command.
 
-    Examples
-    --------
     >>> spell_as_option("skip_bad_rows", True), spell_as_option("labels", ["my group"])
     ('--skip-bad-rows', "--label 'my group'")
     """

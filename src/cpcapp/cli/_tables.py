@@ -21,8 +21,6 @@ MISSING_RULES = ("error", "zero", "mean", "drop")
 def split_names(text: str) -> list[str]:
     """Return the names in an option, which are separated by commas.
 
-    Examples
-    --------
     >>> split_names('a, b,"c,d"')
     ['a', 'b', 'c,d']
     """

@@ -273,8 +273,6 @@ def _has_full_rank(factor_diagonal: FloatArray, diagonal: FloatArray) -> bool:
 def rank_of(lower: FloatArray) -> int:
     """Return the numerical rank of a covariance given by its lower triangle.
 
-    Examples
-    --------
     >>> rank_of(np.diag([1e-20, 0.5, 0.0]))  # each feature in units of its own
     2
     """
@@ -287,8 +285,6 @@ def rank_of(lower: FloatArray) -> int:
 def largest_eigenpairs(matrix: FloatArray, k: int) -> Pairs:
     """Return the ``k`` largest eigenpairs of a lower triangle, descending.
 
-    Examples
-    --------
     >>> largest_eigenpairs(np.diag([3.0, 1.0, 2.0]), 2)[0]
     array([3., 2.])
     """

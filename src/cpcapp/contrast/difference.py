@@ -30,17 +30,6 @@ def solve_difference(
 
     Returns eigenvalues of shape (n_alphas, k), and filters of shape (n_alphas, n_features, k) with
     orthonormal columns.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cpcapp import Moments
-    >>> from cpcapp.contrast.difference import solve_difference
-    >>> f, b = (Moments.from_covariance(np.diag(d), 100) for d in ([9.0, 4.0], [8.0, 1.0]))
-    >>> _, filters = solve_difference(f, b, 1, alphas=[0, 1])
-    >>> np.abs(filters[:, :, 0])
-    array([[1., 0.],
-           [0., 1.]])
     """
     units = np.ones(target.n_features or 0)
     pair, k = _prepare(target, background, check_sides(target, background), units, k)
@@ -77,16 +66,6 @@ def solve_bounded_difference(
 
     ``D`` is the mean of both sets' variance of each feature, so that no unit matters. Each filter
     with a positive eigenvalue has a contrast above α.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cpcapp import Moments
-    >>> from cpcapp.contrast.difference import solve_bounded_difference
-    >>> f, b = (Moments.from_covariance(np.diag(d), 100) for d in ([9.0, 4.0], [8.0, 0.1]))
-    >>> found = solve_bounded_difference(f, b, 1)
-    >>> found.alpha, np.abs(found.filters[:, 0]).argmax()
-    (12.0, np.int64(1))
     """
     spreads = check_sides(target, background)
     units = loading_units("auto", *spreads)

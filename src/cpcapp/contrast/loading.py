@@ -97,8 +97,6 @@ def bounds_to_try(n_target: int, n_features: int, rows: Any) -> list[float]:
 
     None is below the contrast that noise alone gives, ``(1 + √(p/n))²`` (Marchenko and Pastur).
 
-    Examples
-    --------
     >>> bounds_to_try(1000, 90, "rows"), bounds_to_try(1000, 90, None)
     ([3.0, 12.0, 48.0], [12.0])
     >>> bounds_to_try(100, 2500, "rows"), bounds_to_try(100, 2500, None)
@@ -138,8 +136,6 @@ def choose_bound(
 def excess_kurtosis(outputs: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     """Return ``m₄/m₂² - 3`` of each column; infinite where what varies is rounding.
 
-    Examples
-    --------
     >>> excess_kurtosis(np.array([[1.0], [-1.0], [1.0], [-1.0]]))
     array([-2.])
     """

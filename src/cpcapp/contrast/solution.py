@@ -194,8 +194,6 @@ class Contrast:
 def rank_features(weights: Any, names: Sequence[str], count: int) -> list[list[tuple[str, float]]]:
     """Return for each component the features of largest weight, with their weights.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> rank_features(np.array([[0.1, -2.0, 0.5]]), ["a", "b", "c"], 2)
     [[('b', -2.0), ('c', 0.5)]]

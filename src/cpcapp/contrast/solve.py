@@ -201,8 +201,6 @@ def subspace_overlap(target: Moments, background: Moments, k: int) -> float:
     ``‖P_{U_b}U_f‖²/‖U_f‖²`` of the paper's Section IV, with the ``k`` main principal components
     of each: 1 if both span the same, ``k / n_features`` on average for unrelated data.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from cpcapp import Moments
     >>> f, b = (Moments.from_covariance(np.diag(d), 100) for d in ([9.0, 4, 1], [9.0, 1, 4]))
@@ -218,8 +216,6 @@ def remove_main_subspace(rows: Any, background: Any, n_components: int) -> Float
 
     ``mean`` is that of the background, and NaN counts as it, but stays NaN.
 
-    Examples
-    --------
     >>> background = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 1.0]])
     >>> remove_main_subspace(np.array([[7.0, 5.0]]), background, 1)
     array([[2., 5.]])
@@ -234,8 +230,6 @@ def remove_main_subspace(rows: Any, background: Any, n_components: int) -> Float
 def eigenvalues_above(target: Moments, background: Moments, threshold: float) -> FloatArray:
     """Return the eigenvalues of the unloaded contrast above ``threshold``, descending.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from cpcapp import Moments
     >>> f, b = (Moments.from_covariance(np.diag(d), 100) for d in ([9.0, 4.0], [3.0, 4.0]))

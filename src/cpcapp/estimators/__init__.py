@@ -1,6 +1,6 @@
 """The scikit-learn face of the package."""
 
-from cpcapp.estimators.counting import permutation_test, permutation_threshold
+from cpcapp.estimators.counting import permutation_test
 from cpcapp.estimators.cpca import CPCA
 from cpcapp.estimators.cpca_plus_plus import (
     CPCAPlusPlus,
@@ -17,5 +17,4 @@ __all__ = [
     "bootstrap",
     "held_out_contrasts",
     "permutation_test",
-    "permutation_threshold",
 ]

@@ -117,31 +117,16 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def transform(self, X: Any) -> NDArray[Any]:
         """Reduce samples to their components, ``Fᵀ(x - mean_)``.
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Also all other sources that ``fit`` takes; they are read in chunks.
+        ``X``: also all other sources that ``fit`` takes; they are read in chunks.
 
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-            float32 for float32 input, else float64. For a Dask array or dataframe a Dask array of
-            the same blocks, which is not computed yet.
+        float32 for float32 input, else float64. For a Dask array or dataframe a Dask array of the
+        same blocks, which is not computed yet.
         """
         contrast = self._fitted()
         return self._map(contrast.transform, X, len(contrast.eigenvalues))
 
     def inverse_transform(self, Y: Any) -> NDArray[Any]:
-        """Return the samples that the atoms make of given components, ``mean_ + W y``.
-
-        Parameters
-        ----------
-        Y : array-like of shape (n_samples, n_components)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-        """
+        """Return the samples that the atoms make of given components, ``mean_ + W y``."""
         contrast = self._fitted()
         Y = check_array(
             refuse_masked(Y, "Y"),
@@ -160,14 +145,6 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         """Keep of each sample only what its components explain, ``mean_ + W Fᵀ(x - mean_)``.
 
         Appendix B of the paper; the same as ``inverse_transform(transform(X))``.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
         """
         contrast = self._fitted()
         return self._map(contrast.denoise, X, len(contrast.mean))
@@ -182,35 +159,12 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     ) -> NDArray[Any]:
         """Return what is left of samples when the contrast, or the background, is removed.
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        remove : {"contrast", "background"}, default="contrast"
-            ``"contrast"``: what the components explain, ``x - W Fᵀ(x - mean_)``; the output of the
-            filters is 0 then. ``"background"``: the main subspace of the background,
-            ``x - UUᵀ(x - background mean)`` with ``U`` its principal directions.
-        background : Moments or array-like of shape (n_background, n_features), optional
-            Needed for ``"background"``, as ``fit`` keeps no data; not after ``partial_fit``.
-        n_components : int, optional
-            Dimensions of the background's subspace; by default as many as there are components.
+        ``remove``: ``"contrast"``: what the components explain, ``x - W Fᵀ(x - mean_)``; the output
+        of the filters is 0 then. ``"background"``: the main subspace of the background, ``x - UUᵀ(x
+        - background mean)`` with ``U`` its principal directions.
 
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            Values that are missing stay missing.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from cpcapp import CPCAPlusPlus
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(900, 4)) * [9, 1, 3, 1]
-        >>> B = rng.normal(size=(900, 4)) * [9, 1, 1, 1]
-        >>> est = CPCAPlusPlus(n_components=1).fit(X, background=B)
-        >>> est.correct(X).std(axis=0).round(1)
-        array([8.8, 1. , 0. , 1. ])
-        >>> est.correct(X, remove="background", background=B).std(axis=0).round(1)
-        array([0. , 1. , 3.1, 1. ])
+        ``n_components``: dimensions of the background's subspace; by default as many as there are
+        components.
         """
         contrast = self._fitted()
         X = self._check_new(X)
@@ -233,19 +187,6 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         """Take out of samples what their covariates explain, as it was learned in ``fit``.
 
         ``transform`` of the result gives scores without the influence of the covariates.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        covariates : array-like of shape (n_samples,) or (n_samples, n_covariates)
-            As in ``fit``.
-        side : {"target", "background"}, default="target"
-            Whose coefficients to use.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            With the mean that the target (or background) had in ``fit``.
         """
         X = self._check_new(X)
         effects = getattr(self, "covariate_effects_", {})
@@ -263,26 +204,8 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         how much the score changes when the feature changes by one standard deviation, whatever its
         unit. ``cpcapp reduce`` ranks features by the same weights.
 
-        Parameters
-        ----------
-        n : int, default=10
-            Features of each component.
-
-        Returns
-        -------
-        list of list of (str, float)
-            For each component the names and signed weights, largest first. Without
-            ``feature_names_in_`` the features are called ``x0``, ``x1`` and so on.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from cpcapp import CPCAPlusPlus
-        >>> rng = np.random.default_rng(0)
-        >>> X, B = rng.normal(size=(900, 4)) * [1, 1, 3, 1], rng.normal(size=(900, 4))
-        >>> est = CPCAPlusPlus(n_components=1).fit(X, background=B)
-        >>> [name for name, weight in est.top_features(1)[0]]
-        ['x2']
+        For each component the names and signed weights, largest first. Without
+        ``feature_names_in_`` the features are called ``x0``, ``x1`` and so on.
         """
         contrast = self._fitted()
         if isinstance(n, bool) or not isinstance(n, Integral):

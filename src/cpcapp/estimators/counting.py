@@ -63,9 +63,10 @@ def permutation_test(
     and one tenth that of both sets (up to twice that of both sets for features that hardly ever
     vary). It is not the eigenvalue of a fit, which has another loading.
 
-    Without covariates, missing values, or means that differ, the test is exact: rows are shuffled
-    as they are. Otherwise the effects of covariates are estimated first, robustly, and taken out
-    of each shuffled set once more; then the test holds closely.
+    Without missing values or means that differ, and with no covariates but labels, the test is
+    exact: rows are shuffled as they are, within each label. Otherwise the effects of covariates are
+    estimated first, robustly, and taken out of each shuffled set once more; then the test holds
+    closely.
 
     Rows further out than 99.9 % of Gaussian rows are drawn in to that distance, in both sets
     alike, so a single row far out is not counted, though it may carry a component.
@@ -94,67 +95,15 @@ def permutation_test(
         background_groups=background_groups,
         missing=missing,
     )
-    return _count(
-        X,
-        background,
-        given,
-        random_state,
-        false_alarm_rate=false_alarm_rate,
-        n_permutations=n_permutations,
-    )
-
-
-def permutation_threshold(
-    X: Any,
-    background: Any,
-    *,
-    groups: ArrayLike | None = None,
-    background_groups: ArrayLike | None = None,
-    false_alarm_rate: float = 0.05,
-    n_permutations: int | None = None,
-    random_state: int | np.random.Generator | None = 0,
-) -> float:
-    """Return the largest contrast that shuffling target and background gives by chance.
-
-    Parameters
-    ----------
-    X, background, groups, background_groups, false_alarm_rate, n_permutations, random_state
-        As in `permutation_test`.
-
-    Returns
-    -------
-    float
-        In the units of `PermutationTest.largest`, from all permutations.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X, B = rng.normal(size=(60, 100)), rng.normal(size=(60, 100))
-    >>> bool(permutation_threshold(X, B, n_permutations=19) > 1)
-    True
-    """
-    given = FitArguments(groups=groups, background_groups=background_groups)
-    return _count(
-        X,
-        background,
-        given,
-        random_state,
-        false_alarm_rate=false_alarm_rate,
-        n_permutations=n_permutations,
-        most=1,
-        stop_early=False,
-    ).threshold
-
-
-def _count(
-    X: Any, background: Any, given: FitArguments, random_state: Any, **options: Any
-) -> PermutationTest:
     rng = np.random.default_rng(random_state)
     estimator = CPCAPlusPlus(random_state=int(rng.integers(1 << 31)))  # it chooses rows
     sides = read_sides(estimator, X, None, background, None, given)
     if not sides.has_rows:
         raise ValueError("rows are shuffled between both sets; give rows, not moments")
     return count_components_of(
-        sides.target_sample, sides.background_sample, random_state=rng, **options
+        sides.target_sample,
+        sides.background_sample,
+        false_alarm_rate=false_alarm_rate,
+        n_permutations=n_permutations,
+        random_state=rng,
     )

@@ -1,71 +1,12 @@
-"""Laws of noise for where only moments are at hand: of output powers, and of F-matrices."""
+"""The law of F-matrices, for where only moments are at hand."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.stats import chi2, gamma
+from scipy.stats import gamma
 
 from cpcapp.contrast.solve import eigenvalues_above
 from cpcapp.moments.moments import Moments
-from cpcapp.moments.rows import FloatArray
-
-
-def power_p_value(power: ArrayLike, output_covariance: ArrayLike) -> FloatArray:
-    """Return how likely Gaussian background is to give an output power as high.
-
-    The power ``‖Fᵀx‖²`` is a sum of squares of correlated Gaussians. It is χ² with K degrees of
-    freedom if their covariance is the identity; otherwise a scaled χ² with the right mean and
-    variance is used (Satterthwaite).
-
-    Parameters
-    ----------
-    power : array-like
-    output_covariance : array-like of shape (n_components, n_components)
-        Covariance of ``Fᵀx`` under the background.
-
-    Returns
-    -------
-    ndarray of the shape of ``power``
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> power_p_value([0.0, 5.99], np.eye(2)).round(3)
-    array([1.  , 0.05])
-    """
-    covariance = np.asarray(output_covariance, dtype=np.float64)
-    values = np.asarray(power, dtype=np.float64)
-    if covariance.size == 0:
-        return np.ones_like(values)
-    mean, half_variance = covariance.trace(), np.vdot(covariance, covariance)
-    scale, freedom = half_variance / mean, mean**2 / half_variance
-    return np.asarray(chi2.sf(values / scale, freedom))
-
-
-def wachter_edge(n_target: int, n_background: int, n_features: int) -> float:
-    """Return the upper edge of the eigenvalues of ``R_b⁻¹R_f`` when both are one population.
-
-    Parameters
-    ----------
-    n_target, n_background, n_features : int
-        With ``n_background - 1 > n_features``.
-
-    Returns
-    -------
-    float
-        Edge of the limit law of F-matrices (Wachter), for covariances with ``ddof=0``.
-
-    Examples
-    --------
-    >>> round(wachter_edge(400, 400, 30), 2)
-    2.23
-    """
-    _check_f_matrix(n_target, n_background, n_features)
-    a, b = n_features / (n_target - 1), n_features / (n_background - 1)
-    edge = ((1.0 + np.sqrt(a + b - a * b)) / (1.0 - b)) ** 2
-    ddof = (n_target - 1) / n_target * n_background / (n_background - 1)
-    return float(edge * ddof)
 
 
 def noise_threshold(
@@ -73,8 +14,8 @@ def noise_threshold(
 ) -> float:
     """Return the eigenvalue that noise alone exceeds with the given probability.
 
-    This is the Wachter edge corrected for the fluctuation of the largest eigenvalue about it,
-    which follows the Tracy–Widom law.
+    This is the upper edge of Wachter's law, corrected for the fluctuation of the largest
+    eigenvalue about it, which follows the Tracy–Widom law.
 
     Parameters
     ----------

@@ -91,11 +91,9 @@ def count_components_of(
     *,
     false_alarm_rate: float = 0.05,
     n_permutations: int | None = None,
-    most: int | None = None,
     random_state: int | np.random.Generator | None = 0,
-    stop_early: bool = True,
 ) -> PermutationTest:
-    """Count the directions that are more than chance, at most ``most`` of them."""
+    """Count the directions that are more than chance."""
     n_permutations = _check_permutations(false_alarm_rate, n_permutations)
     rng = np.random.default_rng(random_state)
     target, background = _bounded(target, background, rng)
@@ -110,7 +108,7 @@ def count_components_of(
     sets = [rows * drawn_in for rows in sets]
     # Observed is one of n + 1: with more than this many above it, its rank is out of reach.
     most_above = int(false_alarm_rate * (n_permutations + 1) + 1e-9) - 1
-    most = min(sets[0].shape if most is None else (*sets[0].shape, most))
+    most = min(sets[0].shape)
     filters = atoms = np.zeros((len(units), 0))
     p_values: list[float] = []
     first = (0.0, 0.0, 0)
@@ -122,7 +120,7 @@ def count_components_of(
             break
         chance: list[float] = []
         above = 0
-        while len(chance) < n_permutations and not (stop_early and above > most_above):
+        while len(chance) < n_permutations and above <= most_above:
             chance.append(shuffled.largest(arrangements.shuffle(rng)))
             above += chance[-1] >= _SAME * value
         # With n shuffled sets the observed one is one of n + 1: the rank that keeps the rate exact.
