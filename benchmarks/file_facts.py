@@ -34,7 +34,7 @@ from cpcapp.splicing.photo.content_kind import judge_content
 from cpcapp.splicing.photo.exif import read_exif
 from cpcapp.splicing.photo.file_facts import read_file_facts
 from cpcapp.splicing.photo.jpeg import encode_jpeg, recompress
-from cpcapp.splicing.photo.metadata import find_metadata
+from cpcapp.splicing.photo.formats import inspect_container
 from cpcapp.splicing.photo.read import read_image
 from cpcapp.splicing.photo.thumbnails import read_thumbnail
 
@@ -159,7 +159,7 @@ def rate_thumbnails(root: Path) -> dict[str, object]:
     real = [0, 0]
     for path in sorted((root / "real_dev").rglob("*.jp*g")):
         data = path.read_bytes()
-        exif = read_exif(find_metadata(data).exif)
+        exif = read_exif(inspect_container(data).metadata.exif)
         if exif.thumbnail:
             _tally(real, exif.thumbnail, read_image(data).pixels, exif.orientation)
     return {"of the same photo": same, **changed, "in real files": real}

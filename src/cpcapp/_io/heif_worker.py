@@ -1,4 +1,4 @@
-"""The process that decodes HEIC and AVIF files, so that a damaged one can do no harm to another.
+"""The process that reads HEIC and AVIF files, so that a damaged one can do no harm to another.
 
 The decoders of video frames are large programs in C and C++, in which faults are found every year.
 So `cpcapp.splicing.photo.heif` sends them the file here, with limits on memory and time.
@@ -16,13 +16,8 @@ from cpcapp._io.worker import Arrays, answer_requests, limit_memory
 
 
 def main() -> None:
-    """Send the pixels of each file that comes."""
+    """Say what each file that comes contains, or send its pixels."""
     answer_requests(_answer, _import_decoders)
-
-
-def _answer(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-    limit_memory(request["memory"])
-    return {}, [_decode(arrays[0].tobytes(), request)]
 
 
 def _import_decoders() -> None:
@@ -40,46 +35,45 @@ def _import_decoders() -> None:
     pillow_heif.options.AUX_IMAGES = False
 
 
-def _decode(data: bytes, request: dict[str, Any]) -> NDArray[Any]:
-    """Return the pixels of the main picture, upright, (height, width, channels)."""
-    heic = request["format"] == "HEIC"
-    pixels = (_decode_heic if heic else _decode_avif)(data, *request["size"])
-    if not heic:  # libheif turns and crops as the file says
-        for kind, value in request["turns"]:
-            # Counterclockwise; and the top for the bottom, or the left for the right side.
-            pixels = np.rot90(pixels, value) if kind == "turn" else np.flip(pixels, value)
-    return pixels if pixels.ndim == 3 else pixels[:, :, None]
+def _answer(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    limit_memory(request["memory"])
+    image, n_images = _open(io.BytesIO(arrays[0].tobytes()), request["format"])
+    if request["do"] == "decode":
+        return {}, [_pixels(image)]
+    # libheif turns and crops as the file says; of AVIF, Pillow says how to turn.
+    avif = request["format"] == "AVIF"
+    facts = {
+        "size": image.size,
+        "bits": int(image.info.get("bit_depth", 8)),
+        "images": n_images,
+        "orientation": int(image.getexif().get(274, 1)) if avif else 1,
+    }
+    blocks = (image.info.get(name) or b"" for name in ("exif", "xmp"))
+    return facts, [np.frombuffer(block, np.uint8) for block in blocks]
 
 
-def _decode_heic(data: bytes, width: int, height: int) -> NDArray[Any]:
+def _open(file: io.BytesIO, form: str) -> tuple[Any, int]:
+    """Return the main picture, not decoded, and how many there are."""
+    if form == "AVIF":
+        from PIL.AvifImagePlugin import AvifImageFile
+
+        return AvifImageFile(file), 1
     import pillow_heif
 
-    file = pillow_heif.open_heif(io.BytesIO(data), convert_hdr_to_8bit=False)
-    image = file[file.primary_index]
-    _check_size(image.size, width, height)
+    pictures = pillow_heif.open_heif(file, convert_hdr_to_8bit=False)
+    return pictures[pictures.primary_index], len(pictures)
+
+
+def _pixels(image: Any) -> NDArray[Any]:
     pixels = np.asarray(image)
-    if pixels.dtype == np.uint16:
-        # Shifted to the left by the library: 10 bits of white are 65472.
-        bits = int(image.info["bit_depth"])
-        white = (1 << bits) - 1
-        levels = np.rint(np.arange(white + 1) * (65535.0 / white)).astype(np.uint16)
-        scaled = np.empty_like(pixels)
-        # Row by row, so that there is no third copy of them.
-        for row, out in zip(pixels, scaled, strict=True):
-            np.take(levels, row >> np.uint16(16 - bits), out=out, mode="clip")
-        return scaled
-    return pixels
-
-
-def _decode_avif(data: bytes, width: int, height: int) -> NDArray[Any]:
-    from PIL.AvifImagePlugin import AvifImageFile
-
-    with AvifImageFile(io.BytesIO(data)) as image:
-        _check_size(image.size, width, height)
-        return np.asarray(image)
-
-
-def _check_size(found: tuple[int, int], width: int, height: int) -> None:
-    """Raise for a picture that is larger than its container says; a crop is smaller."""
-    if found[0] * found[1] > width * height:
-        raise ValueError(f"it has {found[0]} × {found[1]} pixels instead of {width} × {height}")
+    if pixels.dtype != np.uint16:
+        return pixels
+    # Shifted to the left by the library: 10 bits of white are 65472.
+    bits = int(image.info["bit_depth"])
+    white = (1 << bits) - 1
+    levels = np.rint(np.arange(white + 1) * (65535.0 / white)).astype(np.uint16)
+    scaled = np.empty_like(pixels)
+    # Row by row, so that there is no third copy of them.
+    for row, out in zip(pixels, scaled, strict=True):
+        np.take(levels, row >> np.uint16(16 - bits), out=out, mode="clip")
+    return scaled

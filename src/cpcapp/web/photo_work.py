@@ -30,8 +30,8 @@ from cpcapp.splicing.output.overlays import (
 )
 from cpcapp.splicing.output.report import PhotoReport
 from cpcapp.splicing.output.views import TraceView, draw_views
-from cpcapp.splicing.photo.containers import inspect_container
-from cpcapp.splicing.photo.contents import UnreadableError
+from cpcapp.splicing.photo.formats import inspect_container
+from cpcapp.splicing.photo.refusals import UnreadableError
 from cpcapp.splicing.photo.file_facts import FileFacts, read_file_facts
 from cpcapp.splicing.photo.read import ImageError, ReadImage, read_image
 from cpcapp.splicing.result import Localization

@@ -979,7 +979,7 @@ def test_memory_of_reading(tmp_path):
 import sys
 from pathlib import Path
 from cpcapp.splicing import read_image
-from cpcapp.splicing.photo.containers import inspect_container
+from cpcapp.splicing.photo.formats import inspect_container
 from cpcapp.splicing.photo.read import needed_memory
 for path in sorted(Path(sys.argv[1]).iterdir()):
     read_image(path)  # once, so that libraries are loaded

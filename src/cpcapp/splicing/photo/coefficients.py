@@ -1,7 +1,6 @@
 """The quantized luminance coefficients of a JPEG file, and its luminance table.
 
-Pillow decodes, under the checks of `cpcapp.splicing.photo.read`. It gives the luminance as the
-decoder has it, before any conversion of colours. The cosine transform of this plane is the
+The decoder gives the luminance before any conversion of colours. The cosine transform of it is the
 coefficients times the table, but for the rounding to whole grey levels. So rounding gives back the
 coefficients, except for some in clipped blocks and some with steps of 1 or 2.
 """
@@ -14,23 +13,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from PIL import Image
 
-from cpcapp.splicing.photo.containers import inspect_container
-from cpcapp.splicing.photo.contents import CUT_OFF, DAMAGED
+from cpcapp.splicing.photo.formats import inspect_container
 from cpcapp.splicing.photo.jpeg import BLOCK, block_cosines
-from cpcapp.splicing.photo.pixels import FloatMap
+from cpcapp.splicing.photo.pixels import FloatMap, turn_upright
 from cpcapp.splicing.photo.read import (
     MAX_PIXELS,
-    ImageError,
     check_size,
     file_bytes,
     is_file_like,
     naming_errors,
     path_of,
-    strict_pillow,
-    turn_upright,
 )
+from cpcapp.splicing.photo.refusals import DAMAGED, UnreadableError
 
 _JPEG = b"\xff\xd8\xff"
 # JPEG shifts the levels, so that mid-grey is 0.
@@ -39,57 +34,28 @@ _MID_GREY = np.float32(128.0)
 
 @dataclass(frozen=True, eq=False)
 class JpegCoefficients:
-    """The quantized luminance coefficients of a JPEG file.
+    """The quantized luminance coefficients of a JPEG file."""
 
-    Attributes
-    ----------
-    table : ndarray of shape (8, 8), uint16
-        The steps of the luminance, in natural order: vertical frequencies before horizontal ones.
-    luminance : ndarray of shape (rows, cols, 8, 8), int16
-        The coefficients, in whole steps, of the blocks that lie completely in the photo.
-    plane : ndarray of shape (height, width), uint8
-        The decoded luminance, as stored: not turned upright.
-    orientation : int, default=1
-        How the photo has to be turned, as EXIF counts it.
-    """
-
+    #: The steps of the luminance, (8, 8): vertical frequencies before horizontal ones.
     table: NDArray[np.uint16]
+    #: (rows, cols, 8, 8), in whole steps, of the blocks that lie completely in the photo.
     luminance: NDArray[np.int16]
+    #: The decoded luminance, as stored: not turned upright.
     plane: NDArray[np.uint8]
+    #: How the photo has to be turned, as EXIF counts it.
     orientation: int = 1
 
     def pixel_map(self, blocks: NDArray[Any]) -> FloatMap:
-        """Return a map of blocks as a map of pixels of the upright photo.
-
-        Parameters
-        ----------
-        blocks : ndarray of shape (rows, cols)
-
-        Returns
-        -------
-        ndarray of shape (height, width), float32
-            Of the upright photo. Incomplete blocks at the border have the value of their
-            neighbour; 0 everywhere if the photo has no complete block.
-        """
+        """Return a map of blocks as a map of pixels of the upright photo."""
         return turn_upright(spread_blocks(blocks, self.plane.shape), self.orientation)
 
 
 def spread_blocks(
     blocks: NDArray[Any], shape: tuple[int, ...], offset: tuple[int, int] = (0, 0)
 ) -> FloatMap:
-    """Return a map of blocks as a map of pixels.
+    """Return a map of blocks, of which the first begins at ``offset``, as a map of pixels.
 
-    Parameters
-    ----------
-    blocks : ndarray of shape (rows, cols)
-    shape : (height, width)
-    offset : (row, column), default=(0, 0)
-        Where the first block begins.
-
-    Returns
-    -------
-    ndarray of shape (height, width), float32
-        Pixels outside all blocks have the value of the nearest; 0 if there is no block.
+    Pixels outside all blocks have the value of the nearest; 0 if there is no block.
 
     Examples
     --------
@@ -108,19 +74,7 @@ def spread_blocks(
 
 
 def coefficients_of(plane: ArrayLike, table: ArrayLike) -> NDArray[np.int16]:
-    """Quantize the luminance of a photo, block by block.
-
-    Parameters
-    ----------
-    plane : array-like of shape (height, width)
-        Luminance in grey levels, from 0 to 255. Blocks begin at its upper left corner.
-    table : array-like of shape (8, 8)
-        The steps, in natural order; all at least 1.
-
-    Returns
-    -------
-    ndarray of shape (height // 8, width // 8, 8, 8), int16
-        In whole steps.
+    """Return the luminance of a photo, from 0 to 255, in whole steps of a table, block by block.
 
     Examples
     --------
@@ -186,36 +140,13 @@ def read_coefficients(
 def _read(data: bytes, max_pixels: int) -> JpegCoefficients | None:
     contents = inspect_container(data)
     check_size(*contents.size, max_pixels)
-    with strict_pillow():
-        image: Any = contents.open()
-        if image.size != contents.size:
-            raise ImageError(DAMAGED)
-        if not _has_luminance(image):
-            return None
-        # The decoder leaves colours out and converts nothing. As Pillow gives it: "L" to begin
-        # with for a grey photo, by `draft` for others.
-        image.draft("L", None)
-        plane = np.array(image)
-        if contents.find_defect() == CUT_OFF:
-            raise ImageError(CUT_OFF)
-    table = np.array(image.quantization[image.layer[0][3]], dtype=np.uint16).reshape(BLOCK, BLOCK)
+    jpeg = contents.jpeg
+    if jpeg is None or not jpeg.has_luminance:
+        return None
+    if jpeg.light_table is None:
+        raise UnreadableError(DAMAGED)
+    # The decoder leaves colours out and converts nothing.
+    plane = jpeg.decode("GRAY")[0][:, :, 0]
     # A step of 0 is senseless, and decoders multiply by it: all such coefficients are 0.
-    table = np.maximum(table, 1)
+    table = np.maximum(np.array(jpeg.light_table, np.uint16).reshape(BLOCK, BLOCK), 1)
     return JpegCoefficients(table, coefficients_of(plane, table), plane, contents.orientation)
-
-
-def _has_luminance(image: Image.Image) -> bool:
-    """Return whether the first component of a JPEG is luminance at the size of the photo."""
-    layers: list[tuple[int, int, int, int]] = getattr(image, "layer", [])
-    if len(layers) == 1:
-        return True
-    # By libjpeg: three components are luminance and colours, unless Adobe's segment or their
-    # names say that they are red, green and blue.
-    names = bytes(layer[0] for layer in layers)
-    if len(layers) != 3 or image.info.get("adobe_transform") == 0:
-        return False
-    marked = "jfif" in image.info or "adobe_transform" in image.info
-    if names == b"RGB" and not marked:
-        return False
-    _, across, down, _ = layers[0]
-    return all(across >= layer[1] and down >= layer[2] for layer in layers)

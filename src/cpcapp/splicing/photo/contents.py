@@ -1,61 +1,58 @@
-"""What an image file contains, by its headers, and the error of one that can't be read."""
+"""What the walker of a file format says of a file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
 from PIL import ImageFile
 
+from cpcapp.splicing.photo.directory import Directory
+from cpcapp.splicing.photo.jpeg_file import JpegFile
 
-class UnreadableError(ValueError):
-    """A file can't be read. The message says why and what to do, but not which file."""
 
+@dataclass(frozen=True)
+class Metadata:
+    """The blocks of metadata of a file; empty where there are none."""
 
-CUT_OFF = "is cut off; use a complete copy"
-DAMAGED = "is damaged; use an undamaged copy"
+    exif: bytes = b""
+    xmp: bytes = b""
+    photoshop: bytes = b""  # image resources
+    icc: bytes = b""
+    texts: tuple[tuple[str, str], ...] = ()  # keyword and text of a PNG, or "" and a comment
+    credentials: bool = False  # a manifest of content credentials (C2PA)
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file contains, by its headers.
-
-    Attributes
-    ----------
-    format : str
-    size : tuple of int
-        Width and height, as stored.
-    open : callable
-        Returns the image for Pillow to decode; raises for formats that have ``decode``.
-    notes : tuple of str
-    orientation : int
-        As EXIF counts it, 1 for upright.
-    deep : bool
-        Whether colours have 16 bits, of which Pillow gives the upper 8.
-    wide : bool
-        Whether the pixels have more than 8 bits.
-    inverted : bool
-        Whether 0 is white.
-    memory : int
-        Bytes that decoding takes, beside those of the pixels: the file and buffers.
-    decode : callable, optional
-        Returns the pixels, upright, (height, width, channels), of a format that Pillow does not
-        decode in this process.
-    find_defect : callable
-        Returns, once the image is decoded, what is wrong with its data: `CUT_OFF`, a note, or
-        nothing.
-    """
+    """What a file contains, by its headers."""
 
     format: str
-    size: tuple[int, int]
-    open: Callable[[], ImageFile.ImageFile]
+    size: tuple[int, int]  # width and height, as stored
     notes: tuple[str, ...] = ()
-    orientation: int = 1
-    deep: bool = False
-    wide: bool = False
-    inverted: bool = False
-    memory: int = 0
-    decode: Callable[[], NDArray[Any]] | None = None
-    find_defect: Callable[[], str] = lambda: ""
+    #: Returns the image for Pillow to decode; raises if data are missing.
+    open: Callable[[], ImageFile.ImageFile] | None = None
+    #: Returns pixels, (height, width, channels), and notes, of a format that Pillow does not decode.
+    decode: Callable[[], tuple[NDArray[Any], list[str]]] | None = None
+    orientation: int = 1  # as EXIF counts it
+    deep: bool = False  # colours of 16 bits, of which Pillow gives the upper 8
+    wide: bool = False  # pixels of more than 8 bits
+    inverted: bool = False  # 0 is white
+    memory: int = 0  # bytes that decoding takes, beside those of the pixels: the file and buffers
+    metadata: Metadata = field(default_factory=Metadata)
+    jpeg: JpegFile | None = None
+
+
+def read_orientation(exif: bytes) -> tuple[int, list[str]]:
+    """Return the orientation, and a note if the EXIF data are invalid."""
+    directory = Directory(exif.removeprefix(b"Exif\0\0"))
+    if not exif or (not directory.broken and 274 not in directory.entries):
+        return 1, []
+    try:
+        orientation = 9 if directory.broken else directory.numbers(274, 1)[0]
+    except ValueError:
+        orientation = 9
+    # Some cameras write 0 if they don't know the orientation.
+    return orientation, [] if orientation <= 8 else ["broken EXIF ignored"]

@@ -12,8 +12,9 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cpcapp.splicing.photo.exif import Exif, clean_text
-from cpcapp.splicing.photo.metadata import Metadata
+from cpcapp.splicing.photo.contents import Metadata
+from cpcapp.splicing.photo.directory import clean_text
+from cpcapp.splicing.photo.exif import Exif
 
 # As these programs write themselves into EXIF, XMP, PNG or comments. The first that fits counts.
 _EDITORS = tuple(
@@ -107,21 +108,7 @@ _JPEG_SETTINGS, _IPTC = 0x0406, 0x0404
 
 @dataclass(frozen=True)
 class Origin:
-    """Which programs left their name in a file.
-
-    Attributes
-    ----------
-    software : str
-        The program that the file names, in its own words; a camera's firmware mostly.
-    editor : str
-        The editor, as its name stands in the file; empty if none is known.
-    generators : tuple of str
-        Plain sentences about generators of pictures.
-    remarks : tuple of str
-        The same about all other programs.
-    photoshop_quality : int or None
-        The quality, from 0 to 12, that Photoshop recorded when it saved a JPEG.
-    """
+    """Which programs left their name in a file."""
 
     software: str
     editor: str
@@ -132,17 +119,6 @@ class Origin:
 
 def find_origin(metadata: Metadata, exif: Exif, name: str = "") -> Origin:
     """Find the programs that left their name in a file.
-
-    Parameters
-    ----------
-    metadata : Metadata
-    exif : Exif
-    name : str, default=""
-        Of the file.
-
-    Returns
-    -------
-    Origin
 
     Examples
     --------

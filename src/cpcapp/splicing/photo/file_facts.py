@@ -16,10 +16,12 @@ import cv2
 from numpy.typing import NDArray
 
 from cpcapp.splicing.photo.content_kind import judge_content
+from cpcapp.splicing.photo.contents import Contents
+from cpcapp.splicing.photo.directory import clean_text
 from cpcapp.splicing.photo.editors import Origin, find_origin
-from cpcapp.splicing.photo.exif import Exif, clean_text, read_exif
-from cpcapp.splicing.photo.jpeg_tables import JpegFacts, read_jpeg_facts
-from cpcapp.splicing.photo.metadata import find_metadata
+from cpcapp.splicing.photo.exif import Exif, read_exif
+from cpcapp.splicing.photo.formats import inspect_container
+from cpcapp.splicing.photo.jpeg_tables import JpegFacts
 from cpcapp.splicing.photo.read import ReadImage
 from cpcapp.splicing.photo.thumbnails import Thumbnail, read_thumbnail
 
@@ -189,10 +191,12 @@ def read_file_facts(data: bytes, image: ReadImage) -> FileFacts:
     >>> facts.rows()[1]
     ('Size', '512 × 512 pixels (0.3 megapixels)')
     """
-    metadata = find_metadata(data)
-    exif = read_exif(metadata.exif)
-    origin = find_origin(metadata, exif, image.name)
-    jpeg = read_jpeg_facts(data)
+    try:
+        contents = inspect_container(data)
+    except Exception:  # libraries raise all kinds of errors on damaged files
+        contents = Contents(image.format, (0, 0))
+    exif = read_exif(contents.metadata.exif)
+    origin = find_origin(contents.metadata, exif, image.name)
     # The orientation of a HEIC or AVIF file stands in its container, and EXIF's does not count.
     orientation = exif.orientation if image.format not in ("HEIC", "AVIF") else 1
     small = read_thumbnail(exif.thumbnail, image.pixels, orientation) if exif.thumbnail else None
@@ -212,8 +216,8 @@ def read_file_facts(data: bytes, image: ReadImage) -> FileFacts:
         software=origin.software or None,
         editor=origin.editor or None,
         gps=exif.gps,
-        profile=_profile_name(metadata.icc) or None,
-        jpeg=jpeg,
+        profile=_profile_name(contents.metadata.icc) or None,
+        jpeg=contents.jpeg and JpegFacts.of_file(contents.jpeg),
         thumbnail=small,
         looks_like_photo=kind.looks_like_photo,
         reason=kind.reason,

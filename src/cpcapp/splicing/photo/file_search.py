@@ -27,16 +27,7 @@ UNREAD_SUFFIXES = (
 
 @dataclass(frozen=True)
 class FoundImages:
-    """The images of some paths, folders and patterns.
-
-    Attributes
-    ----------
-    readable : list of Path
-        Files given by name, and files in folders with the suffix of an image that is read.
-    unreadable : list of Path
-        Files in folders with the suffix of an image that is not read, such as ``.gif``, or not
-        without an extra, such as ``.heic``.
-    """
+    """The images of some paths, folders and patterns."""
 
     readable: list[Path]
     unreadable: list[Path]
@@ -57,21 +48,6 @@ def find_images(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, recursive: bool = False
 ) -> FoundImages:
     """List the images of paths, folders and patterns, also of kinds that are not read.
-
-    Parameters
-    ----------
-    paths, recursive
-        As for `image_files`.
-
-    Returns
-    -------
-    FoundImages
-        Each file once, in natural order.
-
-    Raises
-    ------
-    FileNotFoundError
-        If one of the paths does not exist or gives no image of any kind.
 
     Examples
     --------
@@ -98,25 +74,6 @@ def image_files(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, recursive: bool = False
 ) -> list[Path]:
     """List the image files of paths, folders and patterns.
-
-    Parameters
-    ----------
-    paths : path or iterable of paths
-        A file may have any suffix. From a folder or a pattern (``"in/*.jpg"``, for shells that
-        don't expand it) only files with the suffix of an image that is read are listed;
-        `find_images` lists the others too.
-    recursive : bool, default=False
-        Whether to search the folders in a folder too.
-
-    Returns
-    -------
-    list of Path
-        Each file once, in natural order: ``2.jpg`` before ``10.jpg``.
-
-    Raises
-    ------
-    FileNotFoundError
-        If one of the paths does not exist or gives no image that is read.
 
     Examples
     --------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import cv2
@@ -10,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cpcapp.splicing.photo.pixels import FloatMap, as_bytes
-from cpcapp.splicing.photo.standard_table import STANDARD_TABLE as STANDARD_TABLE
 
 BLOCK = 8
 _FREQUENCIES = np.arange(BLOCK)
@@ -24,17 +22,6 @@ _COSINES = (
 
 def recompress(pixels: ArrayLike, quality: int) -> NDArray[np.uint8]:
     """Compress a photo as JPEG and return the decoded pixels.
-
-    Parameters
-    ----------
-    pixels : array-like of shape (height, width, 3), uint8 or uint16
-        RGB.
-    quality : int
-        From 1 to 100.
-
-    Returns
-    -------
-    ndarray of shape (height, width, 3), uint8
 
     Examples
     --------
@@ -56,17 +43,6 @@ def recompress(pixels: ArrayLike, quality: int) -> NDArray[np.uint8]:
 def encode_jpeg(pixels: NDArray[np.uint8], quality: int) -> bytes:
     """Encode a photo as a JPEG file.
 
-    Parameters
-    ----------
-    pixels : ndarray of shape (height, width, 3), uint8
-        RGB.
-    quality : int
-        From 1 to 100.
-
-    Returns
-    -------
-    bytes
-
     Examples
     --------
     >>> import numpy as np
@@ -86,74 +62,8 @@ def decode_jpeg(data: bytes) -> NDArray[np.uint8]:
     return np.asarray(cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB))
 
 
-def table_quality(relative: float) -> int:
-    """Return the quality for which libjpeg scales the standard table by a factor.
-
-    Parameters
-    ----------
-    relative : float
-        Steps of the table over those of the standard one.
-
-    Returns
-    -------
-    int
-        From 1 to 100.
-
-    Examples
-    --------
-    >>> table_quality(1.0), table_quality(0.2), table_quality(2.0)
-    (50, 90, 25)
-    """
-    percent = 100.0 * relative
-    quality = 5000.0 / percent if percent > 100.0 else (200.0 - percent) / 2.0
-    return int(np.clip(round(quality), 1, 100))
-
-
-def file_quality(table: Sequence[int]) -> int:
-    """Return the quality that the luminance table of a JPEG file stands for.
-
-    Cameras and editors use their own tables. For these the result is the quality of libjpeg with
-    about the same mean step.
-
-    Parameters
-    ----------
-    table : sequence of 64 int
-        In any order: only the sum is used.
-
-    Returns
-    -------
-    int
-        From 1 to 100; for tables of libjpeg at most 1 off.
-
-    Examples
-    --------
-    >>> import io
-    >>> import numpy as np
-    >>> from PIL import Image
-    >>> for quality in (50, 90):
-    ...     file = io.BytesIO()
-    ...     Image.fromarray(np.zeros((16, 16, 3), np.uint8)).save(file, "JPEG", quality=quality)
-    ...     print(file_quality(Image.open(file).quantization[0]))
-    50
-    90
-    """
-    if len(table) != 64 or min(table) < 0:
-        raise ValueError(f"table of {len(table)} entries must have 64, none below 0")
-    return table_quality(sum(table) / float(STANDARD_TABLE.sum()))
-
-
 def block_cosines(plane: NDArray[Any]) -> FloatMap:
     """Return the cosine transform of each whole 8 x 8 block.
-
-    Parameters
-    ----------
-    plane : ndarray of shape (height, width)
-        Blocks begin at its upper left corner.
-
-    Returns
-    -------
-    ndarray of shape (height // 8, width // 8, 8, 8), float32
-        Orthonormal; vertical frequencies before horizontal ones.
 
     Examples
     --------
@@ -175,15 +85,6 @@ def block_cosines(plane: NDArray[Any]) -> FloatMap:
 
 def luminance(pixels: ArrayLike) -> FloatMap:
     """Return JPEG's luminance of a photo, in grey levels from 0 to 255, not rounded.
-
-    Parameters
-    ----------
-    pixels : array-like of shape (height, width, 3) or (height, width)
-        uint8 or uint16, or floats in [0, 1].
-
-    Returns
-    -------
-    ndarray of shape (height, width), float32
 
     Examples
     --------

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.splicing.photo.jpeg import BLOCK, STANDARD_TABLE, block_cosines, table_quality
+from cpcapp.splicing.photo.jpeg import BLOCK, block_cosines, luminance
+from cpcapp.splicing.photo.jpeg_tables import STANDARD_TABLE, table_quality
 from cpcapp.splicing.photo.pixels import BoolArray, FloatArray, FloatMap
 
 # Added to mean amplitudes, in grey levels: smaller ones are rounding.
@@ -40,20 +41,26 @@ _STRIP = 64
 _MAX_SAMPLED_PIXELS = 400_000
 
 
-def grid_strength(image: FloatMap) -> float:
+class JpegGrid(NamedTuple):
+    """Where the blocks of JPEG begin in a photo."""
+
+    table: NDArray[np.float32] | None  # the steps, (8, 8), of a JPEG file
+    offset: tuple[int, int]  # row and column of the corner of the first whole block
+    certain: bool  # whether the file says so, or a grid stands out in the pixels
+
+
+def find_grid(pixels: NDArray[Any]) -> JpegGrid:
+    """Return the grid that shows in the pixels of a photo; at (0, 0) if none does."""
+    offset = grid_offset(luminance(pixels))
+    return JpegGrid(None, offset or (0, 0), offset is not None)
+
+
+def grid_strength(image: FloatMap, offset: tuple[int, int] = (0, 0)) -> float:
     """Return how much less fine detail a photo has on JPEG's grid than off it.
 
-    Parameters
-    ----------
-    image : ndarray of shape (height, width, 3), float32 in [0, 1]
-
-    Returns
-    -------
-    float
-        The median over blocks of the mean amplitude of the high frequencies, in logarithms: its
-        value for blocks that begin at (4, 4) minus that for blocks that begin at (0, 0). About 0
-        for a photo that was never compressed, or was resized afterwards; about 1 after JPEG at
-        quality 85.
+    The median over blocks of the mean amplitude of the high frequencies, in logarithms: its value
+    half a block off the grid minus that on it. About 0 for a photo that was never compressed, or
+    was resized afterwards; about 1 after JPEG at quality 85.
 
     Examples
     --------
@@ -65,30 +72,20 @@ def grid_strength(image: FloatMap) -> float:
     -0.0
     1.0
     """
+    image = image[offset[0] :, offset[1] :]
     if min(image.shape[:2]) < 2 * BLOCK:
         return 0.0
     on, off = (_fine_detail(image[start:, start:]) for start in (0, BLOCK // 2))
     return float(np.log((off + _ROUNDING) / (on + _ROUNDING)))
 
 
-def estimate_quality(image: FloatMap) -> int | None:
+def estimate_quality(image: FloatMap, offset: tuple[int, int] = (0, 0)) -> int | None:
     """Estimate the JPEG quality of a photo from its pixels alone.
 
     After quantization with a step ``s`` all coefficients of a frequency are multiples of ``s``. So
     the smallest ones that are not 0 give the step. For made JPEGs of UCID and BSDS500 of qualities
     30 to 85 the estimate is mostly 0 to 3 too high; a smooth photo may read far too high (58 for
     the example photo of an astronaut at 30).
-
-    Parameters
-    ----------
-    image : ndarray of shape (height, width, 3), float32 in [0, 1]
-        Blocks begin at its upper left corner.
-
-    Returns
-    -------
-    int or None
-        None if no quantization shows: the quality is 90 or more, the photo was never compressed
-        or was cropped, or it has too little detail.
 
     Examples
     --------
@@ -101,6 +98,7 @@ def estimate_quality(image: FloatMap) -> int | None:
     None
     52
     """
+    image = image[offset[0] :, offset[1] :]
     if min(image.shape[:2]) < 2 * BLOCK:
         return None
     on, off = (_relative_steps(image[start:, start:]) for start in (0, BLOCK // 2))
@@ -116,18 +114,8 @@ def near_zeros(luminance: NDArray[Any]) -> FloatMap:
     JPEG rounds most coefficients of a block to 0. In blocks that begin anywhere else they are not
     0. So the difference is high where a photo still has the grid of a JPEG, and about 0 where
     something was pasted that was not compressed on this grid. If the whole photo was saved as JPEG
-    after the pasting, it is high everywhere.
-
-    Parameters
-    ----------
-    luminance : ndarray of shape (height, width)
-        In grey levels, from 0 to 255. The grid begins at its upper left corner.
-
-    Returns
-    -------
-    ndarray of shape (height // 8, width // 8), float32
-        The share of near-zeros on the grid minus the mean share at the offsets (4, 4), (4, 0) and
-        (0, 4), averaged over 3 x 3 blocks; from -1 to 1.
+    after the pasting, it is high everywhere. The luminance is in grey levels from 0 to 255, and its
+    grid begins at the upper left corner; the result, from -1 to 1, is averaged over 3 x 3 blocks.
 
     Examples
     --------
@@ -149,18 +137,9 @@ def near_zeros(luminance: NDArray[Any]) -> FloatMap:
 
 
 def grid_offset(luminance: NDArray[Any]) -> tuple[int, int] | None:
-    """Find where the blocks of a JPEG begin in a photo, by its pixels alone.
+    """Find where the first whole block of a JPEG begins in a photo, by its pixels alone.
 
-    Parameters
-    ----------
-    luminance : ndarray of shape (height, width)
-        In grey levels, from 0 to 255.
-
-    Returns
-    -------
-    (row, column), each from 0 to 7, or None
-        Where the first complete block begins: (0, 0) if the photo was not cropped since. None if
-        no offset stands out: the photo was never a JPEG, was resized since, is flat or too small.
+    None if no offset stands out: the photo was never a JPEG, was resized since, is flat or small.
 
     Examples
     --------
@@ -185,20 +164,6 @@ def offset_shares(
     plane: FloatMap, limit: float, frequencies: BoolArray | None = None
 ) -> FloatArray | None:
     """Return the share of near-zero coefficients for blocks that begin at each of 64 offsets.
-
-    Parameters
-    ----------
-    plane : ndarray of shape (height, width), float32
-        Of a large one, strips are used.
-    limit : float
-        What counts as near 0, in grey levels.
-    frequencies : ndarray of shape (8, 8), bool, optional
-        Which coefficients count; all by default.
-
-    Returns
-    -------
-    ndarray of shape (8, 8), or None
-        By row and column of the offset. None if the photo has not three blocks on each side.
 
     Examples
     --------
@@ -232,22 +197,6 @@ def near_zero_share(
     frequencies: BoolArray | None = None,
 ) -> FloatMap:
     """Return the share of near-zero coefficients of blocks that begin at an offset.
-
-    Parameters
-    ----------
-    plane : ndarray of shape (height, width), float32
-        At least 8 x 8 pixels.
-    offset : (row, column)
-        Each from 0 to 7.
-    limit : float
-        What counts as near 0, in grey levels.
-    frequencies : ndarray of shape (8, 8), bool, optional
-        Which coefficients count; all by default.
-
-    Returns
-    -------
-    ndarray of shape (height // 8, width // 8), float32
-        On the blocks that begin at (0, 0): the mean of the blocks that overlap them, by area.
 
     Examples
     --------

@@ -20,14 +20,6 @@ Pixels = NDArray[np.uint8] | NDArray[np.uint16]
 def as_unit_float(pixels: NDArray[Any]) -> FloatMap:
     """Return uint8 or uint16 pixels as float32 in [0, 1].
 
-    Parameters
-    ----------
-    pixels : ndarray of any shape, uint8 or uint16
-
-    Returns
-    -------
-    ndarray of the same shape, float32
-
     Examples
     --------
     >>> import numpy as np
@@ -49,15 +41,6 @@ def as_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
 
     The whole package rounds 16 bits in this way: ``65535 / 257 = 255``.
 
-    Parameters
-    ----------
-    pixels : ndarray of any shape, uint8 or uint16
-
-    Returns
-    -------
-    ndarray of the same shape, uint8
-        The same array if it is uint8 already.
-
     Examples
     --------
     >>> import numpy as np
@@ -69,3 +52,25 @@ def as_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
     if pixels.dtype != np.uint16:
         raise ValueError(f"pixels have dtype {pixels.dtype}; it must be uint8 or uint16")
     return np.asarray((pixels.astype(np.uint32) + 128) // 257, dtype=np.uint8)
+
+
+def turn_upright(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
+    """Return pixels, or a map of them, upright: turned and mirrored as EXIF counts it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> turn_upright(np.array([[1, 2, 3]]), 6).tolist()
+    [[1], [2], [3]]
+    """
+    if orientation not in range(2, 9):
+        return pixels
+    if orientation >= 5:
+        pixels = pixels.swapaxes(0, 1)
+    rows, columns = (-1 if flipped else 1 for flipped in flips(orientation))
+    return pixels[::rows, ::columns]
+
+
+def flips(orientation: int) -> tuple[bool, bool]:
+    """Return whether an orientation reverses the rows and the columns."""
+    return orientation in (3, 4, 7, 8), orientation in (2, 3, 6, 7)

@@ -11,7 +11,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFile
+from PIL.JpegImagePlugin import JpegImageFile
 
 from cpcapp._io.messages import MessageError
-from cpcapp.splicing.photo.containers import inspect_container
-from cpcapp.splicing.photo.contents import CUT_OFF, DAMAGED, Contents, UnreadableError
+from cpcapp.splicing.photo.contents import Contents, Metadata
 from cpcapp.splicing.photo.file_search import SUFFIXES as SUFFIXES
 from cpcapp.splicing.photo.file_search import image_files as image_files
-from cpcapp.splicing.photo.jpeg import file_quality
-from cpcapp.splicing.photo.library_output import catch_library_output
+from cpcapp.splicing.photo.formats import inspect_container
+from cpcapp.splicing.photo.jpeg_grid import JpegGrid, find_grid
+from cpcapp.splicing.photo.jpeg_tables import file_quality
+from cpcapp.splicing.photo.pixels import flips
+from cpcapp.splicing.photo.pixels import turn_upright as turn_upright
+from cpcapp.splicing.photo.refusals import DAMAGED, UnreadableError
 
 # The largest cameras of today have 100 to 150 megapixels; a hostile file can claim any number.
 MAX_PIXELS = 120_000_000
@@ -77,9 +82,16 @@ class ReadImage:
 
     @property
     def jpeg_quality(self) -> int | None:
-        """Of a JPEG file; see `cpcapp.splicing.photo.jpeg.file_quality`."""
+        """Of a JPEG file; see `cpcapp.splicing.photo.jpeg_tables.file_quality`."""
         table = self.jpeg_table
         return None if table is None else file_quality(table.ravel().astype(int).tolist())
+
+    @cached_property
+    def grid(self) -> JpegGrid:
+        """Where the blocks of JPEG begin: by the file of a JPEG, else by the pixels."""
+        if self.jpeg_table is not None:
+            return JpegGrid(self.jpeg_table, self.jpeg_offset, True)
+        return find_grid(self.pixels)
 
 
 def read_image(source: Any, *, max_pixels: float = MAX_PIXELS) -> ReadImage:
@@ -123,19 +135,19 @@ def read_image(source: Any, *, max_pixels: float = MAX_PIXELS) -> ReadImage:
     """
     check_max_pixels(max_pixels)
     path = path_of(source)
-    notes: list[str] = []
-    table, offset = None, (0, 0)
     with naming_errors(path):
         if isinstance(source, Image.Image):
-            pixels, form = _from_pil(source, notes, max_pixels), source.format or "image"
-            table = _table(source)
+            image = _read_pil(source, max_pixels)
         elif is_file_like(source):
-            pixels, form, table, offset = _from_bytes(file_bytes(source), notes, max_pixels)
+            image = _read_bytes(file_bytes(source), max_pixels)
         else:
-            pixels, form = _from_array(np.asarray(source), notes, max_pixels), "array"
+            notes: list[str] = []
+            pixels = _from_array(np.asarray(source), notes, max_pixels)
+            image = ReadImage(pixels, "array", "", tuple(notes))
     # Some functions do not accept read-only arrays.
-    pixels = np.require(pixels, requirements=["C", "W"])
-    return ReadImage(pixels, form, Path(path).name, tuple(dict.fromkeys(notes)), table, offset)
+    pixels = np.require(image.pixels, requirements=["C", "W"])
+    notes = list(dict.fromkeys(image.notes))
+    return replace(image, pixels=pixels, name=Path(path).name, notes=tuple(notes))
 
 
 def check_max_pixels(max_pixels: float) -> None:
@@ -230,62 +242,67 @@ def _file_content(path: str) -> bytes:
         raise ImageError(f"can't be read ({error.strerror}); check the path") from error
 
 
-def _from_bytes(
-    data: bytes, notes: list[str], max_pixels: float
-) -> tuple[NDArray[Any], str, NDArray[np.float32] | None, tuple[int, int]]:
-    contents = inspect_container(data)
+def _read_bytes(data: bytes, max_pixels: float, *, upright: bool = True) -> ReadImage:
+    contents = replace(inspect_container(data), metadata=Metadata())
     del data  # so that the file is in memory once
     check_size(*contents.size, max_pixels)
     check_memory(contents, max_pixels)
-    notes.extend(contents.notes)
+    notes, turns = list(contents.notes), contents.orientation if upright else 1
+    if contents.decode is not None:
+        pixels, more = contents.decode()
+        if pixels.shape[0] * pixels.shape[1] > contents.size[0] * contents.size[1]:
+            raise ImageError(DAMAGED)
+        wide = "16 bits" in more
+        pixels = _three_channels(pixels, more)
+        # How many bits there are is noted already.
+        notes += more if wide else [note for note in more if note != "16 bits"]
+    else:
+        pixels = _decode_by_pillow(contents, notes, max_pixels)
+    if turns in range(2, 9):
+        notes.append("turned by the EXIF orientation")
+    pixels = turn_upright(pixels, turns)
+    table = None if contents.jpeg is None else contents.jpeg.light_table
+    if table is None or min(table) < 1:
+        return ReadImage(pixels, contents.format, "", tuple(notes))
+    steps = np.asarray(table, np.float32).reshape(8, 8)
+    if turns >= 5:
+        steps = np.ascontiguousarray(steps.T)
+    rows, columns = flips(turns)
+    offset = (pixels.shape[0] % 8 if rows else 0, pixels.shape[1] % 8 if columns else 0)
+    return ReadImage(pixels, contents.format, "", tuple(notes), steps, offset)
 
+
+def _decode_by_pillow(contents: Contents, notes: list[str], max_pixels: float) -> NDArray[Any]:
     def open_file() -> ImageFile.ImageFile:
+        assert contents.open is not None
         image = contents.open()
         if image.size != contents.size:
             raise ImageError(DAMAGED)
         return image
 
-    if contents.decode is not None:
-        pixels = contents.decode()
-        if pixels.shape[0] * pixels.shape[1] > contents.size[0] * contents.size[1]:
-            raise ImageError(DAMAGED)
-        # Its own bits are noted already.
-        others: list[str] = []
-        pixels = _three_channels(pixels, others)
-        notes.extend(note for note in others if note != "16 bits")
-        return pixels, contents.format, None, (0, 0)
-
-    with strict_pillow(), _quiet_tiff(contents.format):
+    with _strict_pillow():
         image = open_file()
         if contents.deep:
             pixels = _sixteen_bits(image, open_file, notes)
         else:
             pixels = _from_pil(image, notes, max_pixels)
-    image.im = None  # type: ignore[assignment]  # its pixels are in memory once more
-    defect = contents.find_defect()
-    if defect == CUT_OFF:
-        raise ImageError(CUT_OFF)
-    notes.extend([defect] if defect else [])
-    if contents.inverted:
-        np.invert(pixels, out=pixels)
-    table = _table(image)
-    if table is not None and contents.orientation >= 5:
-        table = np.ascontiguousarray(table.T)
-    if contents.orientation in range(2, 9):
-        notes.append("turned by the EXIF orientation")
-    upright = turn_upright(pixels, contents.orientation)
-    rows, columns = _flips(contents.orientation)
-    height, width = upright.shape[:2]
-    offset = (height % 8 if rows else 0, width % 8 if columns else 0)
-    return upright, contents.format, table, offset if table is not None else (0, 0)
+    return np.invert(pixels, out=pixels) if contents.inverted else pixels
 
 
-def _table(image: Image.Image) -> NDArray[np.float32] | None:
-    """Return the luminance table of a JPEG, row by row; None for other formats."""
-    table = getattr(image, "quantization", {}).get(0)
-    if table is None or len(table) != 64 or min(table) < 1:
-        return None
-    return np.asarray(table, np.float32).reshape(8, 8)
+def _read_pil(image: Image.Image, max_pixels: float) -> ReadImage:
+    form = image.format or "image"
+    # What Pillow has not decoded yet is as the file says, and nobody can have changed it.
+    if isinstance(image, JpegImageFile) and image.tile and not image.tell():
+        scale, _ = getattr(image, "decoderconfig", ()) or (1, 0)
+        if scale == 1 and image.fp is not None:
+            place = image.fp.tell()
+            image.fp.seek(0)
+            data = image.fp.read(MAX_BYTES)
+            image.fp.seek(place)
+            return replace(_read_bytes(data, max_pixels, upright=False), format=form)
+    notes: list[str] = []
+    pixels = _from_pil(image, notes, max_pixels)
+    return ReadImage(pixels, form, "", tuple(notes))
 
 
 def _from_array(array: NDArray[Any], notes: list[str], max_pixels: float) -> NDArray[Any]:
@@ -327,7 +344,7 @@ def _three_channels(pixels: NDArray[Any], notes: list[str]) -> NDArray[Any]:
 
 def _from_pil(image: Image.Image, notes: list[str], max_pixels: float) -> NDArray[Any]:
     check_size(*image.size, max_pixels)
-    with strict_pillow():
+    with _strict_pillow():
         image.load()
     mode = image.mode
     if "transparency" in image.info:
@@ -368,18 +385,6 @@ def _strips(image: Image.Image) -> Iterator[tuple[slice, Image.Image]]:
         yield slice(top, bottom), image.crop((0, top, image.width, bottom))
 
 
-@contextmanager
-def _quiet_tiff(form: str) -> Iterator[None]:
-    """Keep what libtiff prints from standard error; refuse a photo that it found to be cut off."""
-    if form != "TIFF":
-        yield
-        return
-    with catch_library_output() as output:
-        yield
-    if output.says_cut_off:
-        raise ImageError(CUT_OFF)
-
-
 def needed_memory(contents: Contents) -> int:
     """Return about how many bytes reading takes: Pillow up to 4 a pixel, and the result 3 or 6."""
     width, height = contents.size
@@ -413,7 +418,7 @@ _was_lenient = False
 
 
 @contextmanager
-def strict_pillow() -> Iterator[None]:
+def _strict_pillow() -> Iterator[None]:
     """Make Pillow refuse truncated images, even if the process allowed them."""
     global _strict_users, _was_lenient
     with _strict_lock:
@@ -459,25 +464,3 @@ def _swap_bytes(image: ImageFile.ImageFile) -> None:
         rawmode, *rest = (tile.args,) if isinstance(tile.args, str) else tile.args or ()
         swapped = rawmode[:-1] + _OTHER_ORDER[rawmode[-1]]
         image.tile[i] = tile._replace(args=(swapped, *rest))
-
-
-def turn_upright(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
-    """Return pixels, or a map of them, upright: turned and mirrored as EXIF counts it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> turn_upright(np.array([[1, 2, 3]]), 6).tolist()
-    [[1], [2], [3]]
-    """
-    if orientation not in range(2, 9):
-        return pixels
-    if orientation >= 5:
-        pixels = pixels.swapaxes(0, 1)
-    rows, columns = (-1 if flipped else 1 for flipped in _flips(orientation))
-    return pixels[::rows, ::columns]
-
-
-def _flips(orientation: int) -> tuple[bool, bool]:
-    """Return whether an orientation reverses the rows and the columns."""
-    return orientation in (3, 4, 7, 8), orientation in (2, 3, 6, 7)

@@ -15,40 +15,12 @@ from cpcapp.splicing.photo.read import MAX_BYTES, MAX_PIXELS, ImageError, ReadIm
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path is a URL such as ``s3://bucket/folder``.
-
-    Examples
-    --------
-    >>> is_url("s3://bucket/photos"), is_url("photos")
-    (True, False)
-    """
+    """Return whether a path is a URL such as ``s3://bucket/folder``."""
     return isinstance(path, str) and "://" in path
 
 
 def list_folder(url: str, *, recursive: bool = False) -> list[str]:
-    """List the photos of a folder, or a single photo, by their URLs.
-
-    Parameters
-    ----------
-    url : str
-        Of any kind that fsspec knows: ``s3://``, ``gs://``, ``file://`` and so on. Some need a
-        package of their own (s3fs, gcsfs). Passwords are taken from where that package looks.
-    recursive : bool, default=False
-        Whether to search the folders in it too.
-
-    Returns
-    -------
-    list of str
-        In natural order; empty if there is no such folder.
-
-    Examples
-    --------
-    >>> import fsspec
-    >>> with fsspec.open("memory://holiday/a.jpg", "wb") as file:
-    ...     _ = file.write(b"")
-    >>> list_folder("memory://holiday")
-    ['memory:///holiday/a.jpg']
-    """
+    """List the photos of a folder, or a single photo, by their URLs."""
     files, path = _open_system(url)
     try:
         found = files.find(path, maxdepth=None if recursive else 1)

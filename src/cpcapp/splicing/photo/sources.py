@@ -52,16 +52,6 @@ class SourcePhoto:
 def photos_from(paths: Sequence[str | Path]) -> list[SourcePhoto]:
     """Return the photos in some files and folders.
 
-    Parameters
-    ----------
-    paths : sequence of path
-        As for `cpcapp.splicing.photo.read.image_files`.
-
-    Returns
-    -------
-    list of SourcePhoto
-        Named after their files; files with the same name are named by the whole path.
-
     Examples
     --------
     >>> import pathlib, tempfile, cv2, numpy as np
@@ -93,17 +83,6 @@ def find_unread(
     paths: Sequence[str | os.PathLike[str]], *, recursive: bool = False
 ) -> list[Problem]:
     """Name the images in some files and folders that are of kinds that are not read.
-
-    Parameters
-    ----------
-    paths : sequence of path
-        As for `cpcapp.splicing.photo.read.image_files`. What does not exist has none.
-    recursive : bool, default=False
-        Whether to search the folders in a folder too.
-
-    Returns
-    -------
-    list of Problem
 
     Examples
     --------

@@ -1,0 +1,269 @@
+"""One walker for each file format: size, orientation, bits, completeness, metadata, refusals.
+
+No pixel is decoded here. Pillow's decoders get only the parts of a file that the pixels need:
+comments, thumbnails, profiles and EXIF are left out, and the directory of a TIFF is checked first.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+import zlib
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.PngImagePlugin import PngImageFile
+from PIL.WebPImagePlugin import WebPImageFile
+
+from cpcapp.splicing.photo.contents import Contents, Metadata, read_orientation
+from cpcapp.splicing.photo.directory import decode_text
+from cpcapp.splicing.photo.heif import is_heif, read_heif
+from cpcapp.splicing.photo.jpeg_file import JpegFile
+from cpcapp.splicing.photo.refusals import CUT_OFF, DAMAGED, UnreadableError
+from cpcapp.splicing.photo.tiff import read_tiff
+
+# More than any real file has. They limit the work that a hostile file can cause.
+_MAX_CHUNKS = 1_000_000
+_MAX_TEXTS = 50
+# Longer blocks of metadata are cut off: no fact that is looked for stands beyond.
+_MAX_BLOCK = 4 << 20
+
+
+def inspect_container(data: bytes) -> Contents:
+    """Inspect a file. The content decides the format, not the name.
+
+    Examples
+    --------
+    >>> file = io.BytesIO()
+    >>> Image.new("RGB", (3, 2)).save(file, "BMP")
+    >>> inspect_container(file.getvalue()).size
+    (3, 2)
+    """
+    for magic, reader in (
+        (rb"\xff\xd8\xff", _jpeg),
+        (rb"\x89PNG\r\n\x1a\n", _png),
+        (rb"II\*\0|MM\0\*", read_tiff),
+        (rb"RIFF....WEBP", _webp),
+        (rb"BM", _bmp),
+    ):
+        if re.match(magic, data, re.DOTALL):
+            try:
+                return reader(data)
+            except (struct.error, LookupError) as error:
+                raise UnreadableError(DAMAGED) from error
+    if is_heif(data):
+        return read_heif(data)
+    raise UnreadableError(
+        "is not a JPEG, PNG, plain TIFF, WebP, BMP, HEIC or AVIF; convert it to one of them"
+    )
+
+
+def _bmp(data: bytes) -> Contents:
+    image = BmpImageFile(io.BytesIO(data))
+    # Pillow decodes these pixel by pixel in Python: a small file could take minutes.
+    if image.info["compression"] in (1, 2):
+        raise UnreadableError("is a BMP with run lengths, which is not read; save it as PNG")
+    return Contents("BMP", image.size, open=lambda: image, memory=len(data))
+
+
+def _webp(data: bytes) -> Contents:
+    if len(data) < max(30, int.from_bytes(data[4:8], "little") + 8):
+        raise UnreadableError(CUT_OFF)
+    # Read from the header, because opening the file allocates memory for the pixels.
+    if data[12:16] == b"VP8X":
+        width, height = (1 + int.from_bytes(data[i : i + 3], "little") for i in (24, 27))
+    elif data[12:16] == b"VP8L":
+        both = int.from_bytes(data[21:25], "little")
+        width, height = 1 + (both & 0x3FFF), 1 + (both >> 14 & 0x3FFF)
+    else:
+        width, height = (side & 0x3FFF for side in struct.unpack_from("<HH", data, 26))
+    blocks: dict[bytes, bytes] = {}
+    n_frames, at = 0, 12
+    for _ in range(_MAX_CHUNKS):
+        if at + 8 > len(data):
+            break
+        kind, size = struct.unpack_from("<4sI", data, at)
+        if kind in (b"EXIF", b"XMP ", b"ICCP"):
+            blocks.setdefault(kind, data[at + 8 : at + 8 + min(size, _MAX_BLOCK)])
+        n_frames += kind == b"ANMF"
+        at += 8 + size + size % 2
+    exif, xmp, icc = (blocks.get(kind, b"") for kind in (b"EXIF", b"XMP ", b"ICCP"))
+    orientation, notes = read_orientation(exif)
+    if n_frames > 1:
+        notes.append(f"first of {n_frames} frames")
+    return Contents(
+        "WebP",
+        (width, height),
+        tuple(notes),
+        open=lambda: WebPImageFile(io.BytesIO(data)),
+        orientation=orientation,
+        # Two canvases and one result of 4 bytes a pixel each.
+        memory=2 * len(data) + 12 * width * height,
+        metadata=Metadata(exif, xmp, icc=icc),
+    )
+
+
+# First column and row of each pass over the pixels of a PNG, and the step sizes.
+_PASSES = (
+    ((0, 0, 1, 1),),
+    (
+        *((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4)),
+        *((0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)),
+    ),
+)
+
+
+def _png(data: bytes) -> Contents:
+    view = memoryview(data)
+    kept, extras, texts, at = [view[:8]], [], [], 8
+    blocks: dict[bytes, bytes] = {}
+    for _ in range(_MAX_CHUNKS):
+        size, kind = struct.unpack_from(">I4s", data, at)
+        chunk = view[at : at + 12 + size]
+        at += 12 + size
+        if at > len(data):
+            raise UnreadableError(CUT_OFF)
+        content = chunk[8 : min(len(chunk) - 4, _MAX_BLOCK)]
+        if kind in (b"IHDR", b"PLTE", b"IDAT", b"IEND"):
+            if zlib.crc32(chunk[4:-4]) != int.from_bytes(chunk[-4:], "big"):
+                raise UnreadableError(DAMAGED)
+            kept.append(chunk)
+        elif kind == b"tRNS":
+            extras.append("transparency ignored")
+        elif kind == b"acTL":
+            extras.append(f"first of {int.from_bytes(chunk[8:12], 'big')} frames")
+        elif kind in (b"eXIf", b"caBX", b"iCCP"):
+            blocks.setdefault(kind, bytes(content))
+        elif kind in (b"tEXt", b"zTXt", b"iTXt") and len(texts) < _MAX_TEXTS:
+            texts.append(_png_text(kind, bytes(content)))
+        if kind == b"IEND":
+            break
+    else:
+        raise UnreadableError(f"has more than {_MAX_CHUNKS} chunks; save it anew")
+    file = b"".join(kept)
+    del data, view, chunk, content, kept  # so that the file is in memory once
+    width, height, bits, colours, interlaced = struct.unpack_from(">II2B2xB", file, 16)
+    if (bits, colours) == (16, 4):
+        extras.append("16 bits reduced to 8")
+    exif = blocks.get(b"eXIf", b"")
+    orientation, notes = read_orientation(exif)
+    pixel_bits = bits * {2: 3, 4: 2, 6: 4}.get(colours, 1)
+
+    def open_file() -> PngImageFile:
+        needed = 0
+        for left, top, across, down in _PASSES[interlaced]:
+            columns, rows = -(-(width - left) // across), -(-(height - top) // down)
+            needed += rows * (1 + -(-columns * pixel_bits // 8)) if columns else 0
+        _check_unpacked(file, needed)
+        return PngImageFile(io.BytesIO(file))
+
+    packets = [text for keyword, text in texts if keyword == "XML:com.adobe.xmp"]
+    return Contents(
+        "PNG",
+        (width, height),
+        (*extras, *notes),
+        open=open_file,
+        orientation=orientation,
+        deep=bits == 16 and colours in (2, 6),
+        wide=bits == 16 and colours != 4,
+        memory=len(file),
+        metadata=Metadata(
+            exif,
+            packets[0] if packets else b"",
+            icc=_unpack(blocks.get(b"iCCP", b"").partition(b"\0")[2][1:]),
+            texts=tuple(
+                (keyword, text.decode("utf-8", "replace"))
+                for keyword, text in texts
+                if keyword != "XML:com.adobe.xmp"
+            ),
+            credentials=b"caBX" in blocks,
+        ),
+    )
+
+
+def _png_text(kind: bytes, content: bytes) -> tuple[str, bytes]:
+    keyword, _, text = content.partition(b"\0")
+    if kind == b"zTXt":
+        text = _unpack(text[1:])
+    elif kind == b"iTXt":
+        packed, text = text[:1] == b"\1", text[2:]
+        # The language, and the keyword in it.
+        text = text.partition(b"\0")[2].partition(b"\0")[2]
+        text = _unpack(text) if packed else text
+    return keyword.decode("latin-1"), text
+
+
+def _unpack(packed: bytes) -> bytes:
+    with suppress(zlib.error):
+        return zlib.decompressobj().decompress(packed, _MAX_BLOCK)
+    return b""
+
+
+def _check_unpacked(file: bytes, needed: int) -> None:
+    """Raise unless a PNG has so many bytes: Pillow leaves missing pixels black."""
+    engine, unpacked, at = zlib.decompressobj(), 0, 8
+    while at < len(file) and unpacked < needed:
+        size, kind = struct.unpack_from(">I4s", file, at)
+        left: Any = memoryview(file)[at + 8 : at + 8 + size] if kind == b"IDAT" else b""
+        while unpacked < needed and (piece := engine.decompress(left, 1 << 20)):
+            unpacked += len(piece)
+            left = engine.unconsumed_tail
+        at += 12 + size
+    if unpacked < needed:
+        raise UnreadableError(CUT_OFF)
+
+
+def _jpeg(data: bytes) -> Contents:
+    jpeg = JpegFile.read(data)
+    del data  # so that the file is in memory once
+    blocks = {"exif": b"", "xmp": b"", "photoshop": b"", "icc": b""}
+    texts, credentials = [], False
+    for code, content in jpeg.segments:
+        for name, marker, start, skipped in _JPEG_BLOCKS:
+            if code == marker and content.startswith(start):
+                # Photoshop's resources and profiles go on in further segments.
+                if marker == 0xE1 and blocks[name]:
+                    continue
+                blocks[name] = (blocks[name] + content[len(start) + skipped :])[:_MAX_BLOCK]
+        credentials |= code == 0xEB and b"c2pa" in content
+        if code == 0xFE and len(texts) < _MAX_TEXTS:
+            texts.append(("", decode_text(content)))
+    orientation, notes = read_orientation(blocks["exif"])
+    n_components = len(jpeg.components)
+    colours = {1: "GRAY", 3: "RGB", 4: "CMYK"}.get(n_components)
+    if colours is None:
+        raise UnreadableError(f"has {n_components} components, which is not read; save it as PNG")
+
+    def decode() -> tuple[NDArray[Any], list[str]]:
+        pixels, damage = jpeg.decode(colours)
+        if colours != "CMYK":
+            return pixels, damage
+        rgb = np.empty((*pixels.shape[:2], 3), np.uint8)
+        for row, out in zip(np.invert(pixels, out=pixels), rgb, strict=True):
+            out[:] = Image.fromarray(row[None], "CMYK").convert("RGB")
+        return rgb, [*damage, "converted from CMYK"]
+
+    return Contents(
+        "JPEG",
+        jpeg.size,
+        tuple(notes),
+        decode=decode,
+        orientation=orientation,
+        memory=len(jpeg.file) + jpeg.buffer_size,
+        metadata=Metadata(**blocks, texts=tuple(texts), credentials=credentials),
+        jpeg=jpeg,
+    )
+
+
+# Name, marker, how it begins, and how many bytes more to leave out.
+_JPEG_BLOCKS = (
+    ("exif", 0xE1, b"Exif\0\0", 0),
+    ("xmp", 0xE1, b"http://ns.adobe.com/xap/1.0/\0", 0),
+    ("photoshop", 0xED, b"Photoshop 3.0\0", 0),
+    ("icc", 0xE2, b"ICC_PROFILE\0", 2),
+)

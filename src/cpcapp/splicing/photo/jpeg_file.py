@@ -1,0 +1,195 @@
+"""JPEG files: their segments, walked once, and their pixels."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import simplejpeg
+from numpy.typing import NDArray
+from PIL.JpegImagePlugin import JpegImageFile
+
+from cpcapp.splicing.photo.refusals import CUT_OFF, DAMAGED, UnreadableError
+
+# More than any real file has. They limit the work that a hostile file can cause.
+_MAX_SEGMENTS = 100_000
+_MAX_SCANS = 100
+# Usual files have 10. Each scan passes over the whole picture, which takes 0.7 s for 100
+# megapixels: if there are more scans, so many pixels in all.
+_USUAL_SCANS = 12
+_MAX_SCANNED = 600_000_000
+# Followed by a segment, for libjpeg too: were a length read after another marker, scans could hide
+# behind it.
+_MARKER = re.compile(rb"\xff+([\x02-\xcf\xd8-\xfe])")
+# Frames: all but the markers of Huffman tables, arithmetic coding and extensions.
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_PROGRESSIVE = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
+# In the order of the file: each diagonal, up and down by turns.
+_ZIGZAG = [
+    8 * row + column
+    for row, column in sorted(
+        np.ndindex(8, 8), key=lambda at: (sum(at), at[0] if sum(at) % 2 else at[1])
+    )
+]
+
+Table = tuple[int, ...]
+
+
+@dataclass
+class JpegFile:
+    """The segments of a JPEG file."""
+
+    file: bytes = b""  # what pixels need: without comments, EXIF data and what follows the picture
+    size: tuple[int, int] = (0, 0)
+    progressive: bool = False
+    components: list[tuple[int, int, int, int]] = field(default_factory=list)  # name, factors, table
+    tables: dict[int, Table] = field(default_factory=dict)  # row by row
+    scans: list[bytes] = field(default_factory=list)  # their headers
+    segments: list[tuple[int, bytes]] = field(default_factory=list)  # that say something
+
+    @classmethod
+    def read(cls, data: bytes) -> JpegFile:
+        """Walk through a file, or raise if it is cut off or would take long to decode."""
+        jpeg, head, first, at = cls(), [b"\xff\xd8"], 0, 2
+        for _ in range(_MAX_SEGMENTS):
+            marker = _MARKER.search(data, at)
+            if not marker:
+                raise UnreadableError(CUT_OFF)
+            code, start = marker[1][0], marker.end()
+            if code == 0xD9:
+                if not first:
+                    raise UnreadableError(CUT_OFF)
+                break
+            at = start + max(int.from_bytes(data[start : start + 2], "big"), 2)
+            content = data[start + 2 : at]
+            if code == 0xDA:
+                first = first or marker.start()
+                jpeg.scans.append(content)
+                if len(jpeg.scans) > _MAX_SCANS:
+                    raise UnreadableError(f"has more than {_MAX_SCANS} scans; save it anew")
+            elif not first:
+                jpeg._take(code, content)
+                # Tables and frames, and the segments that give the colour space: JFIF and Adobe.
+                if code < 0xD0 or code in (0xDB, 0xDD, 0xE0, 0xEE):
+                    head.append(data[marker.start() : at])
+        else:
+            raise UnreadableError(f"has more than {_MAX_SEGMENTS} segments; save it anew")
+        jpeg.file = b"".join([*head, memoryview(data)[first : marker.end()]])
+        width, height = jpeg.size
+        if not jpeg.components or not width * height:
+            raise UnreadableError(DAMAGED)
+        n_scans = len(jpeg.scans)
+        if n_scans > _USUAL_SCANS and n_scans * width * height > _MAX_SCANNED:
+            raise UnreadableError(
+                f"has {n_scans} scans of {width} × {height} pixels, which would take long to read; "
+                "save it anew"
+            )
+        return jpeg
+
+    def _take(self, code: int, content: bytes) -> None:
+        """Take what a segment in front of the pixels says."""
+        if code == 0xDB:
+            self._take_tables(content)
+        elif code in _FRAMES and not self.components:
+            height, width = (int.from_bytes(content[i : i + 2], "big") for i in (1, 3))
+            self.size, self.progressive = (width, height), code in _PROGRESSIVE
+            self.components = [
+                (content[i], content[i + 1] >> 4, content[i + 1] & 15, content[i + 2])
+                for i in range(6, min(len(content) - 2, 6 + 3 * content[5]), 3)
+            ]
+        elif code >= 0xE0:
+            self.segments.append((code, content))
+
+    def _take_tables(self, content: bytes) -> None:
+        at = 0
+        while at < len(content):
+            wide, number = content[at] >> 4, content[at] & 15
+            size = 128 if wide else 64
+            stored = np.frombuffer(content[at + 1 : at + 1 + size], np.uint8)
+            at += 1 + size
+            if len(stored) < size:
+                return
+            table = np.empty(64, int)
+            table[_ZIGZAG] = stored.view(">u2") if wide else stored
+            self.tables[number] = tuple(table.tolist())
+
+    @property
+    def light_table(self) -> Table | None:
+        """The steps of the light, row by row."""
+        return self.tables.get(self.components[0][3])
+
+    @property
+    def has_luminance(self) -> bool:
+        """Whether the first component is luminance at the size of the photo."""
+        if len(self.components) != 3:
+            return len(self.components) == 1
+        # By libjpeg: three components are luminance and colours, unless Adobe's segment or their
+        # names say that they are red, green and blue.
+        adobe = [c[11:12] for code, c in self.segments if code == 0xEE and c.startswith(b"Adobe")]
+        marked = adobe or any(c.startswith(b"JFIF\0") for code, c in self.segments if code == 0xE0)
+        names = bytes(name for name, *_ in self.components)
+        if adobe[-1:] == [b"\0"] or (names == b"RGB" and not marked):
+            return False
+        _, across, down, _ = self.components[0]
+        return all(across >= c[1] and down >= c[2] for c in self.components)
+
+    @property
+    def buffer_size(self) -> int:
+        """Bytes that libjpeg takes: of several scans, all coefficients, 2 bytes each."""
+        if len(self.scans) < 2:
+            return 0
+        most = max(max(across * down, 1) for _, across, down, _ in self.components)
+        samples = sum(across * down for _, across, down, _ in self.components) / most
+        return int(2 * samples * self.size[0] * self.size[1])
+
+    def decode(self, colours: str) -> tuple[NDArray[np.uint8], list[str]]:
+        """Return the pixels as ``"GRAY"``, ``"RGB"`` or ``"CMYK"``, and a note if they are damaged."""
+        if not self._is_complete():
+            raise UnreadableError(CUT_OFF)
+        try:
+            return simplejpeg.decode_jpeg(self.file, colours, strict=True), []
+        except ValueError as error:
+            problem = str(error)
+        if "subsampling" in problem:
+            # Of unusual factors, which that library does not know, Pillow says no damage.
+            image = JpegImageFile(io.BytesIO(self.file))
+            image.draft("L" if colours == "GRAY" else None, None)
+            return np.asarray(image).reshape(*self.size[::-1], -1), []
+        if is_cut_off(problem):
+            raise UnreadableError(CUT_OFF)
+        return simplejpeg.decode_jpeg(self.file, colours, strict=False), ["damaged JPEG data"]
+
+    def _is_complete(self) -> bool:
+        """Return whether the scans send every coefficient of every component to its last bit.
+
+        libjpeg shows what there is: a picture without its last scans is blurred.
+        """
+        # Bits that are still missing, of each coefficient.
+        missing = {name: np.full(64, 16) for name, *_ in self.components}
+        for header in self.scans:
+            count = header[0] if header else 0
+            if len(header) != 4 + 2 * count:
+                return False
+            first, last, bits = header[-3:]
+            for name in header[1 : 1 + 2 * count : 2]:
+                if name in missing:
+                    span = slice(first, last + 1) if self.progressive else slice(None)
+                    missing[name][span] = bits & 15 if self.progressive else 0
+        return not any(left.any() for left in missing.values())
+
+
+def is_cut_off(problem: str) -> bool:
+    """Return whether libjpeg says that data end too early."""
+    return "premature end" in problem.lower()
+
+
+def check_jpeg(file: Any) -> None:
+    """Raise if a JPEG that is decoded elsewhere is cut off; at an eighth of its size."""
+    try:
+        simplejpeg.decode_jpeg(file, "GRAY", min_factor=8, strict=True)
+    except ValueError as error:
+        if is_cut_off(str(error)):
+            raise UnreadableError(CUT_OFF) from error
