@@ -36,9 +36,3 @@ def test_size_and_content(encode, shape, size):
 def test_noise():
     noise = np.random.default_rng(0).integers(0, 255, (400, 600, 3), dtype=np.uint8)
     assert len(encode_jpeg(noise, 600).content) > 100_000
-
-
-def test_sixteen_bits():
-    deep = np.full((8, 8, 3), 40_000, np.uint16)
-    with Image.open(io.BytesIO(encode_png(deep, 100).content)) as image:
-        assert np.asarray(image).max() == 40_000 >> 8

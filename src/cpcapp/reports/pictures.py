@@ -18,7 +18,7 @@ class EncodedPicture(NamedTuple):
 
 
 def encode_jpeg(picture: NDArray[Any], max_side: int, *, quality: int = 88) -> EncodedPicture:
-    """Return a picture of 8 or 16 bits as JPEG, made smaller if a side is longer than allowed."""
+    """Return a picture of 8 bits as JPEG, made smaller if a side is longer than allowed."""
     # The quality was chosen by eye, without subsampling: edges and colours of a drawn map stay
     # clean. Not with optimize=True, which fails on noise: Pillow's buffer for it is too small.
     return _encode(picture, max_side, format="JPEG", quality=quality, subsampling=0)
@@ -33,8 +33,6 @@ def _encode(picture: NDArray[Any], max_side: int, **options: Any) -> EncodedPict
     # Here, as pages without pictures need no Pillow.
     from PIL import Image
 
-    if picture.dtype == np.uint16:
-        picture = (picture >> 8).astype(np.uint8)
     image = Image.fromarray(np.ascontiguousarray(picture))
     # A thin strip keeps at least one pixel.
     image.thumbnail((max_side, max_side), Image.Resampling.LANCZOS, reducing_gap=3.0)

@@ -138,7 +138,7 @@ class SpliceLocalizer:
         return Localization(
             **vars(decision),
             edges=measured.edges,
-            jpeg_quality=estimate_quality(measured.image) if quality is None else quality,
+            jpeg_quality=quality or estimate_quality(measured.image, measured.grid.offset),
             notes=notes,
             options=self.preset.verdict,
             threshold=self.threshold,

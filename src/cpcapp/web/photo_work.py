@@ -30,10 +30,9 @@ from cpcapp.splicing.output.overlays import (
 )
 from cpcapp.splicing.output.report import PhotoReport
 from cpcapp.splicing.output.views import TraceView, draw_views
-from cpcapp.splicing.photo.formats import inspect_container
-from cpcapp.splicing.photo.refusals import UnreadableError
 from cpcapp.splicing.photo.file_facts import FileFacts, read_file_facts
-from cpcapp.splicing.photo.read import ImageError, ReadImage, read_image
+from cpcapp.splicing.photo.pixels import as_bytes
+from cpcapp.splicing.photo.read import ImageError, ReadImage, TooManyPixelsError, read_image
 from cpcapp.splicing.result import Localization
 from cpcapp.web.work import JobError, Report, file_url
 
@@ -126,16 +125,16 @@ def _read(data: bytes, max_pixels: int) -> ReadImage:
     if not data:
         raise JobError("unreadable", "This file is empty.")
     try:
-        width, height = inspect_container(data).size
-        if width * height > max_pixels:
-            raise JobError(
-                "too_many_pixels",
-                f"The photo has {width} × {height} pixels; at most {max_pixels / 1e6:g} megapixels "
-                "are allowed here.",
-                "Send a smaller copy, or start the server with a larger --max-megapixels.",
-            )
         return read_image(data, max_pixels=max_pixels)
-    except (ImageError, UnreadableError) as error:
+    except TooManyPixelsError as error:
+        size = "{width} × {height}".format_map(error.message.values)
+        raise JobError(
+            "too_many_pixels",
+            f"The photo has {size} pixels; at most {max_pixels / 1e6:g} megapixels are allowed "
+            "here.",
+            "Send a smaller copy, or start the server with a larger --max-megapixels.",
+        ) from error
+    except ImageError as error:
         reason, _, advice = " ".join(str(error).split()).removeprefix("the image: ").partition("; ")
         raise JobError(
             "unreadable",
@@ -179,7 +178,7 @@ def _write_pictures(
     files: _JobFiles, image: ReadImage, found: Localization, threshold: float
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Write all pictures, and small copies of those that are larger than a screen."""
-    photo = _as_bytes(image.pixels)
+    photo = as_bytes(image.pixels)
     white = choose_boundary_white(found.boundary, threshold)
     maps = {
         "boundary": draw_boundary(found.boundary, white=white),
@@ -207,10 +206,6 @@ def _write_photo(files: _JobFiles, image: ReadImage, pixels: NDArray[np.uint8]) 
         return files.keep_upload(*_SHOWN_FORMATS[image.format])
     (files.folder / UPLOAD_NAME).unlink()
     return files.add_png("photo", pixels)
-
-
-def _as_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
-    return (pixels >> 8).astype(np.uint8) if pixels.dtype == np.uint16 else pixels
 
 
 def _preview_size(shape: tuple[int, ...]) -> tuple[int, int]:

@@ -64,5 +64,10 @@ def measure_features(measured: Measured, preset: Any) -> tuple[PhotoFeatures, Fl
     """Return what a photo is judged by, and the strengths of its squares."""
     levels = mosaic_levels(measured.mosaic, preset.mosaic)
     return PhotoFeatures.measure(
-        measured.image, measured.boundary, levels, preset.verdict, measured.learned
+        measured.image,
+        measured.boundary,
+        levels,
+        preset.verdict,
+        measured.learned,
+        measured.grid.offset,
     )

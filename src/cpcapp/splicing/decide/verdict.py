@@ -76,6 +76,7 @@ class PhotoFeatures(NamedTuple):
         levels: MosaicLevels,
         options: VerdictOptions,
         traces: LearnedTraces | None = None,
+        grid_offset: tuple[int, int] = (0, 0),
     ) -> tuple[PhotoFeatures, FloatMap]:
         """Measure a photo."""
         scale = max(boundary.scale, _TINY)
@@ -94,7 +95,7 @@ class PhotoFeatures(NamedTuple):
             math.log(scale * max(float(boundary.map.mean()), _TINY)),
             math.log(levels.level + options.min_mosaic_level),
             levels.opposite_phase,
-            grid_strength(image),
+            grid_strength(image, grid_offset),
             learned,
         )
         return features, strengths

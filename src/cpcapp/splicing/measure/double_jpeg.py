@@ -13,7 +13,7 @@ begin at the old offset still have more coefficients near 0 than blocks elsewher
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -92,30 +92,42 @@ class DoubleJpegTrace:
     aligned : ndarray of shape (rows, cols), float32
         For each block the probability that it was compressed once only, by the histograms on the
         grid of the file. 0.5 everywhere if no first compression shows.
-    shifted : ndarray of shape (rows, cols), float32
-        How much more coefficients are near 0 at the offset of an earlier grid than at the mirrored
-        offsets. 0 everywhere if there is no such offset. High for blocks that were compressed on
-        the earlier grid: of the host, or of what was pasted.
     first_table : ndarray of shape (8, 8), uint8
         Estimated steps of the first compression, in natural order; 0 where none shows.
-    offset : (row, column) or None
-        Where blocks of the earlier, shifted grid begin.
+    coefficients : JpegCoefficients
     """
 
     aligned: FloatMap
-    shifted: FloatMap
     first_table: Table
-    offset: tuple[int, int] | None
+    coefficients: JpegCoefficients
+
+    @cached_property
+    def offset(self) -> tuple[int, int] | None:
+        """Where blocks of an earlier, shifted grid begin; sought when it is asked for."""
+        plane = np.asarray(self.coefficients.plane, dtype=np.float32)
+        if min(self.aligned.shape) < 2:
+            return None
+        return find_shift(plane, self.coefficients.table)[0]
+
+    @cached_property
+    def shifted(self) -> FloatMap:
+        """How many more coefficients are near 0 on the earlier grid than at the mirrored offsets.
+
+        0 everywhere if there is no such grid. High for blocks that were compressed on it: of the
+        host, or of what was pasted.
+        """
+        if self.offset is None:
+            return np.zeros(self.aligned.shape, dtype=np.float32)
+        plane = np.asarray(self.coefficients.plane, dtype=np.float32)
+        return _shifted_map(plane, self.coefficients.table, self.offset)
 
 
 def double_jpeg_trace(coefficients: JpegCoefficients) -> DoubleJpegTrace:
     """Measure which blocks of a JPEG were compressed once, and which twice."""
     rows, cols = coefficients.luminance.shape[:2]
-    plane = np.asarray(coefficients.plane, dtype=np.float32)
     if min(rows, cols) < 2:
-        nothing = np.zeros((rows, cols), dtype=np.float32)
-        no_table = np.zeros((BLOCK, BLOCK), dtype=np.uint8)
-        return DoubleJpegTrace(nothing + np.float32(0.5), nothing, no_table, None)
+        unknown = np.full((rows, cols), 0.5, dtype=np.float32)
+        return DoubleJpegTrace(unknown, np.zeros((BLOCK, BLOCK), np.uint8), coefficients)
     found = compare_histories(coefficients)
     first_table = found.first_table
     aligned = np.full((rows, cols), 0.5, dtype=np.float32)
@@ -123,11 +135,7 @@ def double_jpeg_trace(coefficients: JpegCoefficients) -> DoubleJpegTrace:
         odds = _SLOPE * found.evidence() + (_CENTRE * found.middle() + _OFFSET)
         said = 0.5 * (1.0 + np.tanh(0.5 * odds))  # 1 / (1 + exp(-odds)), without overflow
         aligned = np.interp(said, _SAID, _HELD).astype(np.float32)
-    offset, _ = find_shift(plane, coefficients.table)
-    shifted = np.zeros((rows, cols), dtype=np.float32)
-    if offset is not None:
-        shifted = _shifted_map(plane, coefficients.table, offset)
-    return DoubleJpegTrace(aligned, shifted, first_table, offset)
+    return DoubleJpegTrace(aligned, first_table, coefficients)
 
 
 @dataclass(frozen=True, eq=False)

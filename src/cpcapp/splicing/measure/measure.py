@@ -16,8 +16,7 @@ from cpcapp.splicing.measure.edges import detect_edges
 from cpcapp.splicing.measure.jpeg_blocks import jpeg_block_traces
 from cpcapp.splicing.measure.mosaic import MosaicTrace, lattice_contrast, mosaic_trace
 from cpcapp.splicing.measure.network import LearnedTraces, TraceMeter
-from cpcapp.splicing.photo.jpeg import luminance
-from cpcapp.splicing.photo.jpeg_grid import grid_offset
+from cpcapp.splicing.photo.jpeg_grid import JpegGrid
 from cpcapp.splicing.photo.pixels import FloatMap, as_unit_float
 from cpcapp.splicing.photo.read import ReadImage
 
@@ -45,6 +44,7 @@ class Measured:
         Its vectors are followed by the traces of JPEG blocks. None without a network.
     boundary : BoundaryMap
         Of filters and mosaic.
+    grid : JpegGrid
     """
 
     image: FloatMap = field(repr=False)
@@ -52,6 +52,7 @@ class Measured:
     mosaic: MosaicTrace | None = field(repr=False)
     learned: LearnedTraces | None = field(repr=False)
     boundary: BoundaryMap = field(repr=False)
+    grid: JpegGrid = field(repr=False)
 
 
 def measure(
@@ -64,7 +65,7 @@ def measure(
     mosaic = mosaic_trace(image, options) if min(image.shape[:2]) >= 2 else None
     give_back_memory()
     boundary = filter_boundary(image, edges, meters, mosaic)
-    return Measured(image, edges, mosaic, learned, boundary)
+    return Measured(image, edges, mosaic, learned, boundary, photo.grid)
 
 
 def filter_boundary(
@@ -85,9 +86,7 @@ def _measure_edges_and_network(
 ) -> tuple[FloatMap, LearnedTraces | None]:
     if meters.network is None:
         return detect_edges(as_unit_float(photo.pixels)), None
-    table, offset = photo.jpeg_table, photo.jpeg_offset
-    if table is None:
-        offset = grid_offset(luminance(photo.pixels)) or (0, 0)
+    table, offset, _ = photo.grid
     network = partial(meters.network.measure, photo.pixels, table, offset, progress=progress)
 
     def others() -> tuple[FloatMap, FloatMap]:

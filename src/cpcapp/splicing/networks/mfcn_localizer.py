@@ -86,7 +86,7 @@ class MFCNLocalizer(SpliceLocalizer):
             maps.boundary,
             detect_edges(pixels),
             region=maps.region,
-            jpeg_quality=estimate_quality(pixels) if quality is None else quality,
+            jpeg_quality=quality or estimate_quality(pixels, read.grid.offset),
             notes=read.notes,
             threshold=self.threshold,
             pixels=read.pixels,

@@ -27,6 +27,7 @@ from cpcapp.splicing.output.overlays import draw_localization, draw_part
 from cpcapp.splicing.output.repeat import list_versions, repeat_command
 from cpcapp.splicing.output.views import TraceView, draw_views
 from cpcapp.splicing.photo.file_facts import FileFacts, read_file_facts
+from cpcapp.splicing.photo.pixels import as_bytes
 from cpcapp.splicing.photo.read import ReadImage
 from cpcapp.splicing.result import Localization
 
@@ -264,7 +265,7 @@ def _draw_pictures(image: ReadImage, found: Localization) -> list[ReportPicture]
     if found.mask is not None and found.mask.any():
         part = encode_jpeg(draw_part(pixels, found.mask), _PHOTO_SIDE)
     return [
-        ReportPicture(encode_jpeg(pixels, _PHOTO_SIDE), "The photo", ""),
+        ReportPicture(encode_jpeg(as_bytes(pixels), _PHOTO_SIDE), "The photo", ""),
         ReportPicture(overlay, display.seam_title, display.seam_text),
         ReportPicture(part, "The likely part", display.part_text),
     ]

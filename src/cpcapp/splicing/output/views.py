@@ -18,7 +18,7 @@ from cpcapp.splicing.measure.mosaic import MosaicOptions, mosaic_trace
 from cpcapp.splicing.measure.noise import STRIDE, WINDOW, noise_levels
 from cpcapp.splicing.photo.coefficients import JpegCoefficients, read_coefficients
 from cpcapp.splicing.photo.jpeg import BLOCK, luminance, recompress
-from cpcapp.splicing.photo.jpeg_grid import grid_offset, near_zeros, smooth_blocks
+from cpcapp.splicing.photo.jpeg_grid import near_zeros, smooth_blocks
 from cpcapp.splicing.photo.pixels import FloatMap, Pixels, as_bytes, as_unit_float
 from cpcapp.splicing.photo.read import ImageError, ReadImage, turn_upright
 
@@ -123,15 +123,10 @@ def _draw_error_level(image: ReadImage, data: bytes | None) -> NDArray[np.uint8]
 
 def _draw_jpeg_grid(image: ReadImage, data: bytes | None) -> NDArray[np.uint8] | str:
     """Return where the grid of JPEG is missing."""
-    # A file says where its blocks begin; in others the pixels do.
-    offset: tuple[int, int] | None = image.jpeg_offset
-    plane = _light(image.pixels)
-    if image.jpeg_table is None:
-        offset = grid_offset(plane)
-    if offset is None:
+    if not image.grid.certain:
         return _NO_GRID
-    row, column = offset
-    shifted = plane[row:, column:]
+    row, column = offset = image.grid.offset
+    shifted = _light(image.pixels)[row:, column:]
     rows, cols = (n // BLOCK for n in shifted.shape)
     found = np.empty((rows, cols), dtype=np.float32)
     # Two blocks more on both sides, for the smoothing.
@@ -149,10 +144,9 @@ def _draw_double_jpeg(image: ReadImage, data: bytes | None) -> NDArray[np.uint8]
     orientation = 1
     if coefficients is None:
         photo = as_bytes(image.pixels)
-        grid = grid_offset(_light(photo))
-        if grid is None:
+        if not image.grid.certain:
             return _NO_GRID
-        offset = grid
+        offset = image.grid.offset
         coefficients = coefficients_from_pixels(photo[offset[0] :, offset[1] :])
     else:
         orientation = coefficients.orientation
@@ -165,7 +159,7 @@ def _draw_double_jpeg(image: ReadImage, data: bytes | None) -> NDArray[np.uint8]
             return "No earlier JPEG compression shows."
     if orientation != 1:
         # The blocks are those of the file as it is stored.
-        values, offset = turn_upright(values, orientation), image.jpeg_offset
+        values, offset = turn_upright(values, orientation), image.grid.offset
     return _colour(_expand(values, image.pixels, BLOCK, offset), scale)
 
 

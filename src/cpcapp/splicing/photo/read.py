@@ -50,6 +50,10 @@ class ImageError(MessageError):
     """An image can't be used. The message is one line that names it and says what to do."""
 
 
+class TooManyPixelsError(ImageError):
+    """An image is larger than allowed; the values of its message are ``width`` and ``height``."""
+
+
 @dataclass(frozen=True, eq=False)
 class ReadImage:
     """The pixels of an image, and facts about its file.
@@ -196,7 +200,7 @@ def naming_errors(path: str) -> Iterator[None]:
     except ImageError as error:
         parts = error.message
         problem = f"{_printable_path(path)}: {parts.problem}"
-        raise ImageError(problem, parts.advice, **parts.values) from error.__cause__
+        raise type(error)(problem, parts.advice, **parts.values) from error.__cause__
     except UnreadableError as error:
         raise ImageError(f"{_printable_path(path)}: {error}") from error.__cause__
     except MemoryError as error:
@@ -252,10 +256,9 @@ def _read_bytes(data: bytes, max_pixels: float, *, upright: bool = True) -> Read
         pixels, more = contents.decode()
         if pixels.shape[0] * pixels.shape[1] > contents.size[0] * contents.size[1]:
             raise ImageError(DAMAGED)
-        wide = "16 bits" in more
         pixels = _three_channels(pixels, more)
         # How many bits there are is noted already.
-        notes += more if wide else [note for note in more if note != "16 bits"]
+        notes += [note for note in more if note != "16 bits"]
     else:
         pixels = _decode_by_pillow(contents, notes, max_pixels)
     if turns in range(2, 9):
@@ -406,9 +409,11 @@ def check_memory(contents: Contents, max_pixels: float) -> None:
 def check_size(width: int, height: int, max_pixels: float) -> None:
     """Raise `ImageError` for an image of more than ``max_pixels``."""
     if width * height > max_pixels:
-        raise ImageError(
+        raise TooManyPixelsError(
             f"has {width} × {height} pixels, more than {max_pixels / 1e6:g} megapixels",
             "make it smaller or raise {max_pixels}",
+            width=width,
+            height=height,
         )
 
 
