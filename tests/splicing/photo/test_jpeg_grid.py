@@ -9,7 +9,9 @@ from PIL import Image, ImageDraw, ImageFont
 from scipy.fft import dctn
 
 from cpcapp.splicing import load_model, read_image
+from cpcapp.splicing.decide.decide import measure_features
 from cpcapp.splicing.examples import example_photos
+from cpcapp.splicing.measure.measure import measure
 from cpcapp.splicing.photo.jpeg import luminance, recompress
 from cpcapp.splicing.photo.jpeg_grid import (
     estimate_quality,
@@ -331,3 +333,47 @@ def test_no_grid_in_real_photos_that_were_never_compressed(data_folder):
         assert grid_offset(plane) is None
         for top, left in ((0, 0), (100, 200), (200, 80)):
             assert grid_offset(plane[top : top + 48, left : left + 48]) is None
+
+
+def turned_file(pixels, orientation):
+    exif, file = Image.Exif(), io.BytesIO()
+    exif[274] = orientation
+    Image.fromarray(pixels).save(file, "JPEG", quality=70, exif=exif)
+    return file.getvalue()
+
+
+def test_a_turned_photo_has_its_grid_where_the_file_says(photo):
+    upright, turned = (read_image(turned_file(photo[:196, :276], code)) for code in (1, 3))
+    assert upright.grid[1:] == ((0, 0), True)
+    assert turned.grid[1:] == ((4, 4), True)
+    np.testing.assert_array_equal(turned.grid.table, turned.jpeg_table)
+    right, wrong = (
+        grid_strength(unit(turned.pixels), offset) for offset in (turned.grid.offset, (0, 0))
+    )
+    assert right == pytest.approx(grid_strength(unit(upright.pixels)), abs=0.1)
+    assert wrong < 0 < right
+
+
+def test_the_grid_of_pixels_is_found_where_they_were_cropped(photo):
+    compressed = recompress(photo, 60)
+    for top, left in ((0, 0), (3, 6), (4, 4)):
+        part = compressed[top:, left:]
+        grid = read_image(part).grid
+        assert grid == (None, (-top % 8, -left % 8), True)
+        assert estimate_quality(unit(part), grid.offset) == pytest.approx(60, abs=4)
+    assert read_image(photo).grid == (None, (0, 0), False)
+
+
+@pytest.mark.parametrize("cropped", [False, True], ids=["turned", "cropped"])
+def test_the_verdict_compares_photos_by_their_compression_wherever_the_grid_lies(photo, cropped):
+    model = load_model("filters")
+    compressed = recompress(photo, 70)
+    sources = [turned_file(photo[:196, :276], code) for code in (1, 3)]
+    if cropped:
+        sources = [compressed, compressed[4:, 4:]]
+    whole, other = (
+        measure_features(measure(read_image(source), model), model.preset)[0].compression
+        for source in sources
+    )
+    assert whole > 0.3
+    assert other == pytest.approx(whole, abs=0.15)

@@ -1004,3 +1004,56 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
         assert peak <= 12 * grey.size + strips or name in large, name
     for name in large:
         assert measured[name][1] > 12 * grey.size
+
+
+def test_a_table_is_given_only_where_the_pixels_are_those_of_the_file():
+    data = saved(photo(), "JPEG", quality=60)
+    image = Image.open(io.BytesIO(data))
+    for _ in range(2):  # reading leaves the image as it was
+        np.testing.assert_array_equal(read_image(image).jpeg_table, read_image(data).jpeg_table)
+        np.testing.assert_array_equal(read_image(image).pixels, read_image(data).pixels)
+    image.thumbnail((28, 20))
+    assert image.quantization
+    assert read_image(image).jpeg_table is None
+    smaller = Image.open(io.BytesIO(data))
+    smaller.draft("RGB", (28, 20))
+    assert read_image(smaller).jpeg_table is None
+    painted = Image.open(io.BytesIO(data))
+    painted.paste((0, 0, 0), (0, 0, 20, 20))
+    assert read_image(painted).jpeg_table is None
+
+
+def test_what_others_print_is_neither_swallowed_nor_taken_for_damage():
+    """Whatever it looks like, and whichever thread prints it."""
+    code = """
+import os, sys, threading
+from cpcapp.splicing import read_image
+files = [file.encode("latin-1") for file in sys.stdin.read().split("|||")]
+done = threading.Event()
+notes = set()
+def read():
+    try:
+        for file in files * 40:
+            notes.update(read_image(file).notes)
+    finally:
+        done.set()
+thread = threading.Thread(target=read)
+thread.start()
+count = 0
+while not done.wait(1e-3):
+    os.write(2, b"Corrupt JPEG data: %d\\n" % count)
+    count += 1
+thread.join()
+print(count, *notes)
+"""
+    files = [saved(photo(), "JPEG"), saved(photo(), "TIFF", compression="jpeg")]
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        input="|||".join(file.decode("latin-1") for file in files),
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        timeout=300,
+    )
+    assert len(run.stderr.splitlines()) == int(run.stdout)
+    assert int(run.stdout) > 5
