@@ -33,8 +33,8 @@ from cpcapp.splicing.output.views import draw_views
 from cpcapp.splicing.photo.content_kind import judge_content
 from cpcapp.splicing.photo.exif import read_exif
 from cpcapp.splicing.photo.file_facts import read_file_facts
-from cpcapp.splicing.photo.jpeg import encode_jpeg, recompress
 from cpcapp.splicing.photo.formats import inspect_container
+from cpcapp.splicing.photo.jpeg import encode_jpeg, recompress
 from cpcapp.splicing.photo.read import read_image
 from cpcapp.splicing.photo.thumbnails import read_thumbnail
 

@@ -16,8 +16,8 @@ from PIL import Image, PngImagePlugin
 from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.photo.exif import read_exif
 from cpcapp.splicing.photo.file_facts import read_file_facts
-from cpcapp.splicing.photo.jpeg import encode_jpeg
 from cpcapp.splicing.photo.formats import inspect_container
+from cpcapp.splicing.photo.jpeg import encode_jpeg
 from cpcapp.splicing.photo.read import read_image
 
 

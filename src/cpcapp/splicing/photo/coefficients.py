@@ -57,8 +57,6 @@ def spread_blocks(
 
     Pixels outside all blocks have the value of the nearest; 0 if there is no block.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> spread_blocks(np.array([[1.0, 2.0]]), (9, 18), offset=(0, 1))[0, [0, 8, 9, 17]]
     array([1., 1., 2., 2.], dtype=float32)
@@ -76,8 +74,6 @@ def spread_blocks(
 def coefficients_of(plane: ArrayLike, table: ArrayLike) -> NDArray[np.int16]:
     """Return the luminance of a photo, from 0 to 255, in whole steps of a table, block by block.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> coefficients_of(np.full((8, 8), 128 + 5), np.full((8, 8), 10))[0, 0, 0, :3]
     array([4, 0, 0], dtype=int16)

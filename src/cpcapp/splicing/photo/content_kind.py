@@ -53,8 +53,6 @@ class ContentKind(NamedTuple):
 def measure_content(pixels: Pixels) -> ContentStatistics:
     """Measure what tells a drawing from a photo.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> measure_content(np.full((16, 24, 3), 200, np.uint8))
     ContentStatistics(flat=1.0, clean_edges=0.0, smooth=1.0, few_colours=1.0)
@@ -105,8 +103,6 @@ def _share_of_colours(photo: NDArray[np.uint8]) -> float:
 def judge_content(pixels: Pixels) -> ContentKind:
     """Say whether an image looks like a photo, or like a screenshot or a drawing.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from cpcapp.splicing.examples import example_photos
     >>> judge_content(example_photos()[-1].image).looks_like_photo

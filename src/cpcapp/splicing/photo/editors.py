@@ -120,8 +120,6 @@ class Origin:
 def find_origin(metadata: Metadata, exif: Exif, name: str = "") -> Origin:
     """Find the programs that left their name in a file.
 
-    Examples
-    --------
     >>> xmp = b'<x xmp:CreatorTool="Adobe Photoshop 25.0 (Windows)"/>'
     >>> find_origin(Metadata(xmp=xmp), Exif()).editor
     'Adobe Photoshop 25.0 (Windows)'

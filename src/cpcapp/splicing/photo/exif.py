@@ -61,7 +61,7 @@ def read_exif(data: bytes) -> Exif:
         changed=_parse_time(main.text(_CHANGED)),
         size=(width, height) if width and height else None,
         orientation=main.number(_ORIENTATION) or 1,
-        gps=_PLACE <= place.entries.keys(),
+        gps=place.entries.keys() >= _PLACE,
         thumbnail=data[start : start + size] if start and size <= _MAX_THUMBNAIL else b"",
     )
 

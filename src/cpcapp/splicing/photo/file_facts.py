@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -31,41 +31,10 @@ _SAME_TIME = 60.0
 
 @dataclass(frozen=True, eq=False)
 class FileFacts:
-    """What a file says about itself.
+    """What a file says about itself; names are printable and of bounded length."""
 
-    Attributes
-    ----------
-    format : str
-        Such as ``"JPEG"``.
-    width, height : int
-        Of the upright photo.
-    n_bytes : int
-    sha256, md5 : str
-        Of the whole file.
-    camera, lens, software, editor : str or None
-        As the file names them, printable and of bounded length. ``software`` is what wrote the
-        file, mostly the camera's own; ``editor`` is a program known to change photos.
-    taken, changed : datetime or None
-        By the camera's clock.
-    gps : bool
-        Whether a place is stored. The place itself is not read.
-    profile : str or None
-        Name of the colour profile.
-    jpeg : JpegFacts or None
-        None if the file is no JPEG.
-    thumbnail : Thumbnail or None
-    looks_like_photo : bool
-    reason : str
-        Why it looks like a photo, or like a screenshot or a drawing.
-    warnings : tuple of str
-        What nobody should miss, in plain sentences: another thumbnail, an editor or a generator
-        that is named, a picture that is no photo.
-    remarks : tuple of str
-        The warnings and all else that there is to say, the most important first.
-    """
-
-    format: str
-    width: int
+    format: str  # such as "JPEG"
+    width: int  # of the upright photo
     height: int
     n_bytes: int
     sha256: str
@@ -74,15 +43,18 @@ class FileFacts:
     lens: str | None = None
     taken: datetime | None = None
     changed: datetime | None = None
-    software: str | None = None
-    editor: str | None = None
-    gps: bool = False
-    profile: str | None = None
+    software: str | None = None  # what wrote the file, mostly the camera's own
+    editor: str | None = None  # a program known to change photos
+    gps: bool = False  # whether a place is stored; the place itself is not read
+    profile: str | None = None  # name of the colour profile
     jpeg: JpegFacts | None = None
     thumbnail: Thumbnail | None = field(default=None, repr=False)
     looks_like_photo: bool = True
     reason: str = ""
+    #: What nobody should miss, in plain sentences: another thumbnail, an editor or a generator that
+    #: is named, a picture that is no photo.
     warnings: tuple[str, ...] = ()
+    #: The warnings and all else that there is to say, the most important first.
     remarks: tuple[str, ...] = ()
 
     @property
@@ -92,29 +64,14 @@ class FileFacts:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as values that JSON has; without the pixels of the thumbnail."""
-        jpeg, small = self.jpeg, self.thumbnail
+        facts = {one.name: getattr(self, one.name) for one in fields(self)}
+        small = self.thumbnail
         return {
-            "format": self.format,
-            "width": self.width,
-            "height": self.height,
-            "bytes": self.n_bytes,
-            "sha256": self.sha256,
-            "md5": self.md5,
-            "camera": self.camera,
-            "lens": self.lens,
+            ("bytes" if name == "n_bytes" else name): value for name, value in facts.items()
+        } | {
             "taken": _time_text(self.taken),
             "changed": _time_text(self.changed),
-            "software": self.software,
-            "editor": self.editor,
-            "gps": self.gps,
-            "profile": self.profile,
-            "jpeg": jpeg
-            and {
-                "quality": jpeg.quality,
-                "tables": jpeg.tables,
-                "subsampling": jpeg.subsampling,
-                "progressive": jpeg.progressive,
-            },
+            "jpeg": self.jpeg and asdict(self.jpeg),
             "thumbnail": small
             and {
                 "width": small.size[0],
@@ -122,66 +79,50 @@ class FileFacts:
                 "differs": small.differs,
                 "difference": round(small.difference, 3),
             },
-            "looks_like_photo": self.looks_like_photo,
-            "reason": self.reason,
             "warnings": list(self.warnings),
             "remarks": list(self.remarks),
         }
 
     def rows(self) -> list[tuple[str, str]]:
         """Return label and text of each fact, for a table; without facts that are missing."""
-        return list(self._rows())
-
-    def _rows(self) -> Iterator[tuple[str, str]]:
-        megapixels = self.width * self.height / 1e6
-        yield "Format", self.format
-        yield "Size", f"{self.width} × {self.height} pixels ({megapixels:.1f} megapixels)"
-        yield "File", f"{_size_text(self.n_bytes)} ({self.n_bytes:,} bytes)"
-        for label, text in (
+        jpeg, megapixels = self.jpeg, self.width * self.height / 1e6
+        thumbnail = None
+        if self.thumbnail is not None:
+            width, height = self.thumbnail.size
+            same = "differs from the photo" if self.thumbnail.differs else "shows the same photo"
+            thumbnail = f"{width} × {height} pixels, {same}"
+        rows = [
+            ("Format", self.format),
+            ("Size", f"{self.width} × {self.height} pixels ({megapixels:.1f} megapixels)"),
+            ("File", f"{_size_text(self.n_bytes)} ({self.n_bytes:,} bytes)"),
             ("Camera", self.camera),
             ("Lens", self.lens),
             ("Taken", _time_text(self.taken)),
             ("File changed", _time_text(self.changed)),
             ("Software", self.software),
             ("Editor", self.editor if self.editor != self.software else None),
-        ):
-            if text:
-                yield label, text
-        yield "Place", "stored in the file (not shown here)" if self.gps else "none stored"
-        if self.jpeg is not None:
-            yield "JPEG quality", _quality_text(self.jpeg)
-            yield "JPEG tables", self.jpeg.tables or "of a camera or an editor, not standard"
-            kind = "progressive" if self.jpeg.progressive else "baseline"
-            yield "JPEG colours", f"{self.jpeg.subsampling}, {kind}"
-        if self.profile:
-            yield "Colour profile", self.profile
-        if self.thumbnail is not None:
-            width, height = self.thumbnail.size
-            same = "differs from the photo" if self.thumbnail.differs else "shows the same photo"
-            yield "Thumbnail", f"{width} × {height} pixels, {same}"
-        yield "Kind", self.reason
-        yield "SHA-256", self.sha256
-        yield "MD5", self.md5
+            ("Place", "stored in the file (not shown here)" if self.gps else "none stored"),
+            ("JPEG quality", jpeg and _quality_text(jpeg)),
+            ("JPEG tables", jpeg and (jpeg.tables or "of a camera or an editor, not standard")),
+            (
+                "JPEG colours",
+                jpeg and f"{jpeg.subsampling}, {'progressive' if jpeg.progressive else 'baseline'}",
+            ),
+            ("Colour profile", self.profile),
+            ("Thumbnail", thumbnail),
+            ("Kind", self.reason),
+            ("SHA-256", self.sha256),
+            ("MD5", self.md5),
+        ]
+        return [(label, text) for label, text in rows if text]
 
 
 def read_file_facts(data: bytes, image: ReadImage) -> FileFacts:
     """Read what a file says about itself.
 
-    Parameters
-    ----------
-    data : bytes
-        The file.
-    image : ReadImage
-        What `cpcapp.splicing.read_image` read from it.
+    ``image`` is what `cpcapp.splicing.read_image` read from the file. Damaged metadata are left
+    out: this never raises because of what stands in a file, and time and memory are bounded.
 
-    Returns
-    -------
-    FileFacts
-        Damaged metadata are left out: this never raises because of what stands in a file, and time
-        and memory are bounded.
-
-    Examples
-    --------
     >>> from importlib.resources import files
     >>> from cpcapp.splicing import read_image
     >>> data = (files("cpcapp.splicing.examples") / "astronaut.jpg").read_bytes()
@@ -217,7 +158,7 @@ def read_file_facts(data: bytes, image: ReadImage) -> FileFacts:
         editor=origin.editor or None,
         gps=exif.gps,
         profile=_profile_name(contents.metadata.icc) or None,
-        jpeg=contents.jpeg and JpegFacts.of_file(contents.jpeg),
+        jpeg=JpegFacts.of_file(contents.jpeg) if contents.jpeg else None,
         thumbnail=small,
         looks_like_photo=kind.looks_like_photo,
         reason=kind.reason,

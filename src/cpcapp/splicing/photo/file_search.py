@@ -36,8 +36,6 @@ class FoundImages:
 def read_suffixes() -> tuple[str, ...]:
     """Return the suffixes of images that are read, with the decoders that are installed.
 
-    Examples
-    --------
     >>> ".jpg" in read_suffixes(), ".gif" in read_suffixes()
     (True, False)
     """
@@ -49,8 +47,6 @@ def find_images(
 ) -> FoundImages:
     """List the images of paths, folders and patterns, also of kinds that are not read.
 
-    Examples
-    --------
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> for name in ("a.jpg", "b.gif", "notes.txt"):
@@ -75,8 +71,6 @@ def image_files(
 ) -> list[Path]:
     """List the image files of paths, folders and patterns.
 
-    Examples
-    --------
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> for name in ("10.jpg", "2.jpg", "notes.txt"):
@@ -127,8 +121,6 @@ def _explain_no_image(path: Path, found: FoundImages) -> str:
 def explain_unread(files: Sequence[Path]) -> str:
     """Return one line that names images of kinds that are not read, and says what to do.
 
-    Examples
-    --------
     >>> explain_unread([Path("in/a.cr2"), Path("in/b.gif")])
     'a.cr2 and b.gif are of kinds that are not read; save them as JPEG or PNG'
     """
@@ -147,8 +139,6 @@ def explain_unread(files: Sequence[Path]) -> str:
 def advise_unread(files: Iterable[Path]) -> str:
     """Return what to do about images that are not read, with ``{them}`` for what they are called.
 
-    Examples
-    --------
     >>> advise_unread([Path("a.gif")])
     'save {them} as JPEG or PNG'
     """

@@ -37,8 +37,6 @@ _MAX_BLOCK = 4 << 20
 def inspect_container(data: bytes) -> Contents:
     """Inspect a file. The content decides the format, not the name.
 
-    Examples
-    --------
     >>> file = io.BytesIO()
     >>> Image.new("RGB", (3, 2)).save(file, "BMP")
     >>> inspect_container(file.getvalue()).size
@@ -120,8 +118,9 @@ _PASSES = (
 
 def _png(data: bytes) -> Contents:
     view = memoryview(data)
-    kept, extras, texts, at = [view[:8]], [], [], 8
+    kept, extras, at = [view[:8]], [], 8
     blocks: dict[bytes, bytes] = {}
+    texts: list[tuple[str, bytes]] = []
     for _ in range(_MAX_CHUNKS):
         size, kind = struct.unpack_from(">I4s", data, at)
         chunk = view[at : at + 12 + size]
@@ -222,7 +221,8 @@ def _jpeg(data: bytes) -> Contents:
     jpeg = JpegFile.read(data)
     del data  # so that the file is in memory once
     blocks = {"exif": b"", "xmp": b"", "photoshop": b"", "icc": b""}
-    texts, credentials = [], False
+    texts: list[tuple[str, str]] = []
+    credentials = False
     for code, content in jpeg.segments:
         for name, marker, start, skipped in _JPEG_BLOCKS:
             if code == marker and content.startswith(start):

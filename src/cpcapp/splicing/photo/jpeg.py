@@ -23,8 +23,6 @@ _COSINES = (
 def recompress(pixels: ArrayLike, quality: int) -> NDArray[np.uint8]:
     """Compress a photo as JPEG and return the decoded pixels.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> photo = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
     >>> errors = [np.abs(recompress(photo, q) - photo.astype(float)).mean() for q in (95, 50)]
@@ -43,8 +41,6 @@ def recompress(pixels: ArrayLike, quality: int) -> NDArray[np.uint8]:
 def encode_jpeg(pixels: NDArray[np.uint8], quality: int) -> bytes:
     """Encode a photo as a JPEG file.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> b"JFIF" in encode_jpeg(np.zeros((8, 8, 3), dtype=np.uint8), quality=90)
     True
@@ -65,8 +61,6 @@ def decode_jpeg(data: bytes) -> NDArray[np.uint8]:
 def block_cosines(plane: NDArray[Any]) -> FloatMap:
     """Return the cosine transform of each whole 8 x 8 block.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> block_cosines(np.full((8, 20), 3.0))[0, :, 0, 0].round(3)
     array([24., 24.], dtype=float32)
@@ -86,8 +80,6 @@ def block_cosines(plane: NDArray[Any]) -> FloatMap:
 def luminance(pixels: ArrayLike) -> FloatMap:
     """Return JPEG's luminance of a photo, in grey levels from 0 to 255, not rounded.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> luminance(np.array([[[255, 0, 0], [9, 9, 9]]], np.uint8)).round(2)
     array([[76.24,  9.  ]], dtype=float32)

@@ -45,7 +45,9 @@ class JpegFile:
     file: bytes = b""  # what pixels need: without comments, EXIF data and what follows the picture
     size: tuple[int, int] = (0, 0)
     progressive: bool = False
-    components: list[tuple[int, int, int, int]] = field(default_factory=list)  # name, factors, table
+    components: list[tuple[int, int, int, int]] = field(
+        default_factory=list
+    )  # name, factors, table
     tables: dict[int, Table] = field(default_factory=dict)  # row by row
     scans: list[bytes] = field(default_factory=list)  # their headers
     segments: list[tuple[int, bytes]] = field(default_factory=list)  # that say something

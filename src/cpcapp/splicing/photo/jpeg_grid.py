@@ -62,8 +62,6 @@ def grid_strength(image: FloatMap, offset: tuple[int, int] = (0, 0)) -> float:
     half a block off the grid minus that on it. About 0 for a photo that was never compressed, or
     was resized afterwards; about 1 after JPEG at quality 85.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from cpcapp.splicing.photo.jpeg import recompress
     >>> noise = np.random.default_rng(0).normal(128, 4, (160, 240, 3)).clip(0, 255).astype(np.uint8)
@@ -87,8 +85,6 @@ def estimate_quality(image: FloatMap, offset: tuple[int, int] = (0, 0)) -> int |
     30 to 85 the estimate is mostly 0 to 3 too high; a smooth photo may read far too high (58 for
     the example photo of an astronaut at 30).
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from cpcapp.splicing.photo.jpeg import recompress
     >>> rng = np.random.default_rng(0)
@@ -117,8 +113,6 @@ def near_zeros(luminance: NDArray[Any]) -> FloatMap:
     after the pasting, it is high everywhere. The luminance is in grey levels from 0 to 255, and its
     grid begins at the upper left corner; the result, from -1 to 1, is averaged over 3 x 3 blocks.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from cpcapp.splicing.photo.jpeg import luminance, recompress
     >>> photo = np.random.default_rng(0).normal(128, 4, (160, 240, 3)).clip(0, 255).astype(np.uint8)
@@ -141,8 +135,6 @@ def grid_offset(luminance: NDArray[Any]) -> tuple[int, int] | None:
 
     None if no offset stands out: the photo was never a JPEG, was resized since, is flat or small.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from cpcapp.splicing.photo.jpeg import luminance, recompress
     >>> photo = np.random.default_rng(0).normal(128, 4, (160, 240, 3)).clip(0, 255).astype(np.uint8)
@@ -165,8 +157,6 @@ def offset_shares(
 ) -> FloatArray | None:
     """Return the share of near-zero coefficients for blocks that begin at each of 64 offsets.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> offset_shares(np.zeros((40, 40), np.float32), 0.5).min()
     np.float64(1.0)
@@ -198,8 +188,6 @@ def near_zero_share(
 ) -> FloatMap:
     """Return the share of near-zero coefficients of blocks that begin at an offset.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> plane = np.zeros((8, 24), np.float32)
     >>> plane[:, 16:] = 100.0  # in the middle of the second block that begins at column 4
@@ -227,8 +215,6 @@ def near_zero_share(
 def smooth_blocks(values: NDArray[Any], window: int) -> FloatMap:
     """Return the mean of a map over a window, which is cut off at the borders.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> smooth_blocks(np.array([[0.0, 0.0, 6.0, 0.0]]), 3)
     array([[0., 2., 2., 3.]], dtype=float32)

@@ -1,4 +1,4 @@
-"""Quantization tables of JPEG: the standard ones, and whose the tables of a file are. Needs NumPy alone."""
+"""Quantization tables of JPEG: the standard ones, and whose those of a file are. Needs NumPy alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -71,8 +71,6 @@ _FACTORS = {
 def table_quality(relative: float) -> int:
     """Return the quality for which libjpeg scales the standard table by a factor.
 
-    Examples
-    --------
     >>> table_quality(1.0), table_quality(0.2), table_quality(2.0)
     (50, 90, 25)
     """
@@ -153,5 +151,6 @@ def _scaled_tables() -> dict[str, dict[tuple[Table, Table | None], int]]:
 def _photoshop_tables() -> dict[tuple[Table, Table | None], str]:
     from PIL.JpegPresets import presets
 
-    tables = ((presets[name]["quantization"], text) for name, text in _PHOTOSHOP.items())
+    known: Any = presets
+    tables = ((known[name]["quantization"], text) for name, text in _PHOTOSHOP.items())
     return {(tuple(light), tuple(colours)): text for (light, colours), text in tables}

@@ -20,8 +20,6 @@ Pixels = NDArray[np.uint8] | NDArray[np.uint16]
 def as_unit_float(pixels: NDArray[Any]) -> FloatMap:
     """Return uint8 or uint16 pixels as float32 in [0, 1].
 
-    Examples
-    --------
     >>> import numpy as np
     >>> as_unit_float(np.array([0, 51, 255], dtype=np.uint8))
     array([0. , 0.2, 1. ], dtype=float32)
@@ -41,8 +39,6 @@ def as_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
 
     The whole package rounds 16 bits in this way: ``65535 / 257 = 255``.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> as_bytes(np.array([0, 128, 129, 65535], dtype=np.uint16))
     array([  0,   0,   1, 255], dtype=uint8)
@@ -57,8 +53,6 @@ def as_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
 def turn_upright(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
     """Return pixels, or a map of them, upright: turned and mirrored as EXIF counts it.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> turn_upright(np.array([[1, 2, 3]]), 6).tolist()
     [[1], [2], [3]]

@@ -170,8 +170,6 @@ def is_file_like(source: Any) -> bool:
 def file_bytes(source: Any) -> bytes:
     """Return the content of a path, bytes or open file, or raise `ImageError`.
 
-    Examples
-    --------
     >>> file_bytes(b"")
     Traceback (most recent call last):
     cpcapp.splicing.photo.read.ImageError: is empty; use a complete copy

@@ -52,8 +52,6 @@ class SourcePhoto:
 def photos_from(paths: Sequence[str | Path]) -> list[SourcePhoto]:
     """Return the photos in some files and folders.
 
-    Examples
-    --------
     >>> import pathlib, tempfile, cv2, numpy as np
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> cv2.imwrite(str(folder / "grey.png"), np.full((40, 50, 3), 128, np.uint8))
@@ -84,8 +82,6 @@ def find_unread(
 ) -> list[Problem]:
     """Name the images in some files and folders that are of kinds that are not read.
 
-    Examples
-    --------
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> (folder / "holiday.gif").touch()

@@ -53,8 +53,6 @@ class Thumbnail:
 def read_thumbnail(data: bytes, pixels: Pixels, orientation: int = 1) -> Thumbnail | None:
     """Decode a thumbnail and compare it with its photo.
 
-    Examples
-    --------
     >>> import cv2
     >>> from cpcapp.splicing.examples import example_photos
     >>> from cpcapp.splicing.photo.jpeg import encode_jpeg
@@ -122,8 +120,6 @@ def _crop(pixels: NDArray[np.uint8], aspect: float) -> NDArray[np.uint8]:
 def measure_difference(photo: NDArray[np.uint8], small: NDArray[np.uint8]) -> float:
     """Measure how much two pictures differ where they differ most.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> photo = np.random.default_rng(0).integers(0, 256, (90, 120, 3), dtype=np.uint8)
     >>> measure_difference(photo, photo // 2 + 20) < 0.1
