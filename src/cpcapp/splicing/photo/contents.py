@@ -34,7 +34,7 @@ class Contents:
     notes: tuple[str, ...] = ()
     #: Returns the image for Pillow to decode; raises if data are missing.
     open: Callable[[], ImageFile.ImageFile] | None = None
-    #: Returns pixels, (height, width, channels), and notes, of a format that Pillow does not decode.
+    #: Returns pixels, (height, width, channels), and notes, where Pillow does not decode.
     decode: Callable[[], tuple[NDArray[Any], list[str]]] | None = None
     orientation: int = 1  # as EXIF counts it
     deep: bool = False  # colours of 16 bits, of which Pillow gives the upper 8

@@ -64,11 +64,9 @@ class FileFacts:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as values that JSON has; without the pixels of the thumbnail."""
-        facts = {one.name: getattr(self, one.name) for one in fields(self)}
+        names = {one.name: one.name for one in fields(self)} | {"n_bytes": "bytes"}
         small = self.thumbnail
-        return {
-            ("bytes" if name == "n_bytes" else name): value for name, value in facts.items()
-        } | {
+        return {key: getattr(self, name) for name, key in names.items()} | {
             "taken": _time_text(self.taken),
             "changed": _time_text(self.changed),
             "jpeg": self.jpeg and asdict(self.jpeg),

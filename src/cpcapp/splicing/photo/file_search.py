@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,13 +24,15 @@ UNREAD_SUFFIXES = (
     *(".srf", ".srw", ".x3f"),
 )
 
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
 
 @dataclass(frozen=True)
 class FoundImages:
     """The images of some paths, folders and patterns."""
 
-    readable: list[Path]
-    unreadable: list[Path]
+    readable: list[Path]  # given by name, or in a folder with the suffix of one that is read
+    unreadable: list[Path]  # in a folder, of a kind that is not read, or not without an extra
 
 
 def read_suffixes() -> tuple[str, ...]:
@@ -42,9 +44,7 @@ def read_suffixes() -> tuple[str, ...]:
     return (*SUFFIXES, *(name for name, form in OPTIONAL_SUFFIXES.items() if can_read(form)))
 
 
-def find_images(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, recursive: bool = False
-) -> FoundImages:
+def find_images(paths: Paths, *, recursive: bool = False) -> FoundImages:
     """List the images of paths, folders and patterns, also of kinds that are not read.
 
     >>> import pathlib, tempfile
@@ -55,21 +55,14 @@ def find_images(
     >>> [path.name for path in found.readable], [path.name for path in found.unreadable]
     (['a.jpg'], ['b.gif'])
     """
-    readable: list[Path] = []
-    unreadable: list[Path] = []
-    for path in _as_paths(paths):
-        found = _expand(path, recursive)
-        if not (found.readable or found.unreadable):
-            raise FileNotFoundError(_explain_no_image(path, found))
-        readable += found.readable
-        unreadable += found.unreadable
-    return FoundImages(_sort_unique(readable), _sort_unique(unreadable))
+    return _find(paths, recursive, lambda found: found.readable or found.unreadable)
 
 
-def image_files(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, recursive: bool = False
-) -> list[Path]:
-    """List the image files of paths, folders and patterns.
+def image_files(paths: Paths, *, recursive: bool = False) -> list[Path]:
+    """List the image files of paths, folders and patterns, each once, in natural order.
+
+    A file may have any suffix. From a folder or a pattern (``"in/*.jpg"``, for shells that don't
+    expand it) only files with the suffix of an image that is read are listed.
 
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -78,17 +71,22 @@ def image_files(
     >>> [path.name for path in image_files([folder, folder / "1*.jpg"])]
     ['2.jpg', '10.jpg']
     """
-    readable: list[Path] = []
-    for path in _as_paths(paths):
-        found = _expand(path, recursive)
-        if not found.readable:
-            raise FileNotFoundError(_explain_no_image(path, found))
-        readable += found.readable
-    return _sort_unique(readable)
+    return _find(paths, recursive, lambda found: found.readable).readable
 
 
-def _as_paths(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
-    return [Path(paths)] if isinstance(paths, str | os.PathLike) else [Path(path) for path in paths]
+def _find(
+    paths: Paths, recursive: bool, what_counts: Callable[[FoundImages], list[Path]]
+) -> FoundImages:
+    """Return the images of paths, or raise for a path without one that counts."""
+    parts = []
+    for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
+        parts.append(_expand(Path(path), recursive))
+        if not what_counts(parts[-1]):
+            raise FileNotFoundError(_explain_no_image(Path(path), parts[-1]))
+    return FoundImages(
+        _sort_unique(file for part in parts for file in part.readable),
+        _sort_unique(file for part in parts for file in part.unreadable),
+    )
 
 
 def _expand(path: Path, recursive: bool) -> FoundImages:
@@ -148,7 +146,5 @@ def advise_unread(files: Iterable[Path]) -> str:
 
 
 def _sort_unique(files: Iterable[Path]) -> list[Path]:
-    found: dict[Path, Path] = {}
-    for file in files:
-        found.setdefault(file.resolve(), file)
-    return sorted(found.values(), key=natural_order)
+    unique = {file.resolve(): file for file in reversed(list(files))}
+    return sorted(unique.values(), key=natural_order)

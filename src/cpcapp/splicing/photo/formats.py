@@ -66,7 +66,15 @@ def _bmp(data: bytes) -> Contents:
     # Pillow decodes these pixel by pixel in Python: a small file could take minutes.
     if image.info["compression"] in (1, 2):
         raise UnreadableError("is a BMP with run lengths, which is not read; save it as PNG")
-    return Contents("BMP", image.size, open=lambda: image, memory=len(data))
+
+    def open_file() -> BmpImageFile:
+        _, _, start, settings = image.tile[0]
+        # Told to make do with truncated files, Pillow would leave missing pixels black.
+        if len(data) < start + settings[1] * image.height:
+            raise UnreadableError(CUT_OFF)
+        return image
+
+    return Contents("BMP", image.size, open=open_file, memory=len(data))
 
 
 def _webp(data: bytes) -> Contents:

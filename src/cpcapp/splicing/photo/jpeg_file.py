@@ -148,7 +148,7 @@ class JpegFile:
         return int(2 * samples * self.size[0] * self.size[1])
 
     def decode(self, colours: str) -> tuple[NDArray[np.uint8], list[str]]:
-        """Return the pixels as ``"GRAY"``, ``"RGB"`` or ``"CMYK"``, and a note if they are damaged."""
+        """Return the pixels as "GRAY", "RGB" or "CMYK", and a note if they are damaged."""
         if not self._is_complete():
             raise UnreadableError(CUT_OFF)
         try:

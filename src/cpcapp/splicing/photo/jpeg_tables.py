@@ -1,4 +1,4 @@
-"""Quantization tables of JPEG: the standard ones, and whose those of a file are. Needs NumPy alone."""
+"""Tables of JPEG: the standard ones, and whose those of a file are. Needs NumPy alone."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -281,26 +280,24 @@ def _decode_by_pillow(contents: Contents, notes: list[str], max_pixels: float) -
             raise ImageError(DAMAGED)
         return image
 
-    with _strict_pillow():
-        image = open_file()
-        if contents.deep:
-            pixels = _sixteen_bits(image, open_file, notes)
-        else:
-            pixels = _from_pil(image, notes, max_pixels)
+    image = open_file()
+    if contents.deep:
+        pixels = _sixteen_bits(image, open_file, notes)
+    else:
+        pixels = _from_pil(image, notes, max_pixels)
     return np.invert(pixels, out=pixels) if contents.inverted else pixels
 
 
-def _read_pil(image: Image.Image, max_pixels: float) -> ReadImage:
+def _read_pil(image: Any, max_pixels: float) -> ReadImage:
     form = image.format or "image"
     # What Pillow has not decoded yet is as the file says, and nobody can have changed it.
-    if isinstance(image, JpegImageFile) and image.tile and not image.tell():
-        scale, _ = getattr(image, "decoderconfig", ()) or (1, 0)
-        if scale == 1 and image.fp is not None:
-            place = image.fp.tell()
-            image.fp.seek(0)
-            data = image.fp.read(MAX_BYTES)
-            image.fp.seek(place)
-            return replace(_read_bytes(data, max_pixels, upright=False), format=form)
+    waits = isinstance(image, JpegImageFile) and image.tile and not image.tell()
+    if waits and getattr(image, "decoderconfig", ()) in ((), (1, 0)):
+        place = image.fp.tell()
+        image.fp.seek(0)
+        data = image.fp.read(MAX_BYTES)
+        image.fp.seek(place)
+        return replace(_read_bytes(data, max_pixels, upright=False), format=form)
     notes: list[str] = []
     pixels = _from_pil(image, notes, max_pixels)
     return ReadImage(pixels, form, "", tuple(notes))
@@ -345,8 +342,7 @@ def _three_channels(pixels: NDArray[Any], notes: list[str]) -> NDArray[Any]:
 
 def _from_pil(image: Image.Image, notes: list[str], max_pixels: float) -> NDArray[Any]:
     check_size(*image.size, max_pixels)
-    with _strict_pillow():
-        image.load()
+    image.load()
     mode = image.mode
     if "transparency" in image.info:
         notes.append("transparency ignored")
@@ -413,28 +409,6 @@ def check_size(width: int, height: int, max_pixels: float) -> None:
             width=width,
             height=height,
         )
-
-
-_strict_lock = threading.Lock()
-_strict_users = 0
-_was_lenient = False
-
-
-@contextmanager
-def _strict_pillow() -> Iterator[None]:
-    """Make Pillow refuse truncated images, even if the process allowed them."""
-    global _strict_users, _was_lenient
-    with _strict_lock:
-        _strict_users += 1
-        if ImageFile.LOAD_TRUNCATED_IMAGES:
-            ImageFile.LOAD_TRUNCATED_IMAGES, _was_lenient = False, True
-    try:
-        yield
-    finally:
-        with _strict_lock:
-            _strict_users -= 1
-            if _was_lenient and not _strict_users:
-                ImageFile.LOAD_TRUNCATED_IMAGES, _was_lenient = True, False
 
 
 # Pillow keeps one byte of two. With the other byte order it keeps the other byte.
