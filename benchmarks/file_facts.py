@@ -159,7 +159,7 @@ def rate_thumbnails(root: Path) -> dict[str, object]:
     real = [0, 0]
     for path in sorted((root / "real_dev").rglob("*.jp*g")):
         data = path.read_bytes()
-        exif = read_exif(inspect_container(data).metadata.exif)
+        exif = read_exif(inspect_container(data).metadata().exif)
         if exif.thumbnail:
             _tally(real, exif.thumbnail, read_image(data).pixels, exif.orientation)
     return {"of the same photo": same, **changed, "in real files": real}

@@ -365,7 +365,7 @@ class TestHostileMetadata:
         whole = exif.tobytes()
         plain = encode_jpeg(photo[:64, :64], 90)
         for size in range(6, len(whole), 3):
-            metadata = inspect_container(with_segments(plain, (0xE1, whole[:size]))).metadata
+            metadata = inspect_container(with_segments(plain, (0xE1, whole[:size]))).metadata()
             found = read_exif(metadata.exif)
             assert found.make in ("", "Canon"[: len(found.make)])
 

@@ -88,7 +88,7 @@ class TestReading:
     def test_exif_is_found(self, form):
         exif = Image.Exif()
         exif[271] = "a maker"
-        metadata = inspect_container(encode(scene(), form, exif=exif)).metadata
+        metadata = inspect_container(encode(scene(), form, exif=exif)).metadata()
         assert b"a maker" in metadata.exif
         assert metadata.xmp == b""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
@@ -41,7 +41,8 @@ class Contents:
     wide: bool = False  # pixels of more than 8 bits
     inverted: bool = False  # 0 is white
     memory: int = 0  # bytes that decoding takes, beside those of the pixels: the file and buffers
-    metadata: Metadata = field(default_factory=Metadata)
+    #: Unpacked when it is asked for: little data may become much.
+    metadata: Callable[[], Metadata] = Metadata
     jpeg: JpegFile | None = None
 
 

@@ -134,8 +134,9 @@ def read_file_facts(data: bytes, image: ReadImage) -> FileFacts:
         contents = inspect_container(data)
     except Exception:  # libraries raise all kinds of errors on damaged files
         contents = Contents(image.format, (0, 0))
-    exif = read_exif(contents.metadata.exif)
-    origin = find_origin(contents.metadata, exif, image.name)
+    metadata = contents.metadata()
+    exif = read_exif(metadata.exif)
+    origin = find_origin(metadata, exif, image.name)
     # The orientation of a HEIC or AVIF file stands in its container, and EXIF's does not count.
     orientation = exif.orientation if image.format not in ("HEIC", "AVIF") else 1
     small = read_thumbnail(exif.thumbnail, image.pixels, orientation) if exif.thumbnail else None
@@ -155,7 +156,7 @@ def read_file_facts(data: bytes, image: ReadImage) -> FileFacts:
         software=origin.software or None,
         editor=origin.editor or None,
         gps=exif.gps,
-        profile=_profile_name(contents.metadata.icc) or None,
+        profile=_profile_name(metadata.icc) or None,
         jpeg=JpegFacts.of_file(contents.jpeg) if contents.jpeg else None,
         thumbnail=small,
         looks_like_photo=kind.looks_like_photo,

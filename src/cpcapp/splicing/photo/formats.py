@@ -30,6 +30,7 @@ from cpcapp.splicing.photo.tiff import read_tiff
 # More than any real file has. They limit the work that a hostile file can cause.
 _MAX_CHUNKS = 1_000_000
 _MAX_TEXTS = 50
+_XMP = "XML:com.adobe.xmp"  # the keyword of a PNG
 # Longer blocks of metadata are cut off: no fact that is looked for stands beyond.
 _MAX_BLOCK = 4 << 20
 
@@ -110,7 +111,7 @@ def _webp(data: bytes) -> Contents:
         orientation=orientation,
         # Two canvases and one result of 4 bytes a pixel each.
         memory=2 * len(data) + 12 * width * height,
-        metadata=Metadata(exif, xmp, icc=icc),
+        metadata=lambda: Metadata(exif, xmp, icc=icc),
     )
 
 
@@ -128,7 +129,7 @@ def _png(data: bytes) -> Contents:
     view = memoryview(data)
     kept, extras, at = [view[:8]], [], 8
     blocks: dict[bytes, bytes] = {}
-    texts: list[tuple[str, bytes]] = []
+    texts: list[tuple[bytes, bytes]] = []
     for _ in range(_MAX_CHUNKS):
         size, kind = struct.unpack_from(">I4s", data, at)
         chunk = view[at : at + 12 + size]
@@ -147,7 +148,7 @@ def _png(data: bytes) -> Contents:
         elif kind in (b"eXIf", b"caBX", b"iCCP"):
             blocks.setdefault(kind, bytes(content))
         elif kind in (b"tEXt", b"zTXt", b"iTXt") and len(texts) < _MAX_TEXTS:
-            texts.append(_png_text(kind, bytes(content)))
+            texts.append((kind, bytes(content)))
         if kind == b"IEND":
             break
     else:
@@ -169,7 +170,21 @@ def _png(data: bytes) -> Contents:
         _check_unpacked(file, needed)
         return PngImageFile(io.BytesIO(file))
 
-    packets = [text for keyword, text in texts if keyword == "XML:com.adobe.xmp"]
+    def unpack_metadata() -> Metadata:
+        unpacked = [_png_text(kind, content) for kind, content in texts]
+        packets = [text for keyword, text in unpacked if keyword == _XMP]
+        return Metadata(
+            exif,
+            packets[0] if packets else b"",
+            icc=_unpack(blocks.get(b"iCCP", b"").partition(b"\0")[2][1:]),
+            texts=tuple(
+                (keyword, text.decode("utf-8", "replace"))
+                for keyword, text in unpacked
+                if keyword != _XMP
+            ),
+            credentials=b"caBX" in blocks,
+        )
+
     return Contents(
         "PNG",
         (width, height),
@@ -179,17 +194,7 @@ def _png(data: bytes) -> Contents:
         deep=bits == 16 and colours in (2, 6),
         wide=bits == 16 and colours != 4,
         memory=len(file),
-        metadata=Metadata(
-            exif,
-            packets[0] if packets else b"",
-            icc=_unpack(blocks.get(b"iCCP", b"").partition(b"\0")[2][1:]),
-            texts=tuple(
-                (keyword, text.decode("utf-8", "replace"))
-                for keyword, text in texts
-                if keyword != "XML:com.adobe.xmp"
-            ),
-            credentials=b"caBX" in blocks,
-        ),
+        metadata=unpack_metadata,
     )
 
 
@@ -263,7 +268,7 @@ def _jpeg(data: bytes) -> Contents:
         decode=decode,
         orientation=orientation,
         memory=len(jpeg.file) + jpeg.buffer_size,
-        metadata=Metadata(**blocks, texts=tuple(texts), credentials=credentials),
+        metadata=lambda: Metadata(**blocks, texts=tuple(texts), credentials=credentials),
         jpeg=jpeg,
     )
 

@@ -97,7 +97,7 @@ def read_heif(data: bytes) -> Contents:
         decode=decode,
         wide=bits > 8,
         memory=3 * len(data) + bytes_per_pixel * width * height,
-        metadata=Metadata(exif.tobytes(), xmp.tobytes()),
+        metadata=lambda: Metadata(exif.tobytes(), xmp.tobytes()),
     )
 
 

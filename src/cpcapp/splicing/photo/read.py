@@ -244,7 +244,7 @@ def _file_content(path: str) -> bytes:
 
 
 def _read_bytes(data: bytes, max_pixels: float, *, upright: bool = True) -> ReadImage:
-    contents = replace(inspect_container(data), metadata=Metadata())
+    contents = replace(inspect_container(data), metadata=Metadata)
     del data  # so that the file is in memory once
     check_size(*contents.size, max_pixels)
     check_memory(contents, max_pixels)

@@ -95,7 +95,7 @@ def read_tiff(data: bytes) -> Contents:
         wide=bits > 8,
         inverted=colours == 0,
         memory=len(file) + rows * width * samples * bits // 8,
-        metadata=Metadata(
+        metadata=lambda: Metadata(
             data, directory.raw(_XMP), directory.raw(_PHOTOSHOP), directory.raw(_PROFILE)
         ),
     )
