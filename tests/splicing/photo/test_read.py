@@ -292,6 +292,18 @@ def test_lossy_files_are_near(name):
     assert image.notes == notes
 
 
+def test_a_jpeg_whose_colours_have_an_unusual_size():
+    """One block of each colour for 4 x 2 of the light, all of mid-grey."""
+    file = saved(Image.new("RGB", (32, 16), (128,) * 3), "JPEG", subsampling=0)
+    frame = file.index(b"\xff\xc0")
+    assert file[frame + 11] == 0x11
+    header = file[: frame + 11] + b"\x42" + file[frame + 12 : file.index(b"\xff\xda") + 14]
+    bits = "001010" * 8 + "0000" * 2  # no difference, end of block
+    image = read_image(header + int(bits, 2).to_bytes(7, "big") + b"\xff\xd9")
+    np.testing.assert_array_equal(image.pixels, np.full((16, 32, 3), 128))
+    assert image.notes == ()
+
+
 def test_ycck_jpeg_is_read_like_by_opencv():
     file = saved(Image.fromarray(ALPHA, "CMYK"), "JPEG", quality=95)
     at = file.index(b"Adobe") + 11

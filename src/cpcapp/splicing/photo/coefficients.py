@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cpcapp.splicing.photo.contents import DAMAGED, UnreadableError
 from cpcapp.splicing.photo.formats import inspect_container
 from cpcapp.splicing.photo.jpeg import BLOCK, block_cosines
 from cpcapp.splicing.photo.pixels import FloatMap, turn_upright
@@ -25,7 +26,6 @@ from cpcapp.splicing.photo.read import (
     naming_errors,
     path_of,
 )
-from cpcapp.splicing.photo.refusals import DAMAGED, UnreadableError
 
 _JPEG = b"\xff\xd8\xff"
 # JPEG shifts the levels, so that mid-grey is 0.

@@ -1,16 +1,23 @@
-"""What the walker of a file format says of a file."""
+"""What the walker of a file format says of a file, and the error of one that can't be read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 from PIL import ImageFile
 
-from cpcapp.splicing.photo.directory import Directory
-from cpcapp.splicing.photo.jpeg_file import JpegFile
+if TYPE_CHECKING:
+    from cpcapp.splicing.photo.jpeg_file import JpegFile
+
+CUT_OFF = "is cut off; use a complete copy"
+DAMAGED = "is damaged; use an undamaged copy"
+
+
+class UnreadableError(ValueError):
+    """A file can't be read. The message says why and what to do, but not which file."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +51,3 @@ class Contents:
     #: Unpacked when it is asked for: little data may become much.
     metadata: Callable[[], Metadata] = Metadata
     jpeg: JpegFile | None = None
-
-
-def read_orientation(exif: bytes) -> tuple[int, list[str]]:
-    """Return the orientation, and a note if the EXIF data are invalid."""
-    directory = Directory(exif.removeprefix(b"Exif\0\0"))
-    if not exif or (not directory.broken and 274 not in directory.entries):
-        return 1, []
-    try:
-        orientation = 9 if directory.broken else directory.numbers(274, 1)[0]
-    except ValueError:
-        orientation = 9
-    # Some cameras write 0 if they don't know the orientation.
-    return orientation, [] if orientation <= 8 else ["broken EXIF ignored"]

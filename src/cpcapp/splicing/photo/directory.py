@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from cpcapp.splicing.photo.refusals import UnreadableError
+from cpcapp.splicing.photo.contents import UnreadableError
 
 # More than any real file has. They limit the work that a hostile file can cause.
 MAX_TAGS = 4096
@@ -96,3 +96,16 @@ class Directory:
         """Return the printable text of a tag; empty if there is none."""
         kind = self.entries.get(tag, (0, 0, 0))[0]
         return clean_text(self.raw(tag)) if kind in (1, 2, 7) else ""
+
+
+def read_orientation(exif: bytes) -> tuple[int, list[str]]:
+    """Return the orientation, and a note if the EXIF data are invalid."""
+    directory = Directory(exif.removeprefix(b"Exif\0\0"))
+    if not exif or (not directory.broken and 274 not in directory.entries):
+        return 1, []
+    try:
+        orientation = 9 if directory.broken else directory.numbers(274, 1)[0]
+    except ValueError:
+        orientation = 9
+    # Some cameras write 0 if they don't know the orientation.
+    return orientation, [] if orientation <= 8 else ["broken EXIF ignored"]

@@ -20,11 +20,10 @@ from PIL.BmpImagePlugin import BmpImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from cpcapp.splicing.photo.contents import Contents, Metadata, read_orientation
-from cpcapp.splicing.photo.directory import decode_text
+from cpcapp.splicing.photo.contents import CUT_OFF, DAMAGED, Contents, Metadata, UnreadableError
+from cpcapp.splicing.photo.directory import decode_text, read_orientation
 from cpcapp.splicing.photo.heif import is_heif, read_heif
 from cpcapp.splicing.photo.jpeg_file import JpegFile
-from cpcapp.splicing.photo.refusals import CUT_OFF, DAMAGED, UnreadableError
 from cpcapp.splicing.photo.tiff import read_tiff
 
 # More than any real file has. They limit the work that a hostile file can cause.
@@ -69,9 +68,9 @@ def _bmp(data: bytes) -> Contents:
         raise UnreadableError("is a BMP with run lengths, which is not read; save it as PNG")
 
     def open_file() -> BmpImageFile:
-        _, _, start, settings = image.tile[0]
+        tile: Any = image.tile[0]
         # Told to make do with truncated files, Pillow would leave missing pixels black.
-        if len(data) < start + settings[1] * image.height:
+        if len(data) < tile.offset + tile.args[1] * image.height:
             raise UnreadableError(CUT_OFF)
         return image
 

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp._io.worker import Answer, Worker
-from cpcapp.splicing.photo.contents import Contents, Metadata
+from cpcapp.splicing.photo.contents import Contents, Metadata, UnreadableError
 from cpcapp.splicing.photo.pixels import turn_upright
-from cpcapp.splicing.photo.refusals import UnreadableError
 
 _AVIF_BRANDS = frozenset({b"avif", b"avis"})
 _HEIC_BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"})

@@ -12,7 +12,7 @@ import simplejpeg
 from numpy.typing import NDArray
 from PIL.JpegImagePlugin import JpegImageFile
 
-from cpcapp.splicing.photo.refusals import CUT_OFF, DAMAGED, UnreadableError
+from cpcapp.splicing.photo.contents import CUT_OFF, DAMAGED, UnreadableError
 
 # More than any real file has. They limit the work that a hostile file can cause.
 _MAX_SEGMENTS = 100_000

@@ -22,7 +22,7 @@ from PIL import Image, ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 
 from cpcapp._io.messages import MessageError
-from cpcapp.splicing.photo.contents import Contents, Metadata
+from cpcapp.splicing.photo.contents import DAMAGED, Contents, Metadata, UnreadableError
 from cpcapp.splicing.photo.file_search import SUFFIXES as SUFFIXES
 from cpcapp.splicing.photo.file_search import image_files as image_files
 from cpcapp.splicing.photo.formats import inspect_container
@@ -30,7 +30,6 @@ from cpcapp.splicing.photo.jpeg_grid import JpegGrid, find_grid
 from cpcapp.splicing.photo.jpeg_tables import file_quality
 from cpcapp.splicing.photo.pixels import flips
 from cpcapp.splicing.photo.pixels import turn_upright as turn_upright
-from cpcapp.splicing.photo.refusals import DAMAGED, UnreadableError
 
 # The largest cameras of today have 100 to 150 megapixels; a hostile file can claim any number.
 MAX_PIXELS = 120_000_000

@@ -11,10 +11,9 @@ from contextlib import suppress
 from PIL import Image, _imaging
 from PIL.TiffImagePlugin import TiffImageFile
 
-from cpcapp.splicing.photo.contents import Contents, Metadata
+from cpcapp.splicing.photo.contents import CUT_OFF, DAMAGED, Contents, Metadata, UnreadableError
 from cpcapp.splicing.photo.directory import MAX_TAGS, Directory
 from cpcapp.splicing.photo.jpeg_file import check_jpeg
-from cpcapp.splicing.photo.refusals import CUT_OFF, DAMAGED, UnreadableError
 
 # More than any real file has. They limit the work that a hostile file can cause.
 _MAX_PAGES = 1_000_000
