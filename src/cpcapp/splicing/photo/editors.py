@@ -11,61 +11,25 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from cpcapp.splicing.photo.contents import Metadata
 from cpcapp.splicing.photo.directory import clean_text
 from cpcapp.splicing.photo.exif import Exif
 
-# As these programs write themselves into EXIF, XMP, PNG or comments. The first that fits counts.
-_EDITORS = tuple(
-    (re.compile(pattern, re.IGNORECASE), name)
-    for pattern, name in (
-        (r"photoshop lightroom|adobe lightroom|\blightroom\b", "Adobe Lightroom"),
-        (r"photoshop camera raw|adobe camera raw", "Adobe Camera Raw"),
-        (r"photoshop elements", "Adobe Photoshop Elements"),
-        (r"photoshop express", "Adobe Photoshop Express"),
-        (r"adobe photoshop|\bphotoshop\b", "Adobe Photoshop"),
-        (r"adobe firefly", "Adobe Firefly"),
-        (r"adobe (illustrator|indesign|imageready|fireworks|express|bridge)", ""),
-        (r"\bgimp\b", "GIMP"),
-        (r"affinity (photo|designer)|^affinity\b", ""),
-        (r"\bsnapseed\b", "Snapseed"),
-        (r"\bpicsart\b", "PicsArt"),
-        (r"\bcanva\b", "Canva"),
-        (r"pixelmator", "Pixelmator"),
-        (r"paint\.net", "Paint.NET"),
-        (r"paint ?shop", "PaintShop"),
-        (r"corel|ulead", ""),
-        (r"\bkrita\b", "Krita"),
-        (r"\bphotopea\b", "Photopea"),
-        (r"\bpixlr\b", "Pixlr"),
-        (r"\bfotor\b", "Fotor"),
-        (r"\bbefunky\b", "BeFunky"),
-        (r"\bpicmonkey\b", "PicMonkey"),
-        (r"photoscape", "PhotoScape"),
-        (r"\bfaceapp\b", "FaceApp"),
-        (r"\bfacetune\b", "Facetune"),
-        (r"\bmeitu\b|beautyplus", ""),
-        (r"\bluminar\b|skylum", ""),
-        (r"\bvsco\b", "VSCO"),
-        (r"\bacdsee\b|acd systems", "ACDSee"),
-        (r"\bpicasa\b", "Picasa"),
-        (r"faststone", "FastStone"),
-        (r"irfanview", "IrfanView"),
-        (r"xnview", "XnView"),
-        (r"capture one", "Capture One"),
-        (r"\bdxo\b", "DxO"),
-        (r"darktable", "darktable"),
-        (r"rawtherapee", "RawTherapee"),
-        (r"digikam", "digiKam"),
-        (r"\bon1\b", "ON1"),
-        (r"imagemagick", "ImageMagick"),
-        (r"graphicsmagick", "GraphicsMagick"),
-        (r"inkscape", "Inkscape"),
-        (r"(microsoft )?windows (live )?photo|microsoft photo|mspaint|paint 3d", ""),
-        (r"capture ?nx|view ?nx|nx studio", ""),
-        (r"digital photo professional", "Digital Photo Professional"),
-    )
+# As these programs write themselves into EXIF, XMP, PNG or comments.
+_EDITORS = re.compile(
+    r"(?:adobe )?photoshop (?:lightroom|camera raw|elements|express)|adobe photoshop"
+    r"|\bphotoshop\b|adobe lightroom|\blightroom\b|adobe camera raw|adobe firefly"
+    r"|adobe (?:illustrator|indesign|imageready|fireworks|express|bridge)|\bgimp\b"
+    r"|affinity (?:photo|designer)|^affinity\b|\bsnapseed\b|\bpicsart\b|\bcanva\b|pixelmator"
+    r"|paint\.net|paint ?shop|corel|ulead|\bkrita\b|\bphotopea\b|\bpixlr\b|\bfotor\b|\bbefunky\b"
+    r"|\bpicmonkey\b|photoscape|\bfaceapp\b|\bfacetune\b|\bmeitu\b|beautyplus|\bluminar\b|skylum"
+    r"|\bvsco\b|\bacdsee\b|acd systems|\bpicasa\b|faststone|irfanview|xnview|capture one|\bdxo\b"
+    r"|darktable|rawtherapee|digikam|\bon1\b|imagemagick|graphicsmagick|inkscape"
+    r"|(?:microsoft )?windows (?:live )?photo|microsoft photo|mspaint|paint 3d|capture ?nx|view ?nx"
+    r"|nx studio|digital photo professional",
+    re.IGNORECASE,
 )
 # What is written into comments by libraries that save, not by editors.
 _SAVERS = tuple(
@@ -110,11 +74,11 @@ _JPEG_SETTINGS, _IPTC = 0x0406, 0x0404
 class Origin:
     """Which programs left their name in a file."""
 
-    software: str
-    editor: str
-    generators: tuple[str, ...]
-    remarks: tuple[str, ...]
-    photoshop_quality: int | None = None
+    software: str  # that the file names, in its words; a camera's firmware mostly
+    editor: str  # in the words of the file; empty if none is known
+    generators: tuple[str, ...]  # plain sentences
+    remarks: tuple[str, ...]  # the same about all other programs
+    photoshop_quality: int | None = None  # from 0 to 12
 
 
 def find_origin(metadata: Metadata, exif: Exif, name: str = "") -> Origin:
@@ -152,11 +116,9 @@ def find_origin(metadata: Metadata, exif: Exif, name: str = "") -> Origin:
 def _editor(text: str) -> str:
     """Return the editor that a text names, in the words of the text; empty if none is known."""
     text = _BEGINNING.sub("", text)
-    for pattern, name in _EDITORS:
-        if pattern.search(text):
-            # A long text has the name somewhere in it.
-            return text if len(text) <= 60 or not name else name
-    return ""
+    named = _EDITORS.search(text)
+    # A long text has the name somewhere in it.
+    return (text if len(text) <= 60 else named[0]) if named else ""
 
 
 def _first(pattern: re.Pattern[bytes], data: bytes) -> str:
@@ -166,12 +128,8 @@ def _first(pattern: re.Pattern[bytes], data: bytes) -> str:
 
 def _agents(xmp: bytes) -> list[str]:
     """Return the programs in the history of an XMP packet, the last one first."""
-    found = []
-    for match in _AGENT.finditer(xmp):
-        found.append(clean_text(match[1] or match[2]))
-        if len(found) >= _MAX_AGENTS:
-            break
-    return found[::-1]
+    agents = islice(_AGENT.finditer(xmp), _MAX_AGENTS)
+    return [clean_text(agent[1] or agent[2]) for agent in agents][::-1]
 
 
 def _generators(metadata: Metadata, texts: dict[str, str]) -> Iterator[str]:
