@@ -126,7 +126,7 @@ def _draw_jpeg_grid(image: ReadImage, data: bytes | None) -> NDArray[np.uint8] |
     if not image.grid.certain:
         return _NO_GRID
     row, column = offset = image.grid.offset
-    shifted = _light(image.pixels)[row:, column:]
+    shifted = luminance(image.pixels)[row:, column:]
     rows, cols = (n // BLOCK for n in shifted.shape)
     found = np.empty((rows, cols), dtype=np.float32)
     # Two blocks more on both sides, for the smoothing.
@@ -215,15 +215,6 @@ def _draw_noise(image: ReadImage, data: bytes | None) -> NDArray[np.uint8] | str
         return "The photo has no noise at all."
     shift = (WINDOW - STRIDE) // 2
     return _colour(_expand(smooth_blocks(levels, 3), image.pixels, STRIDE, (shift, shift)))
-
-
-def _light(pixels: Pixels) -> FloatMap:
-    """Return the luminance, without three colours of the whole photo in floats."""
-    plane = np.empty(pixels.shape[:2], dtype=np.float32)
-    for top in range(0, len(plane), _ROWS_PER_STRIP):
-        rows = slice(top, top + _ROWS_PER_STRIP)
-        plane[rows] = luminance(pixels[rows])
-    return plane
 
 
 def _scale(pixels: Pixels) -> tuple[int, tuple[int, int]]:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from cpcapp.splicing.photo.pixels import FloatMap, as_bytes
 
 BLOCK = 8
+_STRIP = 512
 _FREQUENCIES = np.arange(BLOCK)
 # The orthonormal discrete cosine transform, as JPEG has it.
 _COSINES = (
@@ -90,7 +91,12 @@ def luminance(pixels: ArrayLike) -> FloatMap:
             f"pixels of shape {array.shape} must be (height, width, 3) or (height, width)"
         )
     white = np.iinfo(array.dtype).max if array.dtype.kind in "ui" else 1
-    levels = array.astype(np.float32)
-    if white != 255:
-        levels *= np.float32(255.0 / white)
-    return levels if levels.ndim == 2 else np.asarray(cv2.cvtColor(levels, cv2.COLOR_RGB2GRAY))
+    light = np.empty(array.shape[:2], dtype=np.float32)
+    # In strips, as three colours of a large photo in floats would take much memory.
+    for top in range(0, len(array), _STRIP):
+        levels = array[top : top + _STRIP].astype(np.float32)
+        if white != 255:
+            levels *= np.float32(255.0 / white)
+        grey = levels if levels.ndim == 2 else cv2.cvtColor(levels, cv2.COLOR_RGB2GRAY)
+        light[top : top + _STRIP] = grey
+    return light
