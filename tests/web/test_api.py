@@ -16,6 +16,7 @@ from PIL import Image
 
 from cpcapp.splicing import load_model, read_image
 from cpcapp.splicing.output.overlays import choose_boundary_white, draw_boundary
+from cpcapp.splicing.photo.pixels import as_bytes
 from made_photos import exif_with_thumbnail
 from serving import EXAMPLES, serving, wait_until
 
@@ -162,6 +163,13 @@ def test_what_was_done_to_a_photo_on_reading_is_said(server):
     grey = cv2.cvtColor(read_image(PHOTO).pixels, cv2.COLOR_RGB2GRAY)[:80, :80]
     result = server.post(cv2.imencode(".png", grey)[1].tobytes()).json()["result"]
     assert ["When it was read", "grey"] in result["fact_rows"]
+
+
+def test_sixteen_bits_are_rounded_as_everywhere(server):
+    deep = np.random.default_rng(0).integers(0, 65536, (80, 80, 3)).astype(np.uint16)
+    result = server.post(cv2.imencode(".png", deep)[1].tobytes()).json()["result"]
+    shown = picture(server, result["pictures"]["photo"])
+    np.testing.assert_array_equal(shown, as_bytes(deep))
 
 
 def test_a_thumbnail_of_something_else_can_be_seen(server):

@@ -81,6 +81,12 @@ def test_a_part_whose_grid_was_shifted_counts_as_once(photo):
     assert area(double_jpeg_trace(read_coefficients(data)).aligned) > 0.95
 
 
+def test_an_earlier_grid_is_sought_only_for_those_who_ask(photo, monkeypatch):
+    """It takes longer than all else, and few look at it."""
+    monkeypatch.setattr(double_jpeg, "find_shift", lambda *_: pytest.fail("sought"))
+    assert double_jpeg_trace(read_coefficients(encode(photo, 90))).aligned.any()
+
+
 @pytest.mark.parametrize("quality", [50, 75, 85, 90, 95, 98])
 def test_no_contrast_in_a_photo_that_was_saved_once(photo, quality):
     found = double_jpeg_trace(read_coefficients(encode(photo[5:, 3:], quality)))

@@ -40,41 +40,41 @@ def clean_text(value: bytes | str) -> str:
 class Directory:
     """The tags of a directory; without ``at``, of the first one. Empty if it can't be read."""
 
-    def __init__(self, data: bytes, at: int | None = None) -> None:
+    def __init__(self, data: bytes, place: int | None = None) -> None:
         self.data = data
         self.order = _ORDERS.get(data[:4], "")
         self.entries: dict[int, tuple[int, int, int]] = {}  # kind, count, place of the value
         self.twice: list[int] = []
         self.following = self.n_entries = 0
         #: Where it begins; 0 for none.
-        self.at = (self._number_at(4) if at is None else at) if self.order else 0
-        if self.at:
-            self.n_entries = self._number_at(self.at, "H")
-        end = self.at + 2 + 12 * self.n_entries
+        self.place = (self._number_at(4) if place is None else place) if self.order else 0
+        if self.place:
+            self.n_entries = self._number_at(self.place, "H")
+        end = self.place + 2 + 12 * self.n_entries
         #: Whether it is of an impossible size, or not wholly in the data.
         self.broken = not self.n_entries or self.n_entries > MAX_TAGS or end > len(data)
         if not 0 < self.n_entries <= MAX_TAGS:
             return
-        for entry in range(self.at + 2, min(end, len(data) - 11), 12):
+        for entry in range(self.place + 2, min(end, len(data) - 11), 12):
             tag, kind, count = struct.unpack_from(self.order + "HHI", data, entry)
             if tag in self.entries:
                 self.twice.append(tag)
             self.entries.setdefault(tag, (kind, count, entry + 8))
         self.following = self._number_at(end)
 
-    def _number_at(self, at: int, code: str = "I") -> int:
+    def _number_at(self, place: int, code: str = "I") -> int:
         """Return a whole number; 0 beyond the end."""
-        if at + struct.calcsize(code) > len(self.data):
+        if place + struct.calcsize(code) > len(self.data):
             return 0
-        return int(struct.unpack_from(self.order + code, self.data, at)[0])
+        return int(struct.unpack_from(self.order + code, self.data, place)[0])
 
     def raw(self, tag: int, longest: int = 4 << 20) -> bytes:
         """Return the bytes of a tag; empty if it is missing."""
-        kind, count, at = self.entries.get(tag, (0, 0, 0))
+        kind, count, place = self.entries.get(tag, (0, 0, 0))
         size = _SIZES.get(kind, 0) * count
         if size > 4:
-            at = self._number_at(at)
-        return self.data[at : at + min(size, longest)]
+            place = self._number_at(place)
+        return self.data[place : place + min(size, longest)]
 
     def numbers(self, tag: int, most: int = _MAX_VALUES) -> tuple[int, ...]:
         """Return all numbers of a tag, or raise unless they are 1 to ``most`` whole ones."""

@@ -147,18 +147,18 @@ def _generators(metadata: Metadata, texts: dict[str, str]) -> Iterator[str]:
 
 def _resources(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield number and content of Photoshop's image resources."""
-    at = 0
+    place = 0
     for _ in range(_MAX_RESOURCES):
-        if data[at : at + 4] != b"8BIM" or at + 12 > len(data):
+        if data[place : place + 4] != b"8BIM" or place + 12 > len(data):
             return
-        number, name_size = struct.unpack_from(">HB", data, at + 4)
+        number, name_size = struct.unpack_from(">HB", data, place + 4)
         # A name and its length, padded to an even number of bytes.
-        start = at + 6 + (name_size + 2) // 2 * 2
+        start = place + 6 + (name_size + 2) // 2 * 2
         if start + 4 > len(data):
             return
         (size,) = struct.unpack_from(">I", data, start)
         yield number, data[start + 4 : start + 4 + size]
-        at = start + 4 + size + size % 2
+        place = start + 4 + size + size % 2
 
 
 def _photoshop_quality(settings: bytes) -> int | None:

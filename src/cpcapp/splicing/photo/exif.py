@@ -45,9 +45,9 @@ def read_exif(data: bytes) -> Exif:
     r"""Read EXIF data, with or without ``Exif\0\0`` in front; of damaged ones, what can be read."""
     data = data.removeprefix(b"Exif\0\0")
     main = Directory(data)
-    details, place, small = (
-        Directory(data, at)
-        for at in (main.number(_EXIF_DIRECTORY), main.number(_GPS_DIRECTORY), main.following)
+    details, location, small = (
+        Directory(data, place)
+        for place in (main.number(_EXIF_DIRECTORY), main.number(_GPS_DIRECTORY), main.following)
     )
     width, height = details.number(_WIDTH), details.number(_HEIGHT)
     start, size = small.number(_THUMBNAIL), small.number(_THUMBNAIL_SIZE)
@@ -61,7 +61,7 @@ def read_exif(data: bytes) -> Exif:
         changed=_parse_time(main.text(_CHANGED)),
         size=(width, height) if width and height else None,
         orientation=main.number(_ORIENTATION) or 1,
-        gps=place.entries.keys() >= _PLACE,
+        gps=location.entries.keys() >= _PLACE,
         thumbnail=data[start : start + size] if start and size <= _MAX_THUMBNAIL else b"",
     )
 

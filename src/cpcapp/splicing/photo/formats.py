@@ -89,15 +89,15 @@ def _webp(data: bytes) -> Contents:
     else:
         width, height = (side & 0x3FFF for side in struct.unpack_from("<HH", data, 26))
     blocks: dict[bytes, bytes] = {}
-    n_frames, at = 0, 12
+    n_frames, place = 0, 12
     for _ in range(_MAX_CHUNKS):
-        if at + 8 > len(data):
+        if place + 8 > len(data):
             break
-        kind, size = struct.unpack_from("<4sI", data, at)
+        kind, size = struct.unpack_from("<4sI", data, place)
         if kind in (b"EXIF", b"XMP ", b"ICCP"):
-            blocks.setdefault(kind, data[at + 8 : at + 8 + min(size, _MAX_BLOCK)])
+            blocks.setdefault(kind, data[place + 8 : place + 8 + min(size, _MAX_BLOCK)])
         n_frames += kind == b"ANMF"
-        at += 8 + size + size % 2
+        place += 8 + size + size % 2
     exif, xmp, icc = (blocks.get(kind, b"") for kind in (b"EXIF", b"XMP ", b"ICCP"))
     orientation, notes = read_orientation(exif)
     if n_frames > 1:
@@ -126,14 +126,14 @@ _PASSES = (
 
 def _png(data: bytes) -> Contents:
     view = memoryview(data)
-    kept, extras, at = [view[:8]], [], 8
+    kept, extras, place = [view[:8]], [], 8
     blocks: dict[bytes, bytes] = {}
     texts: list[tuple[bytes, bytes]] = []
     for _ in range(_MAX_CHUNKS):
-        size, kind = struct.unpack_from(">I4s", data, at)
-        chunk = view[at : at + 12 + size]
-        at += 12 + size
-        if at > len(data):
+        size, kind = struct.unpack_from(">I4s", data, place)
+        chunk = view[place : place + 12 + size]
+        place += 12 + size
+        if place > len(data):
             raise UnreadableError(CUT_OFF)
         content = chunk[8 : min(len(chunk) - 4, _MAX_BLOCK)]
         if kind in (b"IHDR", b"PLTE", b"IDAT", b"IEND"):
@@ -217,14 +217,14 @@ def _unpack(packed: bytes) -> bytes:
 
 def _check_unpacked(file: bytes, needed: int) -> None:
     """Raise unless a PNG has so many bytes: Pillow leaves missing pixels black."""
-    engine, unpacked, at = zlib.decompressobj(), 0, 8
-    while at < len(file) and unpacked < needed:
-        size, kind = struct.unpack_from(">I4s", file, at)
-        left: Any = memoryview(file)[at + 8 : at + 8 + size] if kind == b"IDAT" else b""
+    engine, unpacked, place = zlib.decompressobj(), 0, 8
+    while place < len(file) and unpacked < needed:
+        size, kind = struct.unpack_from(">I4s", file, place)
+        left: Any = memoryview(file)[place + 8 : place + 8 + size] if kind == b"IDAT" else b""
         while unpacked < needed and (piece := engine.decompress(left, 1 << 20)):
             unpacked += len(piece)
             left = engine.unconsumed_tail
-        at += 12 + size
+        place += 12 + size
     if unpacked < needed:
         raise UnreadableError(CUT_OFF)
 

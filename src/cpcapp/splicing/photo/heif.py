@@ -44,7 +44,7 @@ def _brands(data: bytes) -> set[bytes]:
     if data[4:8] != b"ftyp":
         return set()
     end = min(int.from_bytes(data[:4], "big"), 1024)
-    return {data[8:12], *(data[at : at + 4] for at in range(16, end, 4))}
+    return {data[8:12], *(data[place : place + 4] for place in range(16, end, 4))}
 
 
 @cache

@@ -31,7 +31,7 @@ _PROGRESSIVE = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
 _ZIGZAG = [
     8 * row + column
     for row, column in sorted(
-        np.ndindex(8, 8), key=lambda at: (sum(at), at[0] if sum(at) % 2 else at[1])
+        np.ndindex(8, 8), key=lambda place: (sum(place), place[0] if sum(place) % 2 else place[1])
     )
 ]
 
@@ -55,9 +55,9 @@ class JpegFile:
     @classmethod
     def read(cls, data: bytes) -> JpegFile:
         """Walk through a file, or raise if it is cut off or would take long to decode."""
-        jpeg, head, first, at = cls(), [b"\xff\xd8"], 0, 2
+        jpeg, head, first, place = cls(), [b"\xff\xd8"], 0, 2
         for _ in range(_MAX_SEGMENTS):
-            marker = _MARKER.search(data, at)
+            marker = _MARKER.search(data, place)
             if not marker:
                 raise UnreadableError(CUT_OFF)
             code, start = marker[1][0], marker.end()
@@ -65,8 +65,8 @@ class JpegFile:
                 if not first:
                     raise UnreadableError(CUT_OFF)
                 break
-            at = start + max(int.from_bytes(data[start : start + 2], "big"), 2)
-            content = data[start + 2 : at]
+            place = start + max(int.from_bytes(data[start : start + 2], "big"), 2)
+            content = data[start + 2 : place]
             if code == 0xDA:
                 first = first or marker.start()
                 jpeg.scans.append(content)
@@ -76,7 +76,7 @@ class JpegFile:
                 jpeg._take(code, content)
                 # Tables and frames, and the segments that give the colour space: JFIF and Adobe.
                 if code < 0xD0 or code in (0xDB, 0xDD, 0xE0, 0xEE):
-                    head.append(data[marker.start() : at])
+                    head.append(data[marker.start() : place])
         else:
             raise UnreadableError(f"has more than {_MAX_SEGMENTS} segments; save it anew")
         jpeg.file = b"".join([*head, memoryview(data)[first : marker.end()]])
@@ -106,12 +106,12 @@ class JpegFile:
             self.segments.append((code, content))
 
     def _take_tables(self, content: bytes) -> None:
-        at = 0
-        while at < len(content):
-            wide, number = content[at] >> 4, content[at] & 15
+        place = 0
+        while place < len(content):
+            wide, number = content[place] >> 4, content[place] & 15
             size = 128 if wide else 64
-            stored = np.frombuffer(content[at + 1 : at + 1 + size], np.uint8)
-            at += 1 + size
+            stored = np.frombuffer(content[place + 1 : place + 1 + size], np.uint8)
+            place += 1 + size
             if len(stored) < size:
                 return
             table = np.empty(64, int)

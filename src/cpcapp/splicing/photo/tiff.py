@@ -120,18 +120,18 @@ def _check_pixels(tags: Tags, first: dict[int, int]) -> None:
 
 
 def _count_pages(data: bytes, directory: Directory) -> int:
-    seen, at = {directory.at}, directory.following
+    seen, place = {directory.place}, directory.following
     with suppress(struct.error):  # only the first page is needed
-        while at and at not in seen and len(seen) < _MAX_PAGES:
-            (n_entries,) = struct.unpack_from(directory.order + "H", data, at)
-            seen.add(at)
-            (at,) = struct.unpack_from(directory.order + "I", data, at + 2 + 12 * n_entries)
+        while place and place not in seen and len(seen) < _MAX_PAGES:
+            (n_entries,) = struct.unpack_from(directory.order + "H", data, place)
+            seen.add(place)
+            (place,) = struct.unpack_from(directory.order + "I", data, place + 2 + 12 * n_entries)
     return len(seen)
 
 
 def _plain_tiff(directory: Directory, changed: Tags) -> bytes:
     """Return a TIFF of one page with only the tags that its pixels need."""
-    data, order, at = directory.data, directory.order, directory.at
+    data, order, place = directory.data, directory.order, directory.place
     entries = {tag: data[end - 8 : end + 4] for tag, (*_, end) in directory.entries.items()}
     for tag, numbers in changed.items():
         value = struct.pack(f"{order}{len(numbers)}H", *numbers).ljust(4, b"\0")
@@ -139,7 +139,7 @@ def _plain_tiff(directory: Directory, changed: Tags) -> bytes:
     kept = [entries[tag] for tag in sorted(_NEEDED & entries.keys())]
     plain = struct.pack(order + "H", len(kept)) + b"".join(kept) + bytes(4)
     view = memoryview(data)
-    return b"".join([view[:at], plain, view[at + len(plain) :]])
+    return b"".join([view[:place], plain, view[place + len(plain) :]])
 
 
 def _check_blocks(file: bytes, tags: Tags, first: dict[int, int]) -> None:
