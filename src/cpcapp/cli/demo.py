@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.contrast:
         require("plot", "matplotlib")
     else:
-        require("splicing", "cv2", "PIL", "safetensors", "jinja2")
+        require("splicing", "cv2", "PIL", "simplejpeg", "safetensors", "jinja2")
     check_at_least(arguments, seed=0)
     make_folder(arguments.output)
     if arguments.contrast:

@@ -53,7 +53,7 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    require("splicing", "cv2", "PIL", "safetensors", "jinja2")
+    require("splicing", "cv2", "PIL", "simplejpeg", "safetensors", "jinja2")
     from cpcapp.splicing import load_model
     from cpcapp.splicing.datasets import open_photos
     from cpcapp.splicing.score.album import INDEX, check_album_folder

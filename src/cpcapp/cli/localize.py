@@ -83,7 +83,7 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    require("splicing", "cv2", "PIL", "safetensors", "jinja2")
+    require("splicing", "cv2", "PIL", "simplejpeg", "safetensors", "jinja2")
     if arguments.report:
         require("report", "reportlab")
     if arguments.device is not None:

@@ -61,7 +61,7 @@ def _quality(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    require("splicing", "cv2", "PIL")
+    require("splicing", "cv2", "PIL", "simplejpeg")
     from cpcapp.splicing.make.folder import make_splices
 
     check_at_least(arguments, count=1, seed=0, jobs=1)

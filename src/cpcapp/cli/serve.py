@@ -60,7 +60,8 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    require("web", "fastapi", "uvicorn", "python_multipart", "jinja2", "cv2", "PIL", "safetensors")
+    require("web", "fastapi", "uvicorn", "python_multipart", "jinja2", "safetensors")
+    require("web", "cv2", "PIL", "simplejpeg")
     from cpcapp.web.server import open_socket, run_server, spell_address
     from cpcapp.web.settings import Settings, available_memory, default_jobs
 

@@ -59,7 +59,7 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    require("splicing", "cv2", "safetensors")
+    require("splicing", "cv2", "simplejpeg", "safetensors")
     if arguments.device is not None:
         require("torch", "torch")
     from cpcapp.splicing.model_file import load_network
