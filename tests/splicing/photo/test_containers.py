@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import time
 import zlib
 
 import numpy as np
@@ -159,3 +160,13 @@ def test_a_jpeg_that_was_cut_off_and_closed_again(progressive, share):
     for options in ({"quality": 60}, {"quality": 90}, {"restart_marker_rows": 4}):
         whole = saved("JPEG", pixels, progressive=progressive, **options)
         refused(whole[: int(len(whole) * share)] + b"\xff\xd9", "is cut off")
+
+
+def test_many_small_segments_are_not_put_together_again_and_again():
+    """Of a colour profile in pieces, and more of them than are kept."""
+    small = saved("JPEG")
+    piece = b"\xff\xe2" + struct.pack(">H", 2 + 12 + 2 + 400) + b"ICC_PROFILE\0\1\1" + bytes(400)
+    begun = time.perf_counter()
+    image = read_image(small[:2] + piece * 60_000 + small[2:])
+    assert time.perf_counter() - begun < 10.0
+    np.testing.assert_array_equal(image.pixels, read_image(small).pixels)

@@ -126,7 +126,7 @@ _PASSES = (
 
 def _png(data: bytes) -> Contents:
     view = memoryview(data)
-    kept, extras, place = [view[:8]], [], 8
+    kept, extras, place, spare = [view[:8]], [], 8, 4 * _MAX_BLOCK
     blocks: dict[bytes, bytes] = {}
     texts: list[tuple[bytes, bytes]] = []
     for _ in range(_MAX_CHUNKS):
@@ -146,8 +146,10 @@ def _png(data: bytes) -> Contents:
             extras.append(f"first of {int.from_bytes(chunk[8:12], 'big')} frames")
         elif kind in (b"eXIf", b"caBX", b"iCCP"):
             blocks.setdefault(kind, bytes(content))
-        elif kind in (b"tEXt", b"zTXt", b"iTXt") and len(texts) < _MAX_TEXTS:
-            texts.append((kind, bytes(content)))
+        elif kind in (b"tEXt", b"zTXt", b"iTXt"):
+            spare -= len(content)
+            if len(texts) < _MAX_TEXTS and spare >= 0:
+                texts.append((kind, bytes(content)))
         if kind == b"IEND":
             break
     else:
@@ -232,20 +234,22 @@ def _check_unpacked(file: bytes, needed: int) -> None:
 def _jpeg(data: bytes) -> Contents:
     jpeg = JpegFile.read(data)
     del data  # so that the file is in memory once
-    blocks = {"exif": b"", "xmp": b"", "photoshop": b"", "icc": b""}
+    parts: dict[str, list[bytes]] = {"exif": [], "xmp": [], "photoshop": [], "icc": []}
     texts: list[tuple[str, str]] = []
     credentials = False
     for code, content in jpeg.segments:
         for name, marker, start, skipped in _JPEG_BLOCKS:
-            if code == marker and content.startswith(start):
-                # Photoshop's resources and profiles go on in further segments.
-                if marker == 0xE1 and blocks[name]:
-                    continue
-                blocks[name] = (blocks[name] + content[len(start) + skipped :])[:_MAX_BLOCK]
+            # Photoshop's resources and profiles go on in further segments.
+            if (
+                code == marker
+                and content.startswith(start)
+                and not (marker == 0xE1 and parts[name])
+            ):
+                parts[name].append(content[len(start) + skipped :])
         credentials |= code == 0xEB and b"c2pa" in content
         if code == 0xFE and len(texts) < _MAX_TEXTS:
             texts.append(("", decode_text(content)))
-    orientation, notes = read_orientation(blocks["exif"])
+    orientation, notes = read_orientation(b"".join(parts["exif"]))
     n_components = len(jpeg.components)
     colours = {1: "GRAY", 3: "RGB", 4: "CMYK"}.get(n_components)
     if colours is None:
@@ -267,7 +271,11 @@ def _jpeg(data: bytes) -> Contents:
         decode=decode,
         orientation=orientation,
         memory=len(jpeg.file) + jpeg.buffer_size,
-        metadata=lambda: Metadata(**blocks, texts=tuple(texts), credentials=credentials),
+        metadata=lambda: Metadata(
+            **{name: b"".join(blocks)[:_MAX_BLOCK] for name, blocks in parts.items()},
+            texts=tuple(texts),
+            credentials=credentials,
+        ),
         jpeg=jpeg,
     )
 

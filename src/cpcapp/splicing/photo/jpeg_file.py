@@ -51,6 +51,7 @@ class JpegFile:
     tables: dict[int, Table] = field(default_factory=dict)  # row by row
     scans: list[bytes] = field(default_factory=list)  # their headers
     segments: list[tuple[int, bytes]] = field(default_factory=list)  # that say something
+    _spare: int = 16 << 20  # bytes of them that may still be kept
 
     @classmethod
     def read(cls, data: bytes) -> JpegFile:
@@ -102,8 +103,11 @@ class JpegFile:
                 (content[i], content[i + 1] >> 4, content[i + 1] & 15, content[i + 2])
                 for i in range(6, min(len(content) - 2, 6 + 3 * content[5]), 3)
             ]
-        elif code >= 0xE0:
+        elif code in (0xE0, 0xEE):
+            self.segments.append((code, content[:16]))
+        elif code > 0xE0 and self._spare >= len(content):
             self.segments.append((code, content))
+            self._spare -= len(content)
 
     def _take_tables(self, content: bytes) -> None:
         place = 0
