@@ -65,7 +65,7 @@ def explain_missing_results(app: Any, docname: str, source: list[str]) -> None:
     pages = {
         "benchmarks": "estimators.md",
         "edges": "edges.md",
-        "splicing": "splicing.md",
+        "splicing-method": "splicing.md",
         "verdicts": "verdicts.md",
     }
     name = pages.get(docname)
