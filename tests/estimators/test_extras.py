@@ -13,7 +13,15 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from cpcapp import CPCA, CPCAPlusPlus, Moments, combine_backgrounds, pairwise_moments
+from cpcapp import (
+    CPCA,
+    CPCAPlusPlus,
+    Moments,
+    combine_backgrounds,
+    held_out_contrasts,
+    pairwise_moments,
+    permutation_test,
+)
 from helpers import subspace_angle
 
 KINDS = [np.asarray, sp.csr_array]
@@ -264,6 +272,50 @@ class TestCovariates:
         est = CPCAPlusPlus().fit(X, background=B)
         with pytest.raises(ValueError, match="no covariates were fitted for side='target'"):
             est.remove_covariates(X, z)
+
+    def test_effects_that_there_are_not(self, data):
+        X, B = data
+        z, v = np.arange(300.0), np.arange(250.0)
+        several = CPCAPlusPlus().fit(
+            X, background=[B, B], covariates=z, background_covariates=[v, v]
+        )
+        alone = CPCAPlusPlus().fit(X, covariates=z)
+        for est, side, message in (
+            (several, "background", "fit had several backgrounds, each with effects of its own"),
+            (alone, "background", "fit had no background; use side='target'"),
+            (alone, "targets", "side='targets' must be one of 'target', 'background'"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                est.remove_covariates(X, z, side=side)
+
+    def test_missing_covariates_are_refused_however_features_are_taken(self, data):
+        X, B = data
+        z, v = np.arange(300.0), np.arange(250.0)
+        z[7] = np.nan
+        for missing in ("error", "pairwise"):
+            with pytest.raises(ValueError, match="covariates has NaN in 1 rows; fill it in or lea"):
+                CPCAPlusPlus(missing=missing).fit(
+                    X, background=B, covariates=z, background_covariates=v
+                )
+
+    def test_units_of_covariates_do_not_matter(self, rng, data):
+        """Nanoseconds since 1970 do not hide the column of ones beside them."""
+        X, B = data
+        z, v = rng.random(300), rng.random(250)
+        X, B = X + 40 * z[:, None], B + 40 * v[:, None]
+        given = [
+            {"covariates": unit(z), "background_covariates": unit(v)}
+            for unit in (np.asarray, lambda days: 1.6e18 + 1e14 * days)
+        ]
+        fits = [CPCAPlusPlus().fit(X, background=B, **times) for times in given]
+        same(*fits)
+        tests = [permutation_test(X, B, **times) for times in given]
+        assert tests[0].largest == pytest.approx(tests[1].largest, rel=1e-6)
+        unseen = [
+            held_out_contrasts(est, X, B, **times).contrasts
+            for est, times in zip(fits, given, strict=True)
+        ]
+        np.testing.assert_allclose(*unseen, rtol=1e-6)
 
 
 class TestCalibration:

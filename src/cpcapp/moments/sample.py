@@ -145,9 +145,10 @@ def orthonormal_columns(A: FloatArray) -> FloatArray:
     >>> orthonormal_columns(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [1.0, 1.0, 2.0]])).shape
     (3, 2)
     """
-    Q, R, _ = qr(A, mode="economic", pivoting=True)
-    diagonal = np.abs(np.diag(R))
-    return np.asarray(Q[:, diagonal > max(A.shape) * _EPS * diagonal[0]])
+    # In units of their own: beside time stamps of 1e18 a column of ones would be rounding.
+    length = np.linalg.norm(A, axis=0)
+    Q, R, _ = qr(A / np.where(length > 0.0, length, 1.0), mode="economic", pivoting=True)
+    return np.asarray(Q[:, np.abs(np.diag(R)) > max(A.shape) * _EPS])
 
 
 def mix_samples(samples: Sequence[Sample], shares: FloatArray) -> Sample:
