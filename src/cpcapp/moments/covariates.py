@@ -80,6 +80,9 @@ def regress_out(moments: Moments, columns: ArrayLike) -> tuple[Moments, Covariat
     # The range of S_zz, in units in which each covariate has length 1, so that units do not decide
     # about the rank: with D these units, basis = D⁻¹U/roots of D⁻¹S_zzD⁻¹ = U diag(roots²) Uᵀ.
     inner = scatter[np.ix_(z, z)] if rows is None else scatter
+    # What varies by rounding explains nothing, and costs nothing.
+    varies = ~moments.spread().constant[z]
+    inner = inner * np.multiply.outer(varies, varies)
     scale = np.sqrt(np.where(inner.diagonal() > 0.0, inner.diagonal(), 1.0))
     values, vectors = eigh(inner / np.multiply.outer(scale, scale))
     kept = values > 10.0 * len(values) * _EPS * max(values[-1], 0.0)
@@ -151,13 +154,15 @@ class CovariateCoder:
             counts = " and ".join(str(len(table)) for table in columns)
             raise ValueError(f"covariates of target and background have {counts} columns")
         categories: list[NDArray[Any] | None] = []
-        for together in zip(*columns, strict=True):
-            values = [np.asarray(column) for column in together]
-            is_text = any(map(_is_categorical, together)) or any(
-                array.dtype.kind in "US" or not are_numbers(array) for array in values
-            )
-            texts = [array.astype(str) for array in values]
-            categories.append(np.unique(np.concatenate(texts)) if is_text else None)
+        for number, together in enumerate(zip(*columns, strict=True)):
+            are_labels = [_is_categorical(column) or _is_text(column) for column in together]
+            if any(are_labels) and not all(are_labels):
+                raise ValueError(
+                    f"column {number} of the covariates is text or categories in one set, and "
+                    "numbers in the other; make it the same in both"
+                )
+            texts = [np.asarray(column).astype(str) for column in together]
+            categories.append(np.unique(np.concatenate(texts)) if all(are_labels) else None)
         return cls(categories)
 
     def encode(self, table: Any, n_rows: int | None = None, name: str = "covariates") -> FloatArray:
@@ -196,6 +201,14 @@ def _columns(table: Any) -> list[Any]:
     if values.ndim not in (1, 2) or values.size == 0:
         raise ValueError(f"covariates has shape {values.shape}; it must be (n,) or (n, n_columns)")
     return [values] if values.ndim == 1 else list(values.T)
+
+
+def _is_text(column: Any) -> bool:
+    """Return whether values are text, also text of digits as names of batches are."""
+    values = np.asarray(column)
+    if values.dtype.kind == "O":
+        return any(isinstance(value, str | bytes) for value in values) or not are_numbers(values)
+    return values.dtype.kind in "US"
 
 
 def _is_categorical(column: Any) -> bool:
