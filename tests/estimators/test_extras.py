@@ -270,7 +270,7 @@ class TestCovariates:
         with pytest.raises(ValueError, match="partial_out"):
             CPCAPlusPlus().fit(X, background=Moments.of(B), covariates=z, background_covariates=v)
         est = CPCAPlusPlus().fit(X, background=B)
-        with pytest.raises(ValueError, match="no covariates were fitted for side='target'"):
+        with pytest.raises(ValueError, match="fit had no covariates; give them to fit first"):
             est.remove_covariates(X, z)
 
     def test_effects_that_there_are_not(self, data):

@@ -189,11 +189,17 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         ``transform`` of the result gives scores without the influence of the covariates.
         """
         X = self._check_new(X)
-        effects = getattr(self, "covariate_effects_", {})
-        effect = effects.get(side)
+        if side not in ("target", "background"):
+            raise ValueError(f"side={side!r} must be one of 'target', 'background'")
+        effects = getattr(self, "covariate_effects_", None)
+        if effects is None:
+            raise ValueError("fit had no covariates; give them to fit first")
+        effect = effects[side]
         if effect is None:
-            known = ", ".join(map(repr, effects)) or "none"
-            raise ValueError(f"no covariates were fitted for side={side!r} (but for: {known})")
+            why = "several backgrounds, each with effects of its own"
+            if self.background_mean_ is None:
+                why = "no background"
+            raise ValueError(f"side={side!r} can't be cleaned: fit had {why}; use side='target'")
         rows = X.toarray() if sp.issparse(X) else X
         return np.asarray(rows - effect.predict(self._coder.encode(covariates, X.shape[0])))
 

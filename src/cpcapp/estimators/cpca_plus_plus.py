@@ -231,7 +231,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         covariates : array-like of shape (n_samples,) or (n_samples, n_covariates), optional
             What they explain is taken out first, by least squares, in target and background each
             for itself. Numbers are taken as they are. Text and categories (batches, say) become
-            one column for each category. See `remove_covariates` for the scores.
+            one column for each category. NaN is an error. See `remove_covariates` for the scores.
         background_covariates : like covariates, for the rows of ``background``, optional
         groups : array-like of shape (n_samples,), optional
             Labels of rows of ``X`` that belong together: cells of one patient, copies of a row.

@@ -255,7 +255,7 @@ def _divide(
     mask = _check_mask(is_background, X.shape[0])
     coder = None if given.covariates is None else CovariateCoder.learn(given.covariates)
     whole = _Given(X, "X", given.sample_weight, given.covariates, given.groups)
-    both = _check_beside(X, whole, coder, given.missing)
+    both = _check_beside(X, whole, coder)
     sets = [_summarize(estimator, both.where(part), "X", given.missing) for part in (~mask, mask)]
     return coder, sets
 
@@ -326,10 +326,10 @@ def _read(estimator: Any, given: _Given, coder: CovariateCoder | None, missing: 
     X = check_rows(estimator, data, name, reset=reset)
     if coder is not None and given.covariates is None:
         raise ValueError("covariates without background_covariates; give both, or neither")
-    return _summarize(estimator, _check_beside(X, given, coder, missing), name, missing)
+    return _summarize(estimator, _check_beside(X, given, coder), name, missing)
 
 
-def _check_beside(X: Any, given: _Given, coder: CovariateCoder | None, missing: str) -> RowSet:
+def _check_beside(X: Any, given: _Given, coder: CovariateCoder | None) -> RowSet:
     """Return all rows of a matrix with what belongs to them, checked."""
     n, prefix = X.shape[0], "" if given.name == "X" else "background_"
     labels = coded = None
@@ -337,9 +337,12 @@ def _check_beside(X: Any, given: _Given, coder: CovariateCoder | None, missing: 
         labels = _check_labels(given.groups, n, f"{prefix}groups")
     if coder is not None:
         coded = coder.encode(given.covariates, n, f"{prefix}covariates")
-        if missing == "error" and np.isnan(coded).any():
+        if np.isnan(coded).any():
             lacking = int(np.isnan(coded).any(axis=1).sum())
-            raise ValueError(f"{prefix}covariates has NaN in {lacking} rows")
+            raise ValueError(
+                f"{prefix}covariates has NaN in {lacking} rows; fill it in or leave those rows out "
+                "(missing='pairwise' is for features)"
+            )
     weights = check_weights(given.weights, n, f"{prefix}sample_weight")
     return RowSet(X, None, weights, labels, coded)
 
