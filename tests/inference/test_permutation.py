@@ -250,6 +250,7 @@ class TestStatistic:
             "groups contains NaN",
         ),
         ({"false_alarm_rate": 7}, "false_alarm_rate=7 must be between 0 and 1"),
+        ({"false_alarm_rate": "5%"}, "false_alarm_rate='5%' must be between 0 and 1"),
         ({"n_permutations": 5}, "n_permutations=5 must be at least 19"),
         ({"sample_weight": np.ones(5)}, r"sample_weight has shape \(5,\)"),
         ({"background_sample_weight": [1, 0, 0, 0]}, "1 rows are too few"),
@@ -264,6 +265,15 @@ def test_bad_input(rng, given, message):
     X, B = rng.normal(size=(6, 3)), rng.normal(size=(4, 3))
     with pytest.raises(ValueError, match=message):
         permutation_test(X, B, **given)
+
+
+def test_shuffled_groups_of_fewer_rows_than_covariates(rng):
+    groups = np.repeat(np.arange(6), [40, 1, 1, 1, 1, 1])
+    X, B, Z, V = (rng.normal(size=(45, q)) for q in (6, 6, 8, 8))
+    found = permutation_test(
+        X, B, groups=groups, background_groups=groups, covariates=Z, background_covariates=V
+    )
+    assert found.n_components == 0
 
 
 def test_bad_rows(rng):

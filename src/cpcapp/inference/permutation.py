@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import comb, prod
-from numbers import Integral
+from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
@@ -150,8 +150,8 @@ def count_components_of(
 
 def _check_permutations(false_alarm_rate: float, n_permutations: int | None) -> int:
     """Return how many permutations to make, or raise ``ValueError``."""
-    if not 0.0 < false_alarm_rate < 1.0:
-        raise ValueError(f"false_alarm_rate={false_alarm_rate} must be between 0 and 1")
+    if not (isinstance(false_alarm_rate, Real) and 0.0 < false_alarm_rate < 1.0):
+        raise ValueError(f"false_alarm_rate={false_alarm_rate!r} must be between 0 and 1")
     needed = int(np.ceil(1.0 / false_alarm_rate - 1e-9)) - 1
     if n_permutations is None:
         return max(_LEAST_PERMUTATIONS, needed)
@@ -197,7 +197,9 @@ class _Side(NamedTuple):
         rows -= self.design @ (self.design.T @ rows)
         # A weight of w counts as w rows (Kish).
         total, squares = (self.root**2).sum(), (self.root**4).sum()
-        rows /= np.sqrt(total - self.design.shape[1] * squares / total)
+        # Shuffled groups can leave fewer rows than columns; what is left of those is nothing.
+        lost = self.design.shape[1] * squares / total
+        rows /= np.sqrt(max(total - lost, squares / total))
         return np.asarray(rows)
 
 
