@@ -457,6 +457,18 @@ class TestBadInput:
         X = rng.normal(size=(90, 2)) @ rng.normal(size=(2, 30))
         with pytest.raises(ValueError, match=r"n_components=3 must be at most 2 \(the rank"):
             CPCAPlusPlus(3).fit(X, background=data.background)
+        with pytest.raises(ValueError, match="n_components=2 but the target does not vary at all"):
+            CPCAPlusPlus(2).fit(np.ones((9, 30)), background=data.background)
+
+    @pytest.mark.parametrize("value", [np.nan, np.inf])
+    @pytest.mark.parametrize("kind", [pd.DataFrame, sp.csr_array])
+    def test_transform_names_what_is_not_finite(self, data, value, kind):
+        rows = kind(data.target)
+        est = CPCAPlusPlus().fit(rows, background=kind(data.background))
+        broken = data.target.copy()
+        broken[3, 4] = value
+        with pytest.raises(ValueError, match="X contains NaN or infinity in column 4; remove"):
+            est.transform(kind(broken))
 
     def test_backgrounds_that_do_not_fit(self, data):
         X, B = data.target, data.background

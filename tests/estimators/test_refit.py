@@ -71,6 +71,9 @@ class TestHeldOutContrasts:
                 held_out_contrasts(est, *arguments)
         with pytest.raises(ValueError, match="level=2 must be between 0 and 1"):
             held_out_contrasts(est, X, B, level=2)
+        for name in ("missing", "weights"):
+            with pytest.raises(TypeError, match=f"'{name}' can't be given; fit takes sample_weigh"):
+                held_out_contrasts(est, X, B, **{name: None})
 
 
 class TestBootstrap:

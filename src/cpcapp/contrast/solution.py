@@ -36,7 +36,8 @@ class InsufficientRankError(ValueError):
 
     def __init__(self, rank: int, asked: str) -> None:
         self.rank = rank
-        super().__init__(f"{asked} must be at most {rank} (the rank of the target covariance)")
+        limit = f"must be at most {rank} (the rank of the target covariance)"
+        super().__init__(f"{asked} {limit if rank else 'but the target does not vary at all'}")
 
 
 @dataclass(frozen=True)

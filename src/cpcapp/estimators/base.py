@@ -21,7 +21,7 @@ from cpcapp.contrast.solve import remove_main_subspace
 from cpcapp.estimators.inputs import Sides, check_rows, require_same_names
 from cpcapp.moments.covariates import CovariateCoder, CovariateEffect
 from cpcapp.moments.dask import map_blocks
-from cpcapp.moments.rows import FeatureRangeError, FloatArray, refuse_masked
+from cpcapp.moments.rows import FeatureRangeError, FloatArray, NonFiniteError, refuse_masked
 from cpcapp.moments.sources import column_names, kind_of, row_chunks
 
 # What partial_fit keeps, and all that is stored under names without an underscore at the end.
@@ -87,8 +87,17 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
     def _check_new(self, X: Any) -> Any:
         self._fitted()
-        finite = "allow-nan" if self._allows_nan and not sp.issparse(X) else True
-        return check_rows(self, X, "X", finite=finite, min_samples=1)
+        X = check_rows(self, X, "X", min_samples=1)
+        values = X.data if sp.issparse(X) else X
+        # The sum says in most cases at once that all is finite.
+        if values.dtype.kind == "f" and not np.isfinite(values.sum()):
+            missing = self._allows_nan and not sp.issparse(X)
+            bad = np.isinf(values) if missing else ~np.isfinite(values)
+            if bad.any():
+                where = X.tocoo().col[bad] if sp.issparse(X) else np.nonzero(bad)[1]
+                names = getattr(self, "feature_names_in_", None)
+                raise NonFiniteError(np.unique(where), names, source="X")
+        return X
 
     def _map(self, function: Callable[[Any], Any], X: Any, n_columns: int | None) -> NDArray[Any]:
         """Return what a function makes of rows; chunk by chunk where they are not in memory.

@@ -492,7 +492,6 @@ def check_rows(
     name: str,
     *,
     reset: bool = False,
-    finite: bool | str = False,
     min_samples: int = 2,
 ) -> Any:
     """Return rows as an array or a CSR matrix of numbers, with the features of the estimator.
@@ -504,7 +503,7 @@ def check_rows(
     options = {
         "accept_sparse": "csr",
         "dtype": "numeric",
-        "ensure_all_finite": finite,
+        "ensure_all_finite": False,  # NaN is looked for where it can be named
         "ensure_min_samples": min_samples,
     }
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from sklearn.base import clone
@@ -133,6 +134,10 @@ def _read_again(
     contrast = estimator._fitted()
     if len(contrast.eigenvalues) == 0:
         raise ValueError("the estimator has no components; fit it with n_components as a number")
+    known = [field.name for field in fields(FitArguments) if field.name != "missing"]
+    unknown = [repr(name) for name in fit_arguments if name not in known]
+    if unknown:
+        raise TypeError(f"{', '.join(unknown)} can't be given; fit takes {', '.join(known)}")
     given = FitArguments(missing=estimator.missing, **fit_arguments)
     sides = read_sides(clone(estimator), X, None, background, is_background, given)
     if sides.background is None:
