@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sklearn
+from sklearn.base import BaseEstimator
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -27,6 +28,20 @@ def stacked(data):
     return X, mask, np.r_[data.labels, np.full(200, -1)]
 
 
+class Holder(BaseEstimator):
+    """An estimator with a background of its own."""
+
+    def __init__(self, background=None):
+        self.background = background
+
+    def fit(self, X, y=None):
+        self.found_ = CPCAPlusPlus().fit(X, background=self.background)
+        return self
+
+    def score(self, X, y=None):
+        return self.found_.power(X).mean()
+
+
 class TestCutByFold:
     @pytest.mark.parametrize("n_jobs", [None, 2])
     def test_a_plain_array_of_equal_length_is_refused(self, data, n_jobs):
@@ -40,6 +55,11 @@ class TestCutByFold:
             ValueError, match=r"as many rows as X .* which cuts such arrays by fold"
         ):
             search.fit(data.target, data.labels, cpcaplusplus__background=data.background)
+
+    def test_what_an_estimator_holds_itself_was_not_cut(self, data):
+        held = data.background[:160]  # as many rows as a fold leaves
+        scores = cross_val_score(Holder(held), data.target, cv=5, error_score="raise")
+        assert len(scores) == 5
 
     def test_in_cross_val_predict_too(self, data):
         model = make_pipeline(CPCA(alpha=1.0), KNeighborsClassifier())

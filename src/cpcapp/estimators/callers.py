@@ -13,6 +13,7 @@ import sys
 from types import FrameType
 from typing import Any
 
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from cpcapp.moments.moments import Moments
@@ -33,6 +34,8 @@ def refuse_misrouted_background(estimator: Any, n_rows: int, background: Any) ->
         if module.startswith("sklearn.model_selection"):
             # A fold makes new arrays; what a caller further up holds itself was not cut.
             held = any(_holds(caller, background) for caller in frames[number + 1 :])
+            # Nor was what an estimator below holds as its parameter.
+            held = held or any(_keeps(caller, background) for caller in frames[:number])
             if not held and not isinstance(background, Moments) and len_of(background) == n_rows:
                 raise ValueError(
                     f"background has as many rows as X ({n_rows}) inside a cross-validation, which "
@@ -57,6 +60,13 @@ def _holds(frame: FrameType, value: Any) -> bool:
             return True
         levels = [v for v in found if isinstance(v, dict)]
     return False
+
+
+def _keeps(frame: FrameType, value: Any) -> bool:
+    estimator = frame.f_locals.get("self")
+    return isinstance(estimator, BaseEstimator) and any(
+        v is value for v in vars(estimator).values()
+    )
 
 
 def _refuse_skipped_steps(estimator: Any, pipeline: Pipeline) -> None:
