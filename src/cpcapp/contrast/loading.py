@@ -1,4 +1,8 @@
-"""How the background covariance is made safe, and sensible, to divide by."""
+"""How the background covariance is made safe, and sensible, to divide by.
+
+A rule has a name (`_RULES`), units (`loading_units`), and an amount in them, which takes the
+solver: ``_plain_loading`` of `cpcapp.contrast.solve`, or ``_bounded`` for ``"auto"``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counting components without a fit."""
+"""Counting components without a fit: the public door of `cpcapp.inference.permutation`."""
 
 from __future__ import annotations
 

@@ -71,8 +71,10 @@ class CPCAPlusPlus(ContrastiveTransformer):
         bound ``c``: ``ρc`` is the largest eigenvalue of ``D^-½ (R_f - c R_b) D^-½``, or 0. Of
         ``c = 3, 12, 48`` it keeps the one whose first two outputs show classes best (least
         kurtosis), and 12 if none does. See :func:`cpcapp.solve_contrast`.
-        ``"none"`` is Algorithm 1 of the paper to the last digit, a number its diagonal loading,
-        ``"oas"`` shrinkage of least squared error.
+        Without rows (`fit_moments`) the bound is 12.
+        ``"none"`` is Algorithm 1 of the paper to the last digit (with ``scaling="unit"`` filters
+        have its length too), a number its diagonal loading, ``"oas"`` shrinkage of least squared
+        error.
     solver : {"auto", "dense", "iterative", "dual", "matrix-free"}, default="auto"
         See :func:`cpcapp.solve_contrast`.
     scaling : {"background", "unit"}, default="background"

@@ -1,5 +1,6 @@
 """Rows of a set at hand, with their weights, groups and covariates.
 
+What moments see of these is in `cpcapp.estimators.inputs` (`RowSet`), which makes both.
 Moments say what the contrast is. How sure it is takes rows: to shuffle, to hold out, to draw again.
 """
 

@@ -1,6 +1,8 @@
 """Rows that lie elsewhere than in NumPy arrays: which kinds are read, and how in chunks.
 
-A kind is known by the module of its type. So nothing is imported for a kind that is not used.
+A kind is known by the module of its type. So nothing is imported for a kind that is not used. A
+new one is named in `KINDS`, and read by `row_chunks` (and `column_names`, if it has names): then
+moments, `fit` and `transform` take it. Files are read in `cpcapp.tables.read`.
 """
 
 from __future__ import annotations
