@@ -92,3 +92,8 @@ class TestGLRT:
             log_glrt(Z, np.ones((2, 5)), 5)
         with pytest.raises(ValueError, match="threshold=0 must be above 0"):
             glrt_detects(Z, np.eye(5), 5, threshold=0)
+
+
+def test_units_do_not_matter(rng):
+    X, atoms, units = rng.normal(size=(90, 4)), rng.normal(size=(2, 4)), [1e9, 1.0, 1e-9, 1e3]
+    assert log_glrt(X * units, atoms * units, 30) == pytest.approx(log_glrt(X, atoms, 30))

@@ -91,6 +91,9 @@ def _finite_matrix(values: ArrayLike, name: str) -> FloatArray:
 
 def _log_quadratic(W: FloatArray, scatter: FloatArray, n_samples: int) -> float:
     """Return ``log |W S⁻¹ Wᵀ|``, W with atoms in rows."""
+    # Neither the statistic nor the rank depends on the features' units.
+    units = np.sqrt(np.where(scatter.diagonal() > 0.0, scatter.diagonal(), 1.0))
+    scatter, W = scatter / np.multiply.outer(units, units), W / units
     rank = int(np.linalg.matrix_rank(scatter, hermitian=True))
     if rank < len(scatter):
         raise ValueError(
