@@ -17,8 +17,7 @@ from pathlib import Path
 
 import httpx
 
-from cpcapp.web.folders import ServerFolder
-from cpcapp.web.server import PageServer, build_server, open_socket, spell_address
+from cpcapp.web.server import PageServer, open_socket, server_folder, spell_address
 from cpcapp.web.settings import Settings
 
 EXAMPLES = Path(__file__).parents[1] / "src" / "cpcapp" / "splicing" / "examples"
@@ -57,25 +56,22 @@ class Running:
 @contextmanager
 def serving(**settings: object) -> Iterator[Running]:
     """Run a server in a thread."""
-    folder = ServerFolder()
-    listening = open_socket("127.0.0.1", 0)
-    address = spell_address(listening).rstrip("/")
     started = threading.Event()
     options = replace(Settings(), **{"worker_bytes": 2 << 30, **settings})
-    server = build_server(options, folder, started.set)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])))
-    thread.start()
-    assert started.wait(PATIENCE)
-    try:
-        with httpx.Client(base_url=address, timeout=PATIENCE) as client:
-            yield Running(address, folder.path, server, client)
-    finally:
-        for process in server.jobs.worker_ids:
-            os.kill(process, signal.SIGCONT)
-        server.handle_exit(signal.SIGTERM, None)
-        thread.join(PATIENCE)
-        folder.remove()
-        listening.close()
+    with server_folder() as folder, open_socket("127.0.0.1", 0) as listening:
+        address = spell_address(listening).rstrip("/")
+        server = PageServer(options, folder, started.set)
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])))
+        thread.start()
+        assert started.wait(PATIENCE)
+        try:
+            with httpx.Client(base_url=address, timeout=PATIENCE) as client:
+                yield Running(address, folder, server, client)
+        finally:
+            for process in server.jobs.worker_ids:
+                os.kill(process, signal.SIGCONT)
+            server.handle_exit(signal.SIGTERM, None)
+            thread.join(PATIENCE)
     assert not thread.is_alive()
 
 

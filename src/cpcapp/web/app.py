@@ -16,7 +16,14 @@ from cpcapp.web.errors import add_error_handlers
 from cpcapp.web.job_routes import make_job_routes
 from cpcapp.web.jobs import JobQueue
 from cpcapp.web.photo_routes import make_photo_routes
-from cpcapp.web.security import Guard
+from cpcapp.web.security import (
+    AllowedHosts,
+    AnswerHeaders,
+    Check,
+    CloseUnread,
+    LoadLimit,
+    check_origin,
+)
 from cpcapp.web.table_routes import make_table_routes
 
 _DESCRIPTION = """Find where a photo was spliced, and what is special about one table against
@@ -50,7 +57,13 @@ def make_app(jobs: JobQueue) -> ASGIApp:
     app.include_router(make_job_routes(jobs))
     app.include_router(make_table_routes(jobs))
     app.mount("/static", _Static(directory=Path(str(files("cpcapp.web"))) / "static"))
-    return Guard(app, jobs.settings)
+    # The last one added is asked first.
+    app.add_middleware(LoadLimit)
+    app.add_middleware(Check, check=check_origin)
+    hosts = AllowedHosts(jobs.settings.host, jobs.settings.names)
+    app.add_middleware(Check, check=hosts.check)
+    # Around the application, as its answers to faults pass no middleware.
+    return AnswerHeaders(CloseUnread(app))
 
 
 class _Static(StaticFiles):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 LOGGER = logging.getLogger("cpcapp.web")
@@ -21,35 +21,8 @@ _HELP = {
 }
 
 
-class ErrorDetail(BaseModel):
-    """What went wrong."""
-
-    code: str = Field(description="For programs; does not change from version to version.")
-    message: str = Field(description="For people: what is the matter.")
-    help: str = Field(description="What to do about it; may be empty.")
-
-
-class ErrorAnswer(BaseModel):
-    """The body of every answer that is not a success."""
-
-    error: ErrorDetail
-
-
 class ApiError(Exception):
-    """An error to answer with.
-
-    Parameters
-    ----------
-    status : int
-        Of HTTP.
-    code : str
-        For programs.
-    message : str
-    help_text : str, optional
-        What to do.
-    retry_after : int, optional
-        Seconds after which it is worth to try again.
-    """
+    """An error to answer with: a status of HTTP, a code for programs, a sentence, and advice."""
 
     def __init__(
         self,
@@ -66,8 +39,8 @@ class ApiError(Exception):
 
     def answer(self) -> JSONResponse:
         """Return it as a response."""
-        content = describe_error(self.code, self.message, self.help)
-        return JSONResponse({"error": content}, self.status, headers=self.headers)
+        content = {"error": describe_error(self.code, self.message, self.help)}
+        return JSONResponse(content, self.status, headers=self.headers)
 
 
 def describe_error(code: str, message: str, help_text: str = "") -> dict[str, str]:
@@ -81,40 +54,34 @@ def describe_error(code: str, message: str, help_text: str = "") -> dict[str, st
 
 def add_error_handlers(app: FastAPI) -> None:
     """Let every error of an application have the same shape."""
-    app.add_exception_handler(ApiError, _answer_api_error)
-    app.add_exception_handler(HTTPException, _answer_http_error)
-    app.add_exception_handler(RequestValidationError, _answer_validation_error)
+
+    @app.exception_handler(ApiError)
+    async def answer_api_error(_: Request, error: ApiError) -> JSONResponse:
+        return error.answer()
+
+    @app.exception_handler(HTTPException)
+    async def answer_http_error(_: Request, error: HTTPException) -> JSONResponse:
+        phrase = HTTPStatus(error.status_code).phrase
+        code = phrase.lower().replace(" ", "_").replace("-", "_")
+        content = describe_error(code, f"{phrase}.", _HELP.get(error.status_code, ""))
+        return JSONResponse({"error": content}, error.status_code, headers=error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def answer_validation_error(_: Request, error: RequestValidationError) -> JSONResponse:
+        return invalid_request([{**e, "loc": e["loc"][1:]} for e in error.errors()]).answer()
+
+    @app.exception_handler(Exception)
+    async def answer_fault(request: Request, error: Exception) -> JSONResponse:
+        path = request.url.path[:200].encode("unicode_escape")
+        LOGGER.error("a request to %s failed", path, exc_info=error)
+        text = "The server made a mistake; its terminal shows more."
+        return ApiError(500, "internal", text).answer()
 
 
-async def _answer_api_error(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, ApiError)
-    return error.answer()
-
-
-async def _answer_http_error(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    phrase = HTTPStatus(error.status_code).phrase
-    code = phrase.lower().replace(" ", "_").replace("-", "_")
-    content = describe_error(code, f"{phrase}.", _HELP.get(error.status_code, ""))
-    return JSONResponse({"error": content}, error.status_code, headers=error.headers)
-
-
-async def _answer_validation_error(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    content = describe_error("invalid", _spell_problems(error.errors()), "See /api/openapi.json.")
-    return JSONResponse({"error": content}, 422)
-
-
-def _spell_problems(problems: Any) -> str:
-    """Return what is wrong with which parameter, without the value: it may be long or hostile."""
+def invalid_request(problems: Sequence[Any]) -> ApiError:
+    """Say what is wrong with which parameter, without the value: it may be long or hostile."""
     texts = [
-        f"{'.'.join(str(part) for part in problem['loc'][1:]) or 'request'}: {problem['msg']}"
-        for problem in list(problems)[:5]
+        f"{'.'.join(map(str, problem['loc'])) or 'request'}: {problem['msg']}"
+        for problem in problems[:5]
     ]
-    return "; ".join(texts)[:500]
-
-
-def internal_error() -> JSONResponse:
-    """Return the answer to a request that failed by a fault of ours."""
-    text = "The server made a mistake; its terminal shows more."
-    return JSONResponse({"error": describe_error("internal", text)}, 500)
+    return ApiError(422, "invalid", "; ".join(texts)[:500], "See /api/openapi.json.")

@@ -6,35 +6,45 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from cpcapp.web.errors import ErrorAnswer, ErrorDetail
-from cpcapp.web.jobs import Job, JobQueue
+
+class ErrorDetail(BaseModel):
+    """What went wrong."""
+
+    code: str = Field(description="For programs; does not change from version to version.")
+    message: str = Field(description="For people: what is the matter.")
+    help: str = Field(description="What to do about it; may be empty.")
+
+
+class ErrorAnswer(BaseModel):
+    """The body of every answer that is not a success."""
+
+    error: ErrorDetail
+
+
+def _answers(**texts: str) -> dict[int | str, dict[str, Any]]:
+    return {
+        int(status[1:]): {"model": ErrorAnswer, "description": text}
+        for status, text in texts.items()
+    }
+
 
 #: What a route may answer besides its result, by status.
-ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorAnswer, "description": text}
-    for status, text in (
-        (403, "Sent by a page of another site."),
-        (404, "There is no such thing, or not any more."),
-        (421, "Addressed to a name that is not this server's."),
-        (422, "Something in the request is missing or wrong."),
-    )
-}
-UPLOAD_ERRORS: dict[int | str, dict[str, Any]] = {
-    **ERRORS,
-    **{
-        status: {"model": ErrorAnswer, "description": text}
-        for status, text in (
-            (400, "The form is damaged."),
-            (408, "The upload took too long."),
-            (413, "The file has too many bytes or pixels."),
-            (415, "The request is no form."),
-            (429, "Too many files of this client are waiting; see Retry-After."),
-            (500, "The job failed by a fault of the program."),
-            (503, "Too many files are waiting; see Retry-After."),
-            (504, "The job took too long."),
-        )
-    },
-}
+ERRORS = _answers(
+    _403="Sent by a page of another site.",
+    _404="There is no such thing, or not any more.",
+    _421="Addressed to a name that is not this server's.",
+    _422="Something in the request is missing or wrong.",
+)
+UPLOAD_ERRORS = ERRORS | _answers(
+    _400="The form is damaged.",
+    _408="The upload took too long.",
+    _413="The file has too many bytes or pixels.",
+    _415="The request is no form.",
+    _429="Too many files of this client are waiting; see Retry-After.",
+    _500="The job failed by a fault of the program.",
+    _503="Too many files are waiting; see Retry-After.",
+    _504="The job took too long.",
+)
 
 
 class JobAnswer(BaseModel):
@@ -135,16 +145,58 @@ class Example(BaseModel):
     url: str
 
 
-def describe_job(job: Job, jobs: JobQueue) -> dict[str, Any]:
-    """Return a job in types that JSON knows."""
+class ComparisonRequest(BaseModel):
+    """What is compared."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    columns: list[str] | None = Field(
+        None, description="The features; by default all numeric columns that both tables have."
+    )
+    label: str | None = Field(None, description="Column of the target that gives the colours.")
+    standardize: Literal["none", "each", "background"] = "none"
+    missing: Literal["drop", "mean", "zero", "error"] = "drop"
+
+
+class TableColumn(BaseModel):
+    """A column of the target."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    kind: Literal["number", "text"]
+    missing: int = Field(description="Values that are missing.")
+    distinct: int = Field(description="Different values, counted up to 1,000.")
+    usable: bool = Field(description="Whether it can be a feature.")
+    reason: str = Field(description="Why it can't; else empty.")
+    selected: bool = Field(description="Whether it is suggested as a feature.")
+
+
+class TableCounts(BaseModel):
+    """How large a table is."""
+
+    name: str
+    n_rows: int
+    n_columns: int
+    n_bad_rows: int
+    problems: list[str] = Field(description="The first bad rows.")
+
+
+class TablesAnswer(BaseModel):
+    """Two tables that wait for a comparison."""
+
+    id: str = Field(description="Can't be guessed: who knows it may use the tables.")
+    columns: list[TableColumn]
+    label: str | None = Field(description="The column that suggests itself for colours.")
+    only_in_background: list[str]
+    target: TableCounts
+    background: TableCounts
+
+
+def describe_form(files: tuple[str, ...], **fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the description of a form with files and fields."""
+    properties = {name: {"type": "string", "format": "binary"} for name in files} | fields
+    schema = {"type": "object", "required": list(files), "properties": properties}
     return {
-        "id": job.id,
-        "kind": job.kind,
-        "name": job.name,
-        "status": job.status,
-        "share": job.share,
-        "step": job.step,
-        "position": jobs.position(job),
-        "result": job.result,
-        "error": job.error,
+        "requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}
     }

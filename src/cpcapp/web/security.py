@@ -1,4 +1,4 @@
-"""Who may ask the server, and what a browser may do with its answers.
+"""Who may ask the server, and what a browser may do with its answers: a middleware for each.
 
 A page on another site can make a visitor's browser send requests to this server, although it can't
 read the answers. And its name can be made to point to this computer (DNS rebinding), and then it
@@ -8,25 +8,29 @@ something are refused if they come from another site.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Final
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cpcapp.web.errors import LOGGER, ApiError, internal_error
-from cpcapp.web.settings import Settings
+from cpcapp.web.errors import ApiError
 
 _LOOPBACK_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
-_ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # A name or an address, and maybe a port.
 _HOST_FORM: Final = re.compile(r"(\[[0-9a-f:.]+\]|[0-9a-z._-]+)(:[0-9]{1,5})?")
-# Far more than a page has open at a time.
+# Set by hand: far more than a page has open at a time.
 _MAX_REQUESTS: Final = 512
+# Set by hand: a photo comes in that time over a local network.
+_LINGER_SECONDS: Final = 2.0
+_LINGER_BYTES: Final = 16 << 20
 
 #: Pages may load only what this server itself sends; nothing may frame them.
 PAGE_POLICY: Final = (
@@ -48,18 +52,109 @@ _HEADERS: Final = {
 }
 
 
+class AnswerHeaders:
+    """Tells browsers with each answer to be strict."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+
+        async def send_strictly(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self.app(scope, receive, send_strictly)
+
+
+class CloseUnread:
+    """Closes the connection after an answer to what was not read: else all of it would be.
+
+    A client hears nothing while it sends, and a connection that is reset may lose the answer: so
+    what still comes is thrown away for a moment, in which nothing counts the request any more.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        unread = scope["type"] == "http" and scope["method"] not in _SAFE_METHODS
+        last: Message | None = None
+
+        async def receive_and_note() -> Message:
+            nonlocal unread
+            message = await receive()
+            unread = unread and message.get("more_body", False)
+            return message
+
+        async def send_all_but_the_end(message: Message) -> None:
+            nonlocal last
+            if unread and message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["Connection"] = "close"
+            elif unread and not message.get("more_body", False):
+                last = {**message, "body": b""}
+                message["more_body"] = True
+            await send(message)
+
+        await self.app(scope, receive_and_note, send_all_but_the_end)
+        if last is not None:
+            n_bytes = 0
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LINGER_SECONDS):
+                    while unread and n_bytes < _LINGER_BYTES:
+                        n_bytes += len((await receive_and_note()).get("body", b""))
+            await send(last)
+
+
+class Check:
+    """Answers with the `ApiError` that a check raises, before anything else sees the request."""
+
+    def __init__(self, app: ASGIApp, check: Callable[[Request], None]) -> None:
+        self.app, self.check = app, check
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        app = self.app
+        if scope["type"] == "http":
+            try:
+                self.check(Request(scope))
+            except ApiError as error:
+                app = error.answer()
+        await app(scope, receive, send)
+
+
+class LoadLimit:
+    """Bounds how many requests go on; pages and the health check are answered whatever does."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app, self.n_requests = app, 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        path = scope.get("path", "")
+        if not path.startswith("/api/") or path == "/api/health":
+            return await self.app(scope, receive, send)
+        if self.n_requests >= _MAX_REQUESTS:
+            error = ApiError(503, "busy", "Too many requests at a time.", retry_after=5)
+            return await error.answer()(scope, receive, send)
+        self.n_requests += 1
+        try:
+            return await self.app(scope, receive, send)
+        finally:
+            self.n_requests -= 1
+
+
 class AllowedHosts:
-    """The names by which the server may be reached.
+    """The names by which the server may be reached, of ``host``, which it listens on, and more.
 
-    Parameters
-    ----------
-    host : str
-        Address that it listens on.
-    names : iterable of str, optional
-        Further names.
+    Starlette's ``TrustedHostMiddleware`` knows names only: where the server listens on all
+    addresses, each of them is allowed, as an address can't be made to point elsewhere.
 
-    Examples
-    --------
     >>> hosts = AllowedHosts("127.0.0.1")
     >>> [hosts.allow(host) for host in ("localhost:8000", "[::1]:8000", "evil.example", "10.0.0.3")]
     [True, True, False, False]
@@ -68,14 +163,12 @@ class AllowedHosts:
     """
 
     def __init__(self, host: str, names: Iterable[str] = ()) -> None:
-        self.names = {*_LOOPBACK_NAMES, *(name.lower() for name in names)}
-        # An address can't be made to point elsewhere: only names can.
-        self.any_address = host in _ANY_ADDRESS
+        self.names = {*_LOOPBACK_NAMES, host.lower(), *(name.lower() for name in names)}
+        self.any_address = host in ("0.0.0.0", "::", "")
         if self.any_address:
-            own = socket.gethostname().lower()
-            self.names |= {own, own.partition(".")[0], f"{own.partition('.')[0]}.local"}
-        else:
-            self.names.add(host.lower())
+            name = socket.gethostname().lower()
+            short = name.partition(".")[0]
+            self.names |= {name, short, f"{short}.local"}
 
     def allow(self, header: str) -> bool:
         """Return whether a request may be addressed to this ``Host``."""
@@ -83,90 +176,31 @@ class AllowedHosts:
         if match is None:
             return False
         name = match[1].strip("[]")
-        return name in self.names or (self.any_address and _is_address(name))
+        if self.any_address:
+            with suppress(ValueError):
+                return bool(ipaddress.ip_address(name))
+        return name in self.names
 
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
-class Guard:
-    """Checks each request before anything else sees it, and adds headers to each answer.
-
-    Parameters
-    ----------
-    app : ASGI application
-    settings : Settings
-    """
-
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self.app = app
-        self.hosts = AllowedHosts(settings.host, settings.names)
-        self.n_requests = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self.app(scope, receive, send)
-            return
-        started, received = False, scope["method"] in _SAFE_METHODS
-
-        async def receive_and_watch() -> Message:
-            nonlocal received
-            message = await receive()
-            received = received or not message.get("more_body", False)
-            return message
-
-        async def send_with_headers(message: Message) -> None:
-            nonlocal started
-            if message["type"] == "http.response.start":
-                started = True
-                headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
-                if not received:  # or the rest would be read, however long it is
-                    headers["Connection"] = "close"
-            await send(message)
-
-        self.n_requests += 1
-        try:
-            self._check(scope)
-            await self.app(scope, receive_and_watch, send_with_headers)
-        except ApiError as error:
-            await error.answer()(scope, receive, send_with_headers)
-        except Exception:
-            LOGGER.exception("a request to %s failed", scope["path"][:200].encode("unicode_escape"))
-            if not started:
-                await internal_error()(scope, receive, send_with_headers)
-        finally:
-            self.n_requests -= 1
-
-    def _check(self, scope: Scope) -> None:
-        headers = Headers(scope=scope)
-        hosts = headers.getlist("host")
-        if len(hosts) != 1 or not self.hosts.allow(hosts[0]):
+    def check(self, request: Request) -> None:
+        """Refuse a request that is addressed to another name."""
+        hosts = request.headers.getlist("host")
+        if len(hosts) != 1 or not self.allow(hosts[0]):
             raise ApiError(
                 421,
                 "wrong_host",
                 "This server is not known by the name that the request is addressed to.",
                 "Use the address that `cpcapp serve` prints, or start it with --name.",
             )
-        if self.n_requests > _MAX_REQUESTS:
-            raise ApiError(503, "busy", "Too many requests at a time.", retry_after=5)
-        if scope["method"] not in _SAFE_METHODS:
-            _check_origin(headers, scope["scheme"], hosts[0])
 
 
-def _check_origin(headers: Headers, scheme: str, host: str) -> None:
+def check_origin(request: Request) -> None:
     """Refuse what a page of another site sends. Programs send neither of these headers."""
-    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-    from_here = origin is None or origin.lower() == f"{scheme}://{host}".lower()
-    if not from_here or site not in (None, "same-origin", "none"):
+    if request.method in _SAFE_METHODS:
+        return
+    address = f"{request.scope['scheme']}://{request.headers['host']}".lower()
+    origin = request.headers.get("origin", address).lower()
+    site = request.headers.get("sec-fetch-site", "none")
+    if origin != address or site not in ("same-origin", "none"):
         raise ApiError(
             403,
             "cross_site",

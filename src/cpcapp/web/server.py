@@ -1,20 +1,27 @@
-"""Running the server: its address, its start and its end."""
+"""Running the server: its address, its folder, its start and its end."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import shutil
 import signal
 import socket
+import stat
 import sys
-from collections.abc import Callable
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import uvicorn
 
+from cpcapp._io.files import HAS_LOCKS, lock
 from cpcapp.web.app import make_app
-from cpcapp.web.folders import ServerFolder, remove_old_folders
 from cpcapp.web.jobs import JobQueue
 from cpcapp.web.settings import DEFAULT_PORT, Settings
 
@@ -22,6 +29,9 @@ from cpcapp.web.settings import DEFAULT_PORT, Settings
 _MORE_PORTS = 50
 # Requests that are still answered when the server is stopped.
 _LAST_SECONDS = 2
+_FOLDER_PREFIX = "cpcapp-serve-"
+# Without locks only its age tells a leftover from the folder of a server that runs.
+_OLD_SECONDS = 7 * 86_400.0
 
 
 def open_socket(host: str, port: int | None = None) -> socket.socket:
@@ -34,32 +44,18 @@ def open_socket(host: str, port: int | None = None) -> socket.socket:
     ...     listening.getsockname()[0]
     '127.0.0.1'
     """
-    ports = range(DEFAULT_PORT, DEFAULT_PORT + _MORE_PORTS) if port is None else [port]
-    last = ports[-1]
-    for candidate in ports:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    last = DEFAULT_PORT + _MORE_PORTS if port is None else port
+    for candidate in range(DEFAULT_PORT if port is None else port, last + 1):
         try:
-            return _listen(host, candidate)
+            listening = socket.create_server((host, candidate), family=family, backlog=1024)
         except OSError:
             if candidate == last:
                 raise
+        else:
+            listening.setblocking(False)
+            return listening
     raise AssertionError
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    listening = socket.socket(family, kind, protocol)
-    try:
-        if sys.platform != "win32":  # there it would let two servers share a port
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(1024)
-        listening.setblocking(False)
-    except BaseException:
-        listening.close()
-        raise
-    return listening
 
 
 def spell_address(listening: socket.socket) -> str:
@@ -74,52 +70,40 @@ def run_server(
 ) -> None:
     """Serve until a signal ends the process. Nothing of it stays on disk."""
     logging.basicConfig(format="cpcapp serve: %(message)s")
-    remove_old_folders()
-    folder = ServerFolder()
+    _remove_old_folders()
     # Raised once the server has ended: without a handler the process would end before the folder
     # is removed.
     signal.signal(signal.SIGTERM, _exit_on_signal)
-    try:
-        server = build_server(settings, folder, on_start)
+    with listening, server_folder() as folder:
+        server = PageServer(settings, folder, on_start)
         asyncio.run(server.serve(sockets=[listening]))
-    finally:
-        folder.remove()
-        listening.close()
 
 
 def _exit_on_signal(number: int, _: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def build_server(
-    settings: Settings, folder: ServerFolder, on_start: Callable[[], Any] | None = None
-) -> PageServer:
-    """Return a server that is not started yet."""
-    jobs = JobQueue(settings, folder)
-    config = uvicorn.Config(
-        make_app(jobs),
-        http="h11",
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        log_level="critical",
-        server_header=False,
-        date_header=False,
-        timeout_graceful_shutdown=_LAST_SECONDS,
-        h11_max_incomplete_event_size=64 << 10,
-    )
-    return PageServer(config, jobs, on_start)
-
-
 class PageServer(uvicorn.Server):
     """Ends what waits for jobs before it waits for its connections to close."""
 
     def __init__(
-        self, config: uvicorn.Config, jobs: JobQueue, on_start: Callable[[], Any] | None
+        self, settings: Settings, folder: Path, on_start: Callable[[], Any] | None = None
     ) -> None:
+        self.jobs, self._on_start = JobQueue(settings, folder), on_start
+        config = uvicorn.Config(
+            make_app(self.jobs),
+            http="h11",
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            log_level="critical",
+            server_header=False,
+            date_header=False,
+            timeout_graceful_shutdown=_LAST_SECONDS,
+            h11_max_incomplete_event_size=64 << 10,
+        )
         super().__init__(config)
-        self.jobs, self._on_start = jobs, on_start
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to answer."""
@@ -132,3 +116,40 @@ class PageServer(uvicorn.Server):
         """Stop; called by a signal, or from another thread."""
         self._loop.call_soon_threadsafe(self.jobs.stop_soon)
         super().handle_exit(sig, frame)
+
+
+@contextmanager
+def server_folder() -> Iterator[Path]:
+    """Give a new folder that only this user can read, locked while the server runs."""
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX))
+        descriptor = os.open(path, os.O_RDONLY) if HAS_LOCKS else -1
+        # Another server that starts now may take it for a leftover between the two steps.
+        if not HAS_LOCKS or (lock(descriptor) and path.exists()):
+            break
+        os.close(descriptor)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        if HAS_LOCKS:
+            os.close(descriptor)
+
+
+def _remove_old_folders() -> None:
+    """Remove what killed servers of this user left; folders of running ones stay."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
+        with suppress(OSError):  # what can't be removed does no harm
+            status = path.lstat()
+            if not stat.S_ISDIR(status.st_mode):
+                continue
+            if not HAS_LOCKS:
+                if time.time() - status.st_mtime > _OLD_SECONDS:
+                    shutil.rmtree(path)
+            elif status.st_uid == os.getuid():
+                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+                try:
+                    if lock(descriptor):
+                        shutil.rmtree(path)
+                finally:
+                    os.close(descriptor)

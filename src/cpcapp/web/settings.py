@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from math import inf
+
+from cpcapp._io.ranges import check_ranges, ranged
 
 #: Where the server listens unless told otherwise: reachable from this computer only.
 LOOPBACK = "127.0.0.1"
@@ -17,65 +20,36 @@ _SHARE_OF_MEMORY = 0.7
 class Settings:
     """Limits of the server. The numbers were set by hand, for one person or a small office.
 
-    Attributes
-    ----------
-    host : str
-        Address that the server listens on.
-    names : tuple of str
-        Further names by which browsers may reach it.
-    jobs : int
-        Worker processes, each with one job at a time.
-    max_bytes : int
-        Of one uploaded file.
-    max_pixels : int
-        Of one photo.
-    max_waiting : int
-        Jobs that wait or are being uploaded, of all clients together.
-    max_per_client : int
-        The same for one address.
-    job_seconds : float
-        After that a job is ended.
-    upload_seconds : float
-        After that an upload is ended.
-    stall_seconds : float
-        An upload from which nothing comes for so long is ended.
-    worker_bytes : int
-        Memory that a worker may take beyond what it has when it starts.
-    keep_seconds : float
-        After that a result is removed.
-    keep_bytes : int
-        If all results take more than this on disk, the oldest are removed.
-    max_kept : int
-        The same by their number.
-
-    Examples
-    --------
     >>> Settings().host, Settings(host="0.0.0.0").is_open
     ('127.0.0.1', True)
     """
 
     host: str = LOOPBACK
+    #: Further names by which browsers may reach it.
     names: tuple[str, ...] = ()
-    jobs: int = 1
-    max_bytes: int = 100_000_000
-    max_pixels: int = 60_000_000
-    max_waiting: int = 64
-    max_per_client: int = 16
-    job_seconds: float = 1200.0
+    #: Worker processes, each with one job at a time.
+    jobs: int = ranged(1, 1, inf)
+    #: Of one uploaded file.
+    max_bytes: int = ranged(100_000_000, 1, inf)
+    #: Of one photo.
+    max_pixels: int = ranged(60_000_000, 1, inf)
+    #: Jobs that wait or are being uploaded, of all clients together and of one address.
+    max_waiting: int = ranged(64, 1, inf)
+    max_per_client: int = ranged(16, 1, inf)
+    #: After that a job or an upload is ended, and an upload from which nothing comes for so long.
+    job_seconds: float = ranged(1200.0, 1e-9, inf)
     upload_seconds: float = 600.0
     stall_seconds: float = 30.0
-    worker_bytes: int = 6 << 30
-    keep_seconds: float = 3600.0
+    #: Memory that a worker may take beyond what it has when it starts.
+    worker_bytes: int = ranged(6 << 30, 1, inf)
+    #: After that a result is removed, and the oldest if all take so much of the disk, or are so
+    #: many.
+    keep_seconds: float = ranged(3600.0, 1e-9, inf)
     keep_bytes: int = 4 << 30
     max_kept: int = 500
 
     def __post_init__(self) -> None:
-        for name in ("jobs", "max_bytes", "max_pixels", "max_waiting", "max_per_client"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        for name in ("job_seconds", "keep_seconds", "worker_bytes"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}={getattr(self, name)} must be above 0")
+        check_ranges(self)
 
     @property
     def is_open(self) -> bool:

@@ -1,149 +1,128 @@
-"""Files that clients send: written to disk as they come, and counted while they do."""
+"""Files that clients send: read no further than they may be long, and no longer than they may."""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
-from collections.abc import AsyncIterator, Collection
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Collection
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
-from python_multipart.exceptions import MultipartParseError
-from python_multipart.multipart import MultipartParser, parse_options_header
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import FormData
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from cpcapp.web.errors import ApiError
-from cpcapp.web.jobs import JobQueue, Place
 from cpcapp.web.settings import Settings
-
-if TYPE_CHECKING:
-    from python_multipart.multipart import MultipartCallbacks
 
 # Of a field that is not a file: names of models and columns.
 _MAX_FIELD_BYTES = 65_536
-_MAX_PARTS = 16
-# Of the headers of a part: the longest name that a file system has, and more.
-_MAX_HEADER_BYTES = 8192
+# Of files and of fields; what is one too many is named if there are not more.
+_MAX_PARTS = 8
 _MAX_NAME = 150
-# Read and thrown away of what is refused; then the connection is closed.
-_DISCARDED_BYTES = 16 << 20
 # What a form adds to its files.
 _FORM_BYTES = 1 << 20
 
 
-@dataclass
-class Upload:
-    """What a form held.
+class _FormParser(MultiPartParser):
+    """Starlette's, which takes a form that is cut off for a whole one."""
 
-    Attributes
-    ----------
-    files : dict
-        The path of each file on disk, by the name of its field.
-    names : dict
-        What the client calls them: to be shown, never to be opened.
-    fields : dict
-        The other fields.
-    """
+    complete = False
 
-    files: dict[str, Path] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)
-    fields: dict[str, str] = field(default_factory=dict)
+    def on_end(self) -> None:
+        self.complete = True
+
+    async def parse(self) -> FormData:
+        chunks = self.stream
+
+        async def check_end() -> AsyncGenerator[bytes, None]:
+            async for chunk in chunks:
+                yield chunk
+            if not self.complete:
+                raise MultiPartException("it is cut off.")
+
+        self.stream = check_end()
+        return await super().parse()
 
 
-async def receive_upload(
+async def receive_form(
     request: Request,
     folder: Path,
     settings: Settings,
     *,
     files: Collection[str],
     fields: Collection[str] = (),
-) -> Upload:
-    """Read a form, and write its files to a folder, each under the name of its field."""
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Read a form, and write its files to a folder, each under the name of its field.
+
+    Returns what the client calls each file, to be shown and never to be opened, and the fields.
+    """
     kind, options = parse_options_header(request.headers.get("content-type", ""))
-    boundary = options.get(b"boundary")
-    if kind != b"multipart/form-data" or not boundary:
+    if kind != b"multipart/form-data" or not options.get(b"boundary"):
         raise ApiError(
             415,
             "not_a_form",
             "The request must be a form with a file (multipart/form-data).",
             "For example: curl -F file=@photo.jpg ADDRESS/api/localize",
         )
-    reader = _FormReader(folder, settings, frozenset(files), frozenset(fields))
-    chunks = receive_chunks(request, settings)
+    chunks = receive_chunks(request, settings, settings.max_bytes * len(files) + _FORM_BYTES)
+    limits = {"max_files": _MAX_PARTS, "max_fields": _MAX_PARTS, "max_part_size": _MAX_FIELD_BYTES}
+    parser = _FormParser(request.headers, chunks, **limits)
     try:
-        await _parse(reader, boundary, chunks, request.headers.get("content-length", ""))
-    except ApiError:
-        await _discard(chunks)
-        raise
-    finally:
-        reader.close()
-    missing = [name for name in files if name not in reader.upload.files]
-    if missing:
-        raise ApiError(422, "no_file", f"The form has no file {missing[0]!r}.", "Choose a file.")
-    return reader.upload
-
-
-@asynccontextmanager
-async def reserve_for_upload(request: Request, jobs: JobQueue, client: str) -> AsyncIterator[Place]:
-    """Give a place in the queue for what a form holds.
-
-    If there is none, the form is read all the same, up to a limit: a connection that is closed on a
-    client that still sends is an error to it, and not the answer that it should try again.
-    """
-    async with AsyncExitStack() as stack:
-        try:
-            place = await stack.enter_async_context(jobs.reserve(client))
-        except ApiError:
-            await _discard(receive_chunks(request, jobs.settings))
-            raise
-        yield place
-
-
-async def _parse(
-    reader: _FormReader, boundary: bytes, chunks: AsyncIterator[bytes], length: str
-) -> None:
-    settings = reader.settings
-    limit = settings.max_bytes * len(reader.files) + _FORM_BYTES
-    if length.isdecimal() and int(length) > limit:
-        raise _too_large(settings)
+        form = await parser.parse()
+    except (MultiPartException, FormParserError) as error:
+        raise ApiError(400, "broken_form", f"The form can't be read: {error}") from error
+    names: dict[str, str] = {}
+    values: dict[str, str] = {}
     try:
-        parser = MultipartParser(boundary, reader.callbacks(), max_size=limit)
-        async for chunk in chunks:
-            if parser.write(chunk) < len(chunk):
+        for name, value in form.multi_items():
+            is_field = isinstance(value, str)
+            if name not in (fields if is_field else files) or name in names | values:
+                expected = ", ".join(sorted({*files, *fields}))
+                text = f"The form has a field too many; it may have: {expected}."
+                raise ApiError(422, "unknown_field", text)
+            if isinstance(value, str):
+                values[name] = value
+                continue
+            if (value.size or 0) > settings.max_bytes:
                 raise _too_large(settings)
-        parser.finalize()
-    except MultipartParseError as error:
-        raise ApiError(400, "broken_form", "The form is damaged or cut off.") from error
-    if not reader.complete:
-        raise ApiError(400, "broken_form", "The form is damaged or cut off.")
+            names[name] = clean_name(value.filename or "")
+            # The name of the field, which is one of ours: a client's name is never a path.
+            await asyncio.to_thread(_save, value.file, folder / name)
+    finally:
+        await form.close()
+    for name in files:
+        if name not in names:
+            raise ApiError(422, "no_file", f"The form has no file {name!r}.", "Choose a file.")
+    return names, values
 
 
-async def _discard(chunks: AsyncIterator[bytes]) -> None:
-    """Read a little more of a form that is refused: most clients hear nothing while they send."""
-    n_bytes = 0
-    with suppress(ApiError):
-        async for chunk in chunks:
-            n_bytes += len(chunk)
-            if n_bytes > _DISCARDED_BYTES:
-                break
-
-
-async def receive_chunks(request: Request, settings: Settings) -> AsyncIterator[bytes]:
-    """Yield the body of a request."""
+async def receive_chunks(
+    request: Request, settings: Settings, limit: int
+) -> AsyncGenerator[bytes, None]:
+    """Yield the body of a request, of at most so many bytes."""
+    length = request.headers.get("content-length", "")
+    n_bytes = int(length) if length.isdecimal() else 0
     end = time.monotonic() + settings.upload_seconds
     stream = request.stream()
-    while True:
-        left = min(settings.stall_seconds, end - time.monotonic())
-        try:
-            yield await asyncio.wait_for(anext(stream), max(left, 0.0))
-        except StopAsyncIteration:
-            return
-        except TimeoutError as error:
-            raise ApiError(408, "too_slow", "The upload took too long.", "Try again.") from error
-        except ClientDisconnect as error:
-            raise ApiError(400, "hung_up", "The upload broke off.") from error
+    received = 0
+    try:
+        while max(n_bytes, received) <= limit:
+            left = min(settings.stall_seconds, end - time.monotonic())
+            async with asyncio.timeout(max(left, 0.0)):
+                chunk = await anext(stream)
+            received += len(chunk)
+            yield chunk
+    except StopAsyncIteration:
+        return
+    except TimeoutError as error:
+        raise ApiError(408, "too_slow", "The upload took too long.", "Try again.") from error
+    except ClientDisconnect as error:
+        raise ApiError(400, "hung_up", "The upload broke off.") from error
+    raise _too_large(settings)
 
 
 def _too_large(settings: Settings) -> ApiError:
@@ -155,100 +134,9 @@ def _too_large(settings: Settings) -> ApiError:
     )
 
 
-class _FormReader:
-    """What the parser of a form calls."""
-
-    def __init__(
-        self, folder: Path, settings: Settings, files: frozenset[str], fields: frozenset[str]
-    ) -> None:
-        self.folder, self.settings, self.files, self.fields = folder, settings, files, fields
-        self.upload = Upload()
-        self.complete = False
-        self._n_parts = 0
-        self._header, self._value = b"", b""
-        self._name = ""
-        self._file: IO[bytes] | None = None
-        self._text = b""
-        self._size = 0
-
-    def callbacks(self) -> MultipartCallbacks:
-        return {
-            "on_part_begin": self._begin,
-            "on_header_field": self._add_header,
-            "on_header_value": self._add_value,
-            "on_header_end": self._end_header,
-            "on_headers_finished": self._open,
-            "on_part_data": self._write,
-            "on_part_end": self.close,
-            "on_end": self._end,
-        }
-
-    def _begin(self) -> None:
-        self._n_parts += 1
-        if self._n_parts > _MAX_PARTS:
-            raise ApiError(400, "broken_form", f"The form has more than {_MAX_PARTS} parts.")
-        self._disposition = b""
-        self._name, self._text, self._size = "", b"", 0
-
-    def _add_header(self, data: bytes, start: int, end: int) -> None:
-        self._count_header(end - start)
-        self._header += data[start:end]
-
-    def _add_value(self, data: bytes, start: int, end: int) -> None:
-        self._count_header(end - start)
-        self._value += data[start:end]
-
-    def _count_header(self, n_bytes: int) -> None:
-        """Refuse long headers: they are kept in memory, and each further piece copies them."""
-        self._size += n_bytes
-        if self._size > _MAX_HEADER_BYTES:
-            raise ApiError(400, "broken_form", "A part of the form has too long headers.")
-
-    def _end_header(self) -> None:
-        if self._header.lower() == b"content-disposition":
-            self._disposition = self._value
-        self._header, self._value = b"", b""
-
-    def _open(self) -> None:
-        self._size = 0  # from here on that of the content
-        _, options = parse_options_header(self._disposition)
-        self._name = options.get(b"name", b"").decode("utf-8", "replace")
-        known = self.files | self.fields
-        if self._name not in known or self._name in {*self.upload.files, *self.upload.fields}:
-            expected = ", ".join(sorted(known))
-            raise ApiError(
-                422, "unknown_field", f"The form has a field too many; it may have: {expected}."
-            )
-        if self._name in self.files:
-            # The name of the field, which is one of ours: a client's name is never a path.
-            path = self.folder / self._name
-            self._file = path.open("xb")
-            self.upload.files[self._name] = path
-            given = options.get(b"filename", b"").decode("utf-8", "replace")
-            self.upload.names[self._name] = clean_name(given)
-
-    def _write(self, data: bytes, start: int, end: int) -> None:
-        self._size += end - start
-        if self._file is None:
-            self._text += data[start:end]
-            if self._size > _MAX_FIELD_BYTES:
-                raise ApiError(413, "too_large", f"The field {self._name!r} is too long.")
-        elif self._size > self.settings.max_bytes:
-            raise _too_large(self.settings)
-        else:
-            self._file.write(data[start:end])
-
-    def close(self) -> None:
-        """End a part."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        elif self._name in self.fields:
-            self.upload.fields[self._name] = self._text.decode("utf-8", "replace")
-        self._name = ""
-
-    def _end(self) -> None:
-        self.complete = True
+def _save(source: IO[bytes], path: Path) -> None:
+    with path.open("xb") as target:
+        shutil.copyfileobj(source, target)
 
 
 def clean_name(name: str) -> str:

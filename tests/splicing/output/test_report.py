@@ -36,6 +36,9 @@ class Facts:
     camera: str = "A <camera> & more"
     thumbnail_png: bytes | None = None
     differs: bool = False
+    n_bytes: int = len(read_example(NAME))
+    sha256: str = hashlib.sha256(read_example(NAME)).hexdigest()
+    md5: str = hashlib.md5(read_example(NAME)).hexdigest()
 
     def rows(self):
         return [("format", "PNG"), ("camera", self.camera)]

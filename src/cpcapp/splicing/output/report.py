@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import struct
 from collections.abc import Mapping, Sequence
@@ -167,7 +166,7 @@ class PhotoReport:
             file_rows=() if facts is None else _bounded(facts.rows()),
             remarks=() if facts is None else _sentences(facts, "remarks"),
             previews=() if facts is None else _previews(facts),
-            photo_rows=_photo_rows(name, image, data),
+            photo_rows=_photo_rows(name, image, facts),
             model_rows=_bounded(model_identity.items()),
             setting_rows=_bounded({**chosen, "Threshold": number(found.threshold)}.items()),
             version_rows=_bounded(list_versions()),
@@ -300,16 +299,11 @@ def _previews(facts: FileFacts) -> tuple[ReportPicture, ...]:
     return (ReportPicture(EncodedPicture(content, width, height), "The preview inside", text),)
 
 
-def _photo_rows(name: str, image: ReadImage, data: bytes | None) -> Rows:
+def _photo_rows(name: str, image: ReadImage, facts: FileFacts | None) -> Rows:
     height, width = image.pixels.shape[:2]
     rows = [("File", name), ("Format", image.format), ("Size", f"{width} × {height} pixels")]
-    if data is not None:
-        rows += [
-            ("Bytes", f"{len(data):,}"),
-            ("SHA-256", hashlib.sha256(data).hexdigest()),
-            # Not for security: archives still list files by it.
-            ("MD5", hashlib.md5(data, usedforsecurity=False).hexdigest()),
-        ]
+    if facts is not None:
+        rows += [("Bytes", f"{facts.n_bytes:,}"), ("SHA-256", facts.sha256), ("MD5", facts.md5)]
     if image.notes:
         rows.append(("When it was read", "; ".join(image.notes)))
     return _bounded(rows)

@@ -1,7 +1,7 @@
 """What a worker process does: one job after another, each in a folder of its own.
 
-Messages are those of `cpcapp._io.worker`. To one request there are several answers: that the job
-has started, how far it is, and its result.
+Messages are those of `cpcapp._io.worker`. To one request there are several answers: how far the job
+is, first of all that it has started, and its result.
 """
 
 from __future__ import annotations
@@ -30,38 +30,11 @@ _NICENESS = 5
 
 
 class JobError(Exception):
-    """Why a job has no result, for the person who sent it.
-
-    Parameters
-    ----------
-    code : str
-        For programs.
-    message : str
-    help_text : str, optional
-    """
+    """Why a job has no result, for the person who sent it: a code for programs, text, advice."""
 
     def __init__(self, code: str, message: str, help_text: str = "") -> None:
         super().__init__(message)
-        self.code, self.message, self.help = code, message, help_text
-
-
-def run_job(kind: str, folder: Path, request: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Do a job.
-
-    ``folder``: has what the client sent, and gets what is made of it. Nothing else is opened.
-
-    The result, in types that JSON knows. ``files`` are the names in the folder that the client may
-    fetch, each with its media type; it does not reach the client.
-    """
-    if kind == "photo":
-        from cpcapp.web.photo_work import run_photo
-
-        return run_photo(folder, request, report)
-    if kind == "tables":
-        from cpcapp.web.table_work import run_tables
-
-        return run_tables(folder, request, report)
-    raise ValueError(f"kind={kind!r} must be 'photo' or 'tables'")
+        self.error = {"code": code, "message": message, "help": help_text}
 
 
 def file_url(folder: Path, name: str) -> str:
@@ -81,22 +54,22 @@ def main() -> None:
         os.nice(_NICENESS)
     _prepare(options)
     requests = _read_requests(source)
-    _send(target, {"ready": os.getpid()})
-    while True:
-        message = requests.get()
-        _send(target, {"started": True})
-        _send(target, _answer(message, _Reporter(target)))
+    with suppress(BrokenPipeError):  # the server has ended
+        send(target, {"ready": os.getpid()})
+        while True:
+            message = requests.get()
+            send(target, {"share": 0.0, "step": ""})
+            send(target, _answer(message, _reporter(target)))
 
 
 def _prepare(options: dict[str, Any]) -> None:
     """Import what takes long, share the cores, and bound the memory."""
     import cv2
 
-    from cpcapp.web.photo_work import open_cached_model
+    from cpcapp.web.photo_job import open_cached_model
 
     cv2.setNumThreads(max(1, (os.cpu_count() or 1) // options["jobs"]))
-    if options.get("model"):
-        open_cached_model(options["model"])
+    open_cached_model(options["model"])
     limit_memory(options["memory"])
 
 
@@ -113,42 +86,43 @@ def _read_requests(source: IO[bytes]) -> queue.SimpleQueue[dict[str, Any]]:
     return requests
 
 
-def _send(target: IO[bytes], message: dict[str, Any]) -> None:
-    try:
-        send(target, message)
-    except BrokenPipeError:  # the server has ended
-        os._exit(0)
+def _reporter(target: IO[bytes]) -> Report:
+    """Return what sends progress, but not more often than anybody sees."""
+    last_time, last_step = 0.0, ""
 
-
-class _Reporter:
-    """Sends progress, but not more often than anybody sees."""
-
-    def __init__(self, target: IO[bytes]) -> None:
-        self.target = target
-        self.last, self.step = 0.0, ""
-
-    def __call__(self, share: float, step: str) -> None:
+    def report(share: float, step: str) -> None:
+        nonlocal last_time, last_step
         now = time.monotonic()
-        if step != self.step or now - self.last >= 1.0 / _REPORTS_PER_SECOND:
-            self.last, self.step = now, step
-            _send(self.target, {"share": round(min(max(share, 0.0), 1.0), 4), "step": step})
+        if step != last_step or now - last_time >= 1.0 / _REPORTS_PER_SECOND:
+            last_time, last_step = now, step
+            send(target, {"share": round(min(max(share, 0.0), 1.0), 4), "step": step})
+
+    return report
 
 
 def _answer(message: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Do a job: what the client sent is in its folder, which gets what is made of it."""
     from cpcapp._io.threads import give_back_memory
 
     try:
-        folder = Path(message["folder"])
-        result = run_job(message["kind"], folder, message["request"], report)
+        # Here, as what reads tables takes memory, and time to import.
+        if message["kind"] == "photo":
+            from cpcapp.web.photo_job import run_photo as run
+        else:
+            from cpcapp.web.table_job import run_tables as run
+        result = run(Path(message["folder"]), message["request"], report)
         json.dumps(result, allow_nan=False)  # a fault of ours, found where it can be told
     except JobError as error:
-        return _failed(error.code, error.message, error.help)
+        return {"failed": error.error}
+    except BrokenPipeError:
+        raise
     except Exception as error:
         if _is_out_of_memory(error):
+            text = "It needs more memory than a job may take."
             advice = "Make it smaller, or start the server with a larger --memory-gigabytes."
-            return _failed("too_much_memory", "It needs more memory than a job may take.", advice)
-        answer = _failed("internal", "The program made a mistake; the server's terminal has more.")
-        return {**answer, "trace": traceback.format_exc()}
+            return {"failed": JobError("too_much_memory", text, advice).error}
+        text = "The program made a mistake; the server's terminal has more."
+        return {"failed": JobError("internal", text).error, "trace": traceback.format_exc()}
     finally:
         give_back_memory()
     return {"done": result}
@@ -159,7 +133,3 @@ def _is_out_of_memory(error: Exception) -> bool:
     text = str(error).lower()
     phrases = ("insufficient memory", "bad_alloc", "bad allocation")
     return isinstance(error, MemoryError) or any(phrase in text for phrase in phrases)
-
-
-def _failed(code: str, message: str, help_text: str = "") -> dict[str, Any]:
-    return {"failed": {"code": code, "message": message, "help": help_text}}

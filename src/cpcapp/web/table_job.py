@@ -17,7 +17,7 @@ from cpcapp.tables.read.table import Progress, ProgressReport
 from cpcapp.tables.scores import write_rows
 from cpcapp.web.table_comparison import compare_methods
 from cpcapp.web.table_description import describe_tables
-from cpcapp.web.work import JobError, Report, file_url
+from cpcapp.web.worker_main import JobError, Report, file_url
 
 ROLES = ("target", "background")
 #: Endings of names that are read, longest first. Others are refused before anything is opened.
@@ -58,7 +58,7 @@ _WORDS = {
 
 
 def run_tables(folder: Path, request: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Describe or compare the tables of a folder; see `cpcapp.web.work.run_job`.
+    """Describe or compare the tables of a folder.
 
     ``files`` (in the folder) and ``names`` (to show) are by role. ``run`` counts the comparisons.
     """

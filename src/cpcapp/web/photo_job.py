@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,29 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp._io.text import number
-from cpcapp.splicing.decide.words import (
-    explain_limits,
-    explain_verdict,
-    format_verdict,
-    verdict_sentence,
-)
+from cpcapp.reports.pictures import encode_jpeg
+from cpcapp.splicing.decide.words import format_verdict
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.output.entries import describe_result
 from cpcapp.splicing.output.files import ResultFiles
 from cpcapp.splicing.output.model_identity import open_model
-from cpcapp.splicing.output.overlays import (
-    choose_boundary_white,
-    choose_overlay_white,
-    draw_boundary,
-    draw_localization,
-)
+from cpcapp.splicing.output.overlays import choose_overlay_white, draw_boundary, draw_pictures
 from cpcapp.splicing.output.report import PhotoReport
-from cpcapp.splicing.output.views import TraceView, draw_views
+from cpcapp.splicing.output.views import draw_views
 from cpcapp.splicing.photo.file_facts import FileFacts, read_file_facts
 from cpcapp.splicing.photo.pixels import as_bytes
 from cpcapp.splicing.photo.read import ImageError, ReadImage, TooManyPixelsError, read_image
 from cpcapp.splicing.result import Localization
-from cpcapp.web.work import JobError, Report, file_url
+from cpcapp.web.worker_main import JobError, Report, file_url
 
 #: The name of the form's field, and of the file in the folder of the job.
 UPLOAD_NAME = "file"
@@ -64,7 +54,10 @@ def open_cached_model(model: str) -> tuple[SpliceLocalizer, dict[str, str]]:
 
 
 def run_photo(folder: Path, request: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Look for splices in ``folder / "file"``; see `cpcapp.web.work.run_job`."""
+    """Look for splices in ``folder / "file"``; return what the page shows.
+
+    ``files`` are the names in the folder that the client may fetch, each with its media type.
+    """
     report(0.0, "Reading the photo")
     data = (folder / UPLOAD_NAME).read_bytes()
     image = _read(data, request["max_pixels"])
@@ -73,51 +66,51 @@ def run_photo(folder: Path, request: dict[str, Any], report: Report) -> dict[str
     found = localizer.localize(
         image, progress=lambda share: report(0.03 + 0.72 * share, "Looking for seams")
     )
-    threshold = float(localizer.threshold)
     report(0.76, "Measuring single traces")
     views = draw_views(image, data)
+    facts = read_file_facts(data, image)
     report(0.88, "Drawing the pictures")
     files = _JobFiles(folder)
-    pictures, previews = _write_pictures(files, image, found, threshold)
-    entry = _describe(image, data, found, threshold, request["name"], identity)
+    pictures, previews = _write_pictures(files, image, found)
     report(0.94, "Writing the report")
-    facts = read_file_facts(data, image)
-    report_of_photo = PhotoReport.build(
+    made = PhotoReport.build(
         *(image, data, found, identity),
         name=request["name"],
         settings={"model": request["model"]},
         facts=facts,
         views=views,
     )
+    names = ResultFiles(Path(request["name"]), Path(), "result")
+    origin = {"sha256": facts.sha256, "model": identity}
+    entry = describe_result(names, image, found, threshold=found.threshold, origin=origin)
+    rows = [*facts.rows(), *([("When it was read", "; ".join(image.notes))] if image.notes else [])]
     return {
-        **entry,
-        "sentence": verdict_sentence(found),
+        **{key: value for key, value in entry.items() if key not in _PATHS},
+        "sentence": made.sentence,
         "p_text": format_verdict("", found.p_value).removeprefix(", "),
-        "meaning": explain_verdict(found),
-        "limits": explain_limits(found),
+        "meaning": made.meaning,
+        "limits": list(made.limits),
         "facts": facts.to_dict(),
-        "fact_rows": _list_facts(facts, image),
+        "fact_rows": [[str(label), str(text)] for label, text in rows],
         "thumbnail": _write_thumbnail(files, facts),
-        "views": _write_views(files, views),
+        "views": [
+            {
+                **{key: getattr(view, key) for key in ("name", "title", "text", "note")},
+                "url": None
+                if view.picture is None
+                else files.add_png(f"view-{view.name}", view.picture),
+            }
+            for view in views
+        ],
         "pictures": pictures,
         "previews": previews,
-        "display": _choose_display(found, threshold),
-        "report": _write_reports(files, report_of_photo),
+        "display": _choose_display(found),
+        "report": {
+            "html": files.add("report.html", made.html().encode(), "text/html"),
+            "pdf": files.add("report.pdf", made.pdf(), "application/pdf"),
+        },
         "files": files.types,
     }
-
-
-def _list_facts(facts: FileFacts, image: ReadImage) -> list[list[str]]:
-    rows = [[str(label), str(text)] for label, text in facts.rows()]
-    return [*rows, ["When it was read", "; ".join(image.notes)]] if image.notes else rows
-
-
-def _write_thumbnail(files: _JobFiles, facts: FileFacts) -> str | None:
-    """Let the page show the thumbnail inside a file if it is not of this photo."""
-    content = facts.thumbnail_png
-    if facts.thumbnail is None or not facts.thumbnail.differs or content is None:
-        return None
-    return files.add("thumbnail.png", content, "image/png")
 
 
 def _read(data: bytes, max_pixels: int) -> ReadImage:
@@ -136,11 +129,8 @@ def _read(data: bytes, max_pixels: int) -> ReadImage:
         ) from error
     except ImageError as error:
         reason, _, advice = " ".join(str(error).split()).removeprefix("the image: ").partition("; ")
-        raise JobError(
-            "unreadable",
-            f"This file {reason}.",
-            f"{advice[:1].upper()}{advice[1:]}." if advice else "",
-        ) from error
+        advice = f"{advice[:1].upper()}{advice[1:]}." if advice else ""
+        raise JobError("unreadable", f"This file {reason}.", advice) from error
 
 
 class _JobFiles:
@@ -163,11 +153,6 @@ class _JobFiles:
         _, content = cv2.imencode(".png", shown, _PNG_OPTIONS)
         return self.add(f"{name}.png", content.tobytes(), "image/png")
 
-    def add_jpeg(self, name: str, picture: NDArray[np.uint8]) -> str:
-        shown = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
-        _, content = cv2.imencode(".jpg", shown, (cv2.IMWRITE_JPEG_QUALITY, 92))
-        return self.add(f"{name}.jpg", content.tobytes(), "image/jpeg")
-
     def keep_upload(self, name: str, media_type: str) -> str:
         (self.folder / UPLOAD_NAME).rename(self.folder / name)
         self.types[name] = media_type
@@ -175,47 +160,28 @@ class _JobFiles:
 
 
 def _write_pictures(
-    files: _JobFiles, image: ReadImage, found: Localization, threshold: float
+    files: _JobFiles, image: ReadImage, found: Localization
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Write all pictures, and small copies of those that are larger than a screen."""
     photo = as_bytes(image.pixels)
-    white = choose_boundary_white(found.boundary, threshold)
-    maps = {
-        "boundary": draw_boundary(found.boundary, white=white),
-        "edges": draw_boundary(np.clip(found.edges, 0.0, 1.0)),
-    }
-    for name, mask in (("region", found.mask), ("hot_spots", found.hot_spots)):
-        if mask is not None:
-            maps[name] = np.where(mask, np.uint8(255), np.uint8(0))
-    pictures = {
-        "photo": _write_photo(files, image, photo),
-        "overlay": files.add_png("overlay", draw_localization(image.pixels, found, threshold)),
-        **{name: files.add_png(name, picture) for name, picture in maps.items()},
-    }
-    previews = {name: url for name, url in pictures.items() if name != "overlay"}
+    drawn = dict(draw_pictures(image.pixels, found, found.threshold))
+    maps = {name: picture for name, picture in drawn.items() if picture is not None}
+    pictures = {"overlay": files.add_png("overlay", maps.pop("overlay"))}
+    maps["edges"] = draw_boundary(np.clip(found.edges, 0.0, 1.0))
+    # The file itself where a browser shows it right.
+    if image.format in _SHOWN_FORMATS and set(image.notes) <= _HARMLESS_NOTES:
+        previews = {"photo": files.keep_upload(*_SHOWN_FORMATS[image.format])}
+    else:
+        (files.folder / UPLOAD_NAME).unlink()
+        previews = {"photo": files.add_png("photo", photo)}
+    previews |= {name: files.add_png(name, picture) for name, picture in maps.items()}
+    pictures |= previews
     if max(photo.shape[:2]) > _PREVIEW_SIDE:
-        previews["photo"] = files.add_jpeg("photo_small", _shrink(photo))
+        small = encode_jpeg(photo, _PREVIEW_SIDE, quality=92).content
+        previews["photo"] = files.add("photo_small.jpg", small, "image/jpeg")
         for name, picture in maps.items():
             previews[name] = files.add_png(f"{name}_small", shrink_by_maximum(picture))
     return pictures, previews
-
-
-def _write_photo(files: _JobFiles, image: ReadImage, pixels: NDArray[np.uint8]) -> str:
-    """Let the page have the file itself where a browser shows it right, else a PNG file."""
-    if image.format in _SHOWN_FORMATS and set(image.notes) <= _HARMLESS_NOTES:
-        return files.keep_upload(*_SHOWN_FORMATS[image.format])
-    (files.folder / UPLOAD_NAME).unlink()
-    return files.add_png("photo", pixels)
-
-
-def _preview_size(shape: tuple[int, ...]) -> tuple[int, int]:
-    scale = _PREVIEW_SIDE / max(shape[:2])
-    return max(1, round(shape[1] * scale)), max(1, round(shape[0] * scale))
-
-
-def _shrink(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    small = cv2.resize(picture, _preview_size(picture.shape), interpolation=cv2.INTER_AREA)
-    return np.asarray(small, np.uint8)
 
 
 def shrink_by_maximum(picture: NDArray[np.uint8], side: int = _PREVIEW_SIDE) -> NDArray[np.uint8]:
@@ -236,33 +202,15 @@ def shrink_by_maximum(picture: NDArray[np.uint8], side: int = _PREVIEW_SIDE) -> 
     return np.asarray(small, np.uint8)
 
 
-def _write_views(files: _JobFiles, views: list[TraceView]) -> list[dict[str, Any]]:
-    shown = []
-    for view in views:
-        url = None
-        if view.picture is not None:
-            url = files.add_png(f"view-{view.name}", np.asarray(view.picture, np.uint8))
-        texts = {"name": view.name, "title": view.title, "text": view.text, "note": view.note}
-        shown.append({**texts, "url": url})
-    return shown
+def _write_thumbnail(files: _JobFiles, facts: FileFacts) -> str | None:
+    """Let the page show the thumbnail inside a file if it is not of this photo."""
+    content = facts.thumbnail_png
+    if facts.thumbnail is None or not facts.thumbnail.differs or content is None:
+        return None
+    return files.add("thumbnail.png", content, "image/png")
 
 
-def _describe(
-    image: ReadImage,
-    data: bytes,
-    found: Localization,
-    threshold: float,
-    name: str,
-    identity: dict[str, str],
-) -> dict[str, Any]:
-    """Return what the JSON file of a result says, without its paths."""
-    origin = {"sha256": hashlib.sha256(data).hexdigest(), "model": identity}
-    names = ResultFiles(Path(name), Path(), "result")
-    entry = describe_result(names, image, found, threshold=threshold, origin=origin)
-    return {key: value for key, value in entry.items() if key not in _PATHS}
-
-
-def _choose_display(found: Localization, threshold: float) -> dict[str, Any]:
+def _choose_display(found: Localization) -> dict[str, Any]:
     """Return what the page shows at first, and says of it."""
     display = found.display
     return {
@@ -270,14 +218,7 @@ def _choose_display(found: Localization, threshold: float) -> dict[str, Any]:
         "colours": display.colours,
         "title": display.seam_title,
         "text": display.seam_text,
-        "white": number(choose_overlay_white(found.boundary, threshold)),
+        "white": number(choose_overlay_white(found.boundary, found.threshold)),
         "has_region": bool(found.mask is not None and found.mask.any()),
         "has_hot_spots": bool(found.hot_spots is not None and found.hot_spots.any()),
-    }
-
-
-def _write_reports(files: _JobFiles, report: PhotoReport) -> dict[str, str]:
-    return {
-        "html": files.add("report.html", report.html().encode(), "text/html"),
-        "pdf": files.add("report.pdf", report.pdf(), "application/pdf"),
     }
