@@ -16,8 +16,7 @@ from sklearn.decomposition import PCA
 from cpcapp import CPCA, CPCAPlusPlus, Moments
 from cpcapp.datasets import synthetic
 from cpcapp.tables import TableError, reduce_tables
-from cpcapp.web.method_planes import align_subspaces
-from cpcapp.web.table_comparison import compare_methods
+from cpcapp.web.table_comparison import align_subspaces, compare_methods
 from cpcapp.web.table_description import describe_tables
 
 NAMES = [f"f{i}" for i in range(6)]

@@ -61,35 +61,6 @@ class JobAnswer(BaseModel):
     error: ErrorDetail | None = Field(None, description="If it failed.")
 
 
-class View(BaseModel):
-    """A picture of a single trace."""
-
-    name: str
-    title: str
-    text: str = Field(description="What is seen.")
-    note: str = Field(description="Why there is no picture; else empty.")
-    url: str | None
-
-
-class Display(BaseModel):
-    """How strongly the evidence is shown at first: as strongly as the verdict speaks."""
-
-    opacity: float
-    colours: bool = Field(description="False if there is no verdict: then the map is white.")
-    title: str = Field(description="What the map is called, for this verdict.")
-    text: str = Field(description="What there is to say of it.")
-    white: float = Field(description="Value of the boundary map that gets the lightest colour.")
-    has_region: bool
-    has_hot_spots: bool
-
-
-class ReportFiles(BaseModel):
-    """Where the reports are."""
-
-    html: str | None
-    pdf: str | None
-
-
 class PhotoResult(BaseModel):
     """What was found in a photo: the entries of ``NAME.json`` of `cpcapp localize`, and more."""
 
@@ -111,11 +82,13 @@ class PhotoResult(BaseModel):
     facts: dict[str, Any] = Field(description="What the file says of itself.")
     fact_rows: list[list[str]] = Field(description="The same as rows of a table.")
     thumbnail: str | None = Field(description="Of the file, if it does not show this photo.")
-    views: list[View]
+    views: list[dict[str, Any]] = Field(
+        description="Single traces: name, title, text of what is seen, url or a note why not."
+    )
     pictures: dict[str, str] = Field(description="Addresses, in full resolution.")
     previews: dict[str, str] = Field(description="The same, not larger than a screen.")
-    display: Display
-    report: ReportFiles
+    display: dict[str, Any] = Field(description="How strongly the evidence is shown at first.")
+    report: dict[str, str | None] = Field(description="Addresses of the report, html and pdf.")
 
 
 class PhotoJob(JobAnswer):

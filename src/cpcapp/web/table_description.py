@@ -69,11 +69,10 @@ class _TableCounter:
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.texts = dict.fromkeys(table.text_columns(table.columns))
-        self.numeric = [name for name in table.columns if name not in self.texts]
-        self.n_rows = 0
+        self.texts = list(table.text_columns(table.columns))
+        self.numeric = [name for name in table.columns if name not in set(self.texts)]
+        self.n_rows = self.n_bad = 0
         self.problems: list[str] = []
-        self.n_bad = 0
         self.missing = dict.fromkeys(table.columns, 0)
         self.distinct: dict[str, set[Any]] = {name: set() for name in table.columns}
         self.rows = KeptRows(self.numeric)
@@ -84,49 +83,41 @@ class _TableCounter:
         bad = [(int(chunk.positions[row]), reason) for row, reason in chunk.bad.items()]
         bad = sorted(bad + chunk.unreadable)
         self.n_bad += len(bad)
-        unit = self.table.unit
-        self.problems += [
-            f"{unit} {position}: {reason}" for position, reason in bad[: 5 - len(self.problems)]
-        ]
-        if self.numeric and len(chunk.rows):
-            self._update_numbers(chunk)
-        for name in self.texts:
-            self._update_text(name, chunk.kept[name])
-
-    def _update_numbers(self, chunk: Chunk) -> None:
-        values = chunk.values
+        first = bad[: 5 - len(self.problems)]
+        self.problems += [f"{self.table.unit} {place}: {reason}" for place, reason in first]
         usable = np.ones(len(chunk.rows), dtype=bool)
         usable[list(chunk.bad)] = False
-        if usable.any():
+        if self.numeric and usable.any():
             self.rows.update(chunk.select_rows(usable))
-        if sp.issparse(values):  # of counts, which are neither missing nor labels
-            return
-        missing = np.isnan(values)
-        for name, count in zip(self.numeric, missing.sum(axis=0).tolist(), strict=True):
-            self.missing[name] += count
-        for index, name in enumerate(self.numeric):
-            if len(self.distinct[name]) < _MAX_DISTINCT:
-                column = values[:, index]
-                self._add(name, np.unique(column[~missing[:, index]])[:_MAX_DISTINCT].tolist())
+        if not sp.issparse(chunk.values):  # else of counts, which are neither missing nor labels
+            for name, values in zip(self.numeric, chunk.values.T, strict=False):
+                is_missing = np.isnan(values)
+                self.missing[name] += int(is_missing.sum())
+                if len(self.distinct[name]) < _MAX_DISTINCT:
+                    self._add(name, np.unique(values[~is_missing])[:_MAX_DISTINCT].tolist())
+        for name in self.texts:
+            self._update_text(name, chunk.kept[name])
 
     def _update_text(self, name: str, column: Any) -> None:
         import pyarrow as pa
 
         try:
-            found = column.value_counts().to_pylist()
+            entries = column.value_counts().to_pylist()
         except pa.ArrowNotImplementedError:  # lists and the like, which are of no use here
             self.missing[name] += column.null_count
             return
-        for entry in found:
-            if entry["values"] is None or str(entry["values"]) in MISSING:
-                self.missing[name] += entry["counts"]
-        if len(self.distinct[name]) < _MAX_DISTINCT:
-            texts = [str(entry["values"]) for entry in found if entry["values"] is not None]
-            self._add(name, [text for text in texts if text not in MISSING])
+        counts = [(entry["values"], entry["counts"]) for entry in entries]
+        missing = [value is None or str(value) in MISSING for value, _ in counts]
+        self.missing[name] += sum(n for (_, n), gone in zip(counts, missing, strict=True) if gone)
+        self._add(name, [str(v) for (v, _), gone in zip(counts, missing, strict=True) if not gone])
 
     def _add(self, name: str, values: Sequence[Any]) -> None:
         seen = self.distinct[name]
         seen.update(values[: _MAX_DISTINCT - len(seen)])
+
+    def has_no_values(self, name: str) -> bool:
+        """Whether all values of a column are missing."""
+        return name in self.missing and not self.distinct[name] and self.missing[name] > 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts, for JSON."""
@@ -143,9 +134,9 @@ class _TableCounter:
 def _describe_column(
     name: str, ours: _TableCounter, theirs: _TableCounter, reason: str
 ) -> dict[str, Any]:
-    if not reason and not ours.distinct[name] and ours.missing[name]:
+    if not reason and ours.has_no_values(name):
         reason = "no values"
-    elif not reason and not theirs.distinct[name] and theirs.missing[name]:
+    elif not reason and theirs.has_no_values(name):
         reason = "no values in the background"
     return {
         "name": name,
@@ -153,7 +144,7 @@ def _describe_column(
         "missing": ours.missing[name],
         "missing_in_background": theirs.missing.get(name, 0),
         "distinct": len(ours.distinct[name]),
-        "shared": name in theirs.table.column_index,
+        "shared": name in theirs.missing,
         "usable": not reason,
         "reason": reason,
     }
@@ -162,9 +153,9 @@ def _describe_column(
 def _suggest_label(
     columns: Sequence[dict[str, Any]], ours: _TableCounter, labels: Iterable[str]
 ) -> str | None:
-    few = [c["name"] for c in columns if c["kind"] == "text" and 2 <= c["distinct"] <= _MAX_CLASSES]
     # With one row each, texts are names.
-    few = [name for name in few if len(ours.distinct[name]) < ours.n_rows]
+    most = min(_MAX_CLASSES, ours.n_rows - 1)
+    few = [c["name"] for c in columns if c["kind"] == "text" and 2 <= c["distinct"] <= most]
     candidates = [*few, *labels]
     named = [name for name in candidates if _LABEL_NAME.search(name)]
     return next(iter([*named, *candidates]), None)

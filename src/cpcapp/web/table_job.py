@@ -15,11 +15,10 @@ from cpcapp.tables.read.arrays import PARQUET_ENDINGS
 from cpcapp.tables.read.excel import EXCEL_ENDINGS
 from cpcapp.tables.read.table import Progress, ProgressReport
 from cpcapp.tables.scores import write_rows
-from cpcapp.web.table_comparison import compare_methods
+from cpcapp.web.table_comparison import ROLES, compare_methods
 from cpcapp.web.table_description import describe_tables
 from cpcapp.web.worker_main import JobError, Report, file_url
 
-ROLES = ("target", "background")
 #: Endings of names that are read, longest first. Others are refused before anything is opened.
 ENDINGS = (*TEXT_ENDINGS, *PARQUET_ENDINGS, *EXCEL_ENDINGS, ".npy", ".npz")
 #: Data that come with the package: title, and what is seen in them.
@@ -114,11 +113,11 @@ def _explaining(folder: Path, request: dict[str, Any]) -> Iterator[None]:
 
 
 def _spell(error: MessageError) -> tuple[str, str]:
+    """Return problem and advice, in the words of the page."""
     message = error.message
-    if not message.advice:
+    if not message.advice:  # some problems end with it
         problem, _, advice = message.problem.rpartition("; ")
-        # Some problems end with their advice.
-        return (problem, advice) if problem else (message.problem, "")
+        return (problem, advice) if problem else (advice, "")
     whole = message.text(lambda name, value: _WORDS.get(name, name.replace("_", " ")))
     return message.problem, whole.removeprefix(f"{message.problem}; ")
 
@@ -144,22 +143,17 @@ def _steps(report: Report, steps: dict[str, tuple[float, float]]) -> ProgressRep
 
 def _with_addresses(folder: Path, found: dict[str, Any], run: int) -> dict[str, Any]:
     """Return a comparison with addresses in place of names of files, and its list of files."""
+    media = {"csv": "text/csv", "json": "application/json", "f32": "application/octet-stream"}
     types: dict[str, str] = {}
 
-    def address(name: str) -> str:
-        ending = name.rpartition(".")[2]
-        media = {"csv": "text/csv", "json": "application/json"}
-        types[name] = media.get(ending, "application/octet-stream")
+    def addresses(names: dict[str, str]) -> dict[str, str]:
+        types.update({name: media[name.rpartition(".")[2]] for name in names.values()})
         # Browsers keep files of a job; those of another comparison are others.
-        return f"{file_url(folder, name)}?run={run}"
+        return {kind: f"{file_url(folder, name)}?run={run}" for kind, name in names.items()}
 
-    points = {
-        role: {kind: address(name) for kind, name in found["points"][role].items()}
-        for role in ROLES
-    }
-    rows = {role: address(name) for role, name in found["rows"].items()}
-    downloads = {kind: address(name) for kind, name in found["files"].items()}
-    return {**found, "points": points, "rows": rows, "downloads": downloads, "files": types}
+    points = {role: addresses(names) for role, names in found["points"].items()}
+    places = {"points": points, "rows": addresses(found["rows"])}
+    return {**found, **places, "downloads": addresses(found["files"]), "files": types}
 
 
 def _write_example(folder: Path, name: str) -> None:

@@ -22,7 +22,8 @@ from cpcapp.web.models import (
     describe_form,
 )
 from cpcapp.web.pages import render_page
-from cpcapp.web.table_job import ENDINGS, EXAMPLES, ROLES
+from cpcapp.web.table_comparison import ROLES
+from cpcapp.web.table_job import ENDINGS, EXAMPLES
 from cpcapp.web.uploads import receive_chunks, receive_form
 
 # Names of some thousand columns.
