@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
 import re
 from pathlib import Path
 
@@ -37,58 +36,22 @@ def cup(server) -> str:
     return server.post(CUP.read_bytes(), CUP.name).json()["id"]
 
 
-@pytest.fixture(scope="module")
-def take_picture():
-    """Take a picture of a page, if there is a folder for it."""
-    folder = os.environ.get("CPCAPP_SCREENSHOTS")
-
-    def take(page, name, **options):
-        if folder:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            page.screenshot(path=Path(folder) / name, **options)
-
-    return take
-
-
 @pytest.fixture
-def open_page(browser, server):
-    """Open the page in a window of its own; anything that it complains about is a failure."""
-    contexts, problems = [], []
+def open_page(new_windows):
+    """Open the page, as if these jobs had been sent from the same window before."""
 
     def open_window(*jobs, **options):
-        context = browser.new_context(**{"viewport": {"width": 1360, "height": 900}, **options})
-        context.set_default_timeout(1000 * PATIENCE)
-        contexts.append(context)
-        if jobs:  # as if they had been sent from this window before
-            context.add_init_script(
-                f"sessionStorage.getItem('cpcapp-jobs') || "
-                f"sessionStorage.setItem('cpcapp-jobs', '{json.dumps(jobs)}')"
-            )
-        page = context.new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
-        page.on("requestfailed", lambda r: problems.append(r.url) if _matters(r) else None)
-        page.on("request", lambda r: _check_address(r.url, server.address, problems))
-        page.goto(server.address)
+        script = (
+            "sessionStorage.getItem('cpcapp-jobs') || "
+            f"sessionStorage.setItem('cpcapp-jobs', '{json.dumps(jobs)}')"
+        )
+        page = new_windows.open("/", script if jobs else "", **options)
         page.select_option("#model", "filters")
         if jobs:
             wait_for_result(page)
         return page
 
-    yield open_window
-    for context in contexts:
-        context.close()
-    assert problems == []
-
-
-def _matters(request) -> bool:
-    """Who has heard all events of a job, or leaves the page, breaks off."""
-    return "ERR_ABORTED" not in (request.failure or "")
-
-
-def _check_address(address: str, own: str, problems: list[str]) -> None:
-    if not address.startswith((own, f"blob:{own}")):
-        problems.append(f"asked for {address}")
+    return open_window
 
 
 def send(page, *files) -> None:

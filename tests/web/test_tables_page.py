@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import io
-import os
 import re
 from pathlib import Path
 
@@ -31,52 +30,19 @@ def server():
         yield running
 
 
-class Windows:
-    """Opens the page in windows of their own, and notes whatever it complains about."""
-
-    def __init__(self, browser, server):
-        self.browser, self.server = browser, server
-        self.contexts, self.problems = [], []
-
-    def open(self, **options):
-        options = {"viewport": {"width": 1360, "height": 900}, "color_scheme": "light", **options}
-        context = self.browser.new_context(**options)
-        context.set_default_timeout(1000 * serving.PATIENCE)
-        self.contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: self.problems.append(str(error)))
-        page.on("console", lambda m: self.problems.append(m.text) if _matters(m) else None)
-        page.on("request", lambda r: self._check(r.url))
-        page.goto(f"{self.server.address}/tables")
-        return page
-
-    def _check(self, address):
-        own = self.server.address
-        if not address.startswith((own, f"blob:{own}")):
-            self.problems.append(f"asked for {address}")
-
-    def close(self):
-        for context in self.contexts:
-            context.close()
-        assert self.problems == []
-
-
 @pytest.fixture
-def open_page(browser, server):
-    windows = Windows(browser, server)
-    yield windows.open
-    windows.close()
+def open_page(new_windows):
+    new_windows.expects_errors = True
+    return lambda **options: new_windows.open("/tables", **options)
 
 
 @pytest.fixture(scope="module")
-def window(browser, server, files):
+def window(windows, files):
     """A page with a comparison, for tests that only look at it."""
-    windows = Windows(browser, server)
-    page = windows.open()
+    page = windows.open("/tables")
     send(page, files)
     wait_for_plots(page)
-    yield page
-    windows.close()
+    return page
 
 
 @pytest.fixture
@@ -90,24 +56,6 @@ def page(window):
         document.activeElement.blur(); }"""
     )
     window.mouse.move(2, 2)
-
-
-def _matters(message) -> bool:
-    """Answers that are errors are written to the console by the browser itself."""
-    return message.type == "error" and "Failed to load resource" not in message.text
-
-
-@pytest.fixture(scope="module")
-def take_picture():
-    """Take a picture of a page, if there is a folder for it."""
-    folder = os.environ.get("CPCAPP_SCREENSHOTS")
-
-    def take(page, name, **options):
-        if folder:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            page.screenshot(path=Path(folder) / name, **options)
-
-    return take
 
 
 @pytest.fixture(scope="module")

@@ -106,7 +106,7 @@ def _listen(open_socket: Any, arguments: argparse.Namespace) -> Any:
     try:
         return open_socket(arguments.host, arguments.port)
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = (error.strerror or str(error)).partition(" (while ")[0]
         raise UserError(
             f"can't listen on {where}: {reason}; choose another --port or --host"
         ) from error

@@ -13,9 +13,8 @@ from starlette.types import ASGIApp, Scope
 
 from cpcapp import __version__
 from cpcapp.web.errors import add_error_handlers
-from cpcapp.web.job_routes import make_job_routes
 from cpcapp.web.jobs import JobQueue
-from cpcapp.web.photo_routes import make_photo_routes
+from cpcapp.web.routes import make_job_routes, make_photo_routes, make_table_routes
 from cpcapp.web.security import (
     AllowedHosts,
     AnswerHeaders,
@@ -24,7 +23,6 @@ from cpcapp.web.security import (
     LoadLimit,
     check_origin,
 )
-from cpcapp.web.table_routes import make_table_routes
 
 _DESCRIPTION = """Find where a photo was spliced, and what is special about one table against
 another. Everything runs on the computer of the server. Every answer that is not a success has the

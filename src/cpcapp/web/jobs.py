@@ -3,19 +3,129 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import shutil
 import time
-from collections import Counter, deque
-from collections.abc import AsyncIterator
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from cpcapp._io.worker import PREFIX, START_SECONDS, command, encode, environment
 from cpcapp.web.errors import LOGGER, ApiError, describe_error
 from cpcapp.web.settings import Settings
-from cpcapp.web.worker_process import WorkerProcess
+
+# Of one message: a result has some hundred kilobytes at most.
+_MAX_MESSAGE = 64 << 20
+# The model that most jobs ask for, read before the first one comes.
+_FIRST_MODEL = "default"
+# A new process now and then, in case a library loses memory.
+_JOBS_PER_PROCESS = 200
+
+
+class WorkerProcess:
+    """Does one job at a time in a process, `cpcapp.web.worker_main`; another follows if it ends."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.process: Process | None = None
+        self.n_jobs = 0
+        self._is_ready = self._killed = False
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process can take a job, as far as is known."""
+        return self._is_ready and self.process is not None and self.process.returncode is None
+
+    async def make_ready(self) -> None:
+        """Start a process if there is none, and wait until it can take a job."""
+        if self.is_alive and self.n_jobs < _JOBS_PER_PROCESS:
+            return
+        await self.stop()
+        settings = self.settings
+        options = {"jobs": settings.jobs, "memory": settings.worker_bytes, "model": _FIRST_MODEL}
+        self.n_jobs = 0
+        try:
+            self.process = await asyncio.create_subprocess_exec(
+                *command("cpcapp.web.worker_main", json.dumps(options)),
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=DEVNULL,
+                # Each further arena of glibc reserves memory that counts against the limit.
+                env={**environment(), "MALLOC_ARENA_MAX": "4"},
+                # Ctrl-C on the terminal is for the server, which ends its workers.
+                start_new_session=True,
+            )
+            async with asyncio.timeout(START_SECONDS):
+                await self._read()
+            self._is_ready = True
+        except (EOFError, OSError, TimeoutError):
+            LOGGER.error("a worker process could not be started")
+            await self.stop()
+
+    async def run(
+        self, message: dict[str, Any], on_progress: Callable[[float, str], None]
+    ) -> dict[str, Any]:
+        """Do a job; return ``{"done": ...}`` or ``{"failed": ...}``."""
+        started = self._killed = False
+        # A process that had died before it began says nothing about the job.
+        for _ in range(2):
+            await self.make_ready()
+            try:
+                async with asyncio.timeout(self.settings.job_seconds):
+                    await self._write(message)
+                    while "share" in (answer := await self._read()):
+                        started = True
+                        on_progress(float(answer["share"]), str(answer["step"]))
+                    return answer
+            except TimeoutError:
+                await self.stop()
+                text = f"It took more than {self.settings.job_seconds:g} seconds."
+                advice = "Make the photo smaller, or start the server with a larger --job-seconds."
+                return {"failed": describe_error("too_long", text, advice)}
+            except (EOFError, OSError, ValueError):
+                await self.stop()
+                if started or self._killed:
+                    break
+        text = "The program that worked on it crashed or ran out of memory."
+        return {"failed": describe_error("worker_died", text, "Try again, or a smaller copy.")}
+
+    async def _write(self, message: dict[str, Any]) -> None:
+        if self.process is None or self.process.stdin is None:
+            raise EOFError
+        self.n_jobs += 1
+        self.process.stdin.write(encode(message))
+        await self.process.stdin.drain()
+
+    async def _read(self) -> dict[str, Any]:
+        assert self.process is not None and self.process.stdout is not None
+        size = int.from_bytes(await self.process.stdout.readexactly(PREFIX), "little")
+        if size > _MAX_MESSAGE:
+            raise EOFError
+        answer: dict[str, Any] = json.loads(await self.process.stdout.readexactly(size))
+        return answer
+
+    def kill(self) -> None:
+        """End the process at once; a job that it does is not tried again."""
+        self._killed = True
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                self.process.kill()
+
+    async def stop(self) -> None:
+        """End the process and wait until it has ended."""
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                self.process.kill()
+            await self.process.wait()
+            assert self.process.stdin is not None
+            self.process.stdin.close()
+        self.process, self._is_ready = None, False
+
 
 # A connection on which nothing is said is closed by some routers.
 _SILENT_SECONDS = 15.0
@@ -105,7 +215,6 @@ class JobQueue:
         self.folder = folder
         self.stopped = False
         self._jobs: dict[str, Job] = {}
-        self._waiting: deque[Job] = deque()
         self._running: dict[Job, WorkerProcess] = {}
         self._workers = [WorkerProcess(settings) for _ in range(settings.jobs)]
         self._uploads: Counter[str] = Counter()
@@ -160,8 +269,8 @@ class JobQueue:
     def add(self, job: Job, name: str, request: dict[str, Any]) -> None:
         """Put a job at the end of the queue; one that is done may come again with a new request."""
         job.name, job.request = name, request
-        self._jobs[job.id] = job
-        self._waiting.append(job)
+        self._jobs.pop(job.id, None)
+        self._jobs[job.id] = job  # the last one
         job.update(status="queued", share=0.0, step="", result=None, error=None)
         self._has_work.set()
 
@@ -178,9 +287,13 @@ class JobQueue:
         job.touched = time.monotonic()
         return job
 
+    @property
+    def _waiting(self) -> list[Job]:
+        return [job for job in self._jobs.values() if job.status == "queued"]
+
     def position(self, job: Job) -> int:
         """Return how many jobs come before it; 0 if it is worked on or finished."""
-        return self._waiting.index(job) + 1 if job in self._waiting else 0
+        return self._waiting.index(job) + 1 if job.status == "queued" else 0
 
     def abandon(self, job: Job) -> None:
         """Forget a job that nobody waits for: at once if it is not worked on, else when done."""
@@ -191,8 +304,6 @@ class JobQueue:
     def remove(self, job: Job) -> None:
         """Remove a job and its files. Whoever listens is told that it failed."""
         self._jobs.pop(job.id, None)
-        with suppress(ValueError):
-            self._waiting.remove(job)
         job.abandoned = True
         job.fail(describe_error("removed", "The job was removed."))
         if job in self._running:
@@ -240,10 +351,11 @@ class JobQueue:
             while True:
                 # Ready before a job comes: to import everything takes some seconds.
                 await worker.make_ready()
-                while not self._waiting or self.stopped:
+                while not (waiting := self._waiting) or self.stopped:
                     self._has_work.clear()
                     await self._has_work.wait()
-                job = self._waiting.popleft()
+                job = waiting[0]
+                job.update(status="running")
                 self._running[job] = worker
                 try:
                     await self._run(job, worker)
@@ -257,7 +369,6 @@ class JobQueue:
             await worker.stop()
 
     async def _run(self, job: Job, worker: WorkerProcess) -> None:
-        job.update(status="running")
         begin = time.monotonic()
         message = {"kind": job.kind, "folder": str(job.folder), "request": job.request}
         answer = await worker.run(message, job.report)
