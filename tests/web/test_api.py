@@ -159,14 +159,6 @@ def test_a_photo_that_browsers_do_not_show_becomes_one_that_they_do(server):
     assert (result["width"], result["height"]) == (70, 90)
 
 
-def test_sixteen_bits_are_rounded_as_everywhere(server):
-    pixels = np.random.default_rng(0).integers(0, 65535, (70, 90, 3), dtype=np.uint16)
-    content = cv2.imencode(".tif", pixels)[1].tobytes()
-    result = server.post(content, "scan.tif").json()["result"]
-    shown = picture(server, result["pictures"]["photo"])[..., ::-1]
-    assert (shown == as_bytes(read_image(content).pixels)).all()
-
-
 def test_what_was_done_to_a_photo_on_reading_is_said(server):
     grey = cv2.cvtColor(read_image(PHOTO).pixels, cv2.COLOR_RGB2GRAY)[:80, :80]
     result = server.post(cv2.imencode(".png", grey)[1].tobytes()).json()["result"]

@@ -53,12 +53,6 @@ def assert_error(answer, status, code):
     return error
 
 
-def test_two_tables_are_described(tables):
-    assert [column["name"] for column in tables["columns"]] == [*NAMES, "kind"]
-    assert tables["label"] == "kind"
-    assert (tables["target"]["name"], tables["target"]["n_rows"]) == ("x.csv", 60)
-
-
 def test_a_comparison_is_that_of_the_library(server, tables, frames):
     address = f"/api/tables/{tables['id']}/compare"
     answer = server.client.post(address, json={"columns": NAMES, "label": "kind"})
@@ -139,18 +133,14 @@ def test_both_in_one_step(server, frames):
     ],
 )
 def test_files_that_can_not_be_read(server, frames, names, target, status, code, words):
+    before = set(server.folder.iterdir())
     answer = server.client.post("/api/tables", files=forms(target, as_csv(frames[1]), names))
     error = assert_error(answer, status, code)
+    assert set(server.folder.iterdir()) == before
     assert words in error["message"]
     assert str(server.folder) not in answer.text
     # Nothing of it stays.
     assert server.health()["running"] == server.health()["waiting"] == 0
-
-
-def test_folders_of_refused_tables_are_removed(server, frames):
-    before = set(server.folder.iterdir())
-    server.client.post("/api/tables", files=forms(b"", as_csv(frames[1])))
-    assert set(server.folder.iterdir()) == before
 
 
 @pytest.mark.parametrize(
@@ -172,6 +162,7 @@ def test_bounds_of_what_is_asked(server, tables):
     long = json.dumps({"columns": ["x" * 1000] * 5000}).encode()
     assert_error(server.client.post(address, content=long), 413, "too_large")
     assert_error(server.client.post("/api/tables/nobody/compare", json={}), 404, "no_job")
+    assert_error(server.client.post("/api/tables/examples/cats"), 404, "no_example")
     photo = (serving.EXAMPLES / "astronaut.jpg").read_bytes()
     job = server.client.post(
         "/api/localize?wait=false", files={"file": ("a.jpg", photo)}, data={"model": "filters"}
@@ -179,13 +170,6 @@ def test_bounds_of_what_is_asked(server, tables):
     answer = server.client.post(f"/api/tables/{job['id']}/compare", json={})
     assert_error(answer, 404, "no_job")
     server.client.delete(f"/api/jobs/{job['id']}")
-
-
-def test_examples(server):
-    found = server.client.post("/api/tables/examples/mice").json()
-    assert (found["label"], found["target"]["n_rows"]) == ("group", 270)
-    assert sum(column["selected"] for column in found["columns"]) == 77
-    assert_error(server.client.post("/api/tables/examples/cats"), 404, "no_example")
 
 
 def test_the_description_has_these_routes(server):
