@@ -314,6 +314,15 @@ def test_every_error_has_one_shape(server):
     assert "wait" in error["message"]
 
 
+def test_a_fault_of_the_server_is_told_and_logged(server, monkeypatch, caplog):
+    monkeypatch.setattr(server.server.jobs, "describe", None)
+    answer = server.client.get("/api/health")
+    assert_error(answer, 500, "internal")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "a request to b'/api/health' failed" in caplog.text
+    assert "TypeError" in caplog.text
+
+
 def test_names_are_shown_and_never_used(server):
     name = '../../<img src=x onerror=alert(1)>"\r\nSet-Cookie: a=b.png'
     body = (

@@ -131,39 +131,21 @@ class ComparisonRequest(BaseModel):
     missing: Literal["drop", "mean", "zero", "error"] = "drop"
 
 
-class TableColumn(BaseModel):
-    """A column of the target."""
-
-    model_config = ConfigDict(extra="allow")
-
-    name: str
-    kind: Literal["number", "text"]
-    missing: int = Field(description="Values that are missing.")
-    distinct: int = Field(description="Different values, counted up to 1,000.")
-    usable: bool = Field(description="Whether it can be a feature.")
-    reason: str = Field(description="Why it can't; else empty.")
-    selected: bool = Field(description="Whether it is suggested as a feature.")
-
-
-class TableCounts(BaseModel):
-    """How large a table is."""
-
-    name: str
-    n_rows: int
-    n_columns: int
-    n_bad_rows: int
-    problems: list[str] = Field(description="The first bad rows.")
-
-
 class TablesAnswer(BaseModel):
     """Two tables that wait for a comparison."""
 
     id: str = Field(description="Can't be guessed: who knows it may use the tables.")
-    columns: list[TableColumn]
+    columns: list[dict[str, Any]] = Field(
+        description="Of the target: name, kind (number or text), how many values are missing and "
+        "distinct (up to 1,000), whether it is usable as a feature or the reason why not, and "
+        "whether it is suggested (selected)."
+    )
     label: str | None = Field(description="The column that suggests itself for colours.")
     only_in_background: list[str]
-    target: TableCounts
-    background: TableCounts
+    target: dict[str, Any] = Field(
+        description="Its name, n_rows, n_columns, n_bad_rows, and the first problems."
+    )
+    background: dict[str, Any]
 
 
 def describe_form(files: tuple[str, ...], **fields: dict[str, Any]) -> dict[str, Any]:

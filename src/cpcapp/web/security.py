@@ -101,14 +101,16 @@ class CloseUnread:
                 message["more_body"] = True
             await send(message)
 
-        await self.app(scope, receive_and_note, send_all_but_the_end)
-        if last is not None:
-            n_bytes = 0
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LINGER_SECONDS):
-                    while unread and n_bytes < _LINGER_BYTES:
-                        n_bytes += len((await receive_and_note()).get("body", b""))
-            await send(last)
+        try:
+            await self.app(scope, receive_and_note, send_all_but_the_end)
+        finally:
+            if last is not None:
+                n_bytes = 0
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LINGER_SECONDS):
+                        while unread and n_bytes < _LINGER_BYTES:
+                            n_bytes += len((await receive_and_note()).get("body", b""))
+                await send(last)
 
 
 class Check:
