@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import threading
 import webbrowser
 from typing import Any
@@ -15,6 +16,8 @@ special about one table against another. The page and its files come from this c
 leaves the computer. Programs can ask the same over HTTP: see /api/openapi.json at the printed
 address. Ctrl-C ends it and removes all that was uploaded."""
 
+# Of memory, for workers: the rest is for the system, the browser and the server.
+_SHARE_OF_MEMORY = 0.7
 _LIMITS = (
     *("jobs", "max_megabytes", "max_megapixels", "max_waiting", "max_per_client", "job_seconds"),
     *("memory_gigabytes", "keep_minutes", "disk_gigabytes"),
@@ -63,17 +66,18 @@ def run(arguments: argparse.Namespace) -> int:
     require("web", "fastapi", "uvicorn", "python_multipart", "jinja2", "safetensors")
     require("web", "cv2", "PIL", "simplejpeg")
     from cpcapp.web.server import open_socket, run_server, spell_address
-    from cpcapp.web.settings import Settings, available_memory, default_jobs
+    from cpcapp.web.settings import Settings
 
     _check(arguments)
-    jobs = default_jobs() if arguments.jobs is None else arguments.jobs
-    memory = max(1, int(arguments.memory_gigabytes * (1 << 30)))
+    # One photo can use four cores.
+    jobs = arguments.jobs or max(1, min(4, (os.cpu_count() or 1) // 4))
+    memory = min(int(arguments.memory_gigabytes * (1 << 30)), _available_memory() // jobs)
     settings = Settings(
         names=tuple(arguments.names),
         jobs=jobs,
         max_bytes=max(1, int(arguments.max_megabytes * 1e6)),
         max_pixels=max(1, int(arguments.max_megapixels * 1e6)),
-        worker_bytes=min(memory, available_memory() // max(jobs, 1)),
+        worker_bytes=max(1, memory),
         keep_seconds=60.0 * arguments.keep_minutes,
         keep_bytes=int(arguments.disk_gigabytes * (1 << 30)),
         **pick(arguments, "host", "max_waiting", "max_per_client", "job_seconds"),
@@ -99,6 +103,15 @@ def _check(arguments: argparse.Namespace) -> None:
             raise UserError(f"--{name.replace('_', '-')} {value} must be a number above 0")
     if arguments.port is not None and not 0 <= arguments.port <= 65535:
         raise UserError(f"--port {arguments.port} must be from 0 to 65535")
+
+
+def _available_memory() -> int:
+    """Return the memory that workers may take together: most of what this computer has."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows
+        return 1 << 40
+    return int(_SHARE_OF_MEMORY * total)
 
 
 def _listen(open_socket: Any, arguments: argparse.Namespace) -> Any:

@@ -21,29 +21,30 @@ class ErrorAnswer(BaseModel):
     error: ErrorDetail
 
 
-def _answers(**texts: str) -> dict[int | str, dict[str, Any]]:
-    return {
-        int(status[1:]): {"model": ErrorAnswer, "description": text}
-        for status, text in texts.items()
-    }
+def _answers(texts: dict[int, str]) -> dict[int | str, dict[str, Any]]:
+    return {status: {"model": ErrorAnswer, "description": text} for status, text in texts.items()}
 
 
 #: What a route may answer besides its result, by status.
 ERRORS = _answers(
-    _403="Sent by a page of another site.",
-    _404="There is no such thing, or not any more.",
-    _421="Addressed to a name that is not this server's.",
-    _422="Something in the request is missing or wrong.",
+    {
+        403: "Sent by a page of another site.",
+        404: "There is no such thing, or not any more.",
+        421: "Addressed to a name that is not this server's.",
+        422: "Something in the request is missing or wrong.",
+    }
 )
 UPLOAD_ERRORS = ERRORS | _answers(
-    _400="The form is damaged.",
-    _408="The upload took too long.",
-    _413="The file has too many bytes or pixels.",
-    _415="The request is no form.",
-    _429="Too many files of this client are waiting; see Retry-After.",
-    _500="The job failed by a fault of the program.",
-    _503="Too many files are waiting; see Retry-After.",
-    _504="The job took too long.",
+    {
+        400: "The form is damaged.",
+        408: "The upload took too long.",
+        413: "The file has too many bytes or pixels.",
+        415: "The request is no form.",
+        429: "Too many files of this client are waiting; see Retry-After.",
+        500: "The job failed by a fault of the program.",
+        503: "Too many files are waiting; see Retry-After.",
+        504: "The job took too long.",
+    }
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from math import inf
 
@@ -11,9 +10,6 @@ from cpcapp._io.ranges import check_ranges, ranged
 #: Where the server listens unless told otherwise: reachable from this computer only.
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 8000
-
-# The rest is for the system, the browser and the server.
-_SHARE_OF_MEMORY = 0.7
 
 
 @dataclass(frozen=True)
@@ -55,25 +51,3 @@ class Settings:
     def is_open(self) -> bool:
         """Whether other computers can reach the server."""
         return self.host not in (LOOPBACK, "localhost", "::1")
-
-
-def default_jobs() -> int:
-    """Return how many jobs run at once: one photo can use four cores.
-
-    >>> default_jobs() >= 1
-    True
-    """
-    return max(1, min(4, (os.cpu_count() or 1) // 4))
-
-
-def available_memory() -> int:
-    """Return the memory that workers may take together: most of what this computer has.
-
-    >>> available_memory() > 1 << 28
-    True
-    """
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # Windows
-        return 1 << 40
-    return int(_SHARE_OF_MEMORY * total)

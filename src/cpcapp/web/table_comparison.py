@@ -56,8 +56,8 @@ _BOUNDS = (3.0, 12.0, 48.0)
 # Rows of each set whose points are written; of more rows, a random sample.
 _MAX_POINTS = 50_000
 _SEED = 0
-# Set by hand: features in a list, and names of rows.
-_TOP, _MAX_IDS = 10, 3
+# Set by hand: features in a list, and those of which values are shown; names of rows.
+_TOP, _SHOWN, _MAX_IDS = 10, 3, 3
 # Of standard deviations, chosen by eye: units that differ as metres and millimetres do.
 _MAX_SCALE_RATIO = 1000.0
 # Classes that are told apart by name; those beyond are "other". Names of rows are copied as long.
@@ -98,7 +98,8 @@ def compare_methods(
     significance = find_significance(own, other, method="cpca++")
     reduction = ask_rows(Reduction(planes.plus, roles, own, other, significance))
     folder = make_folder(folder)
-    methods = ("pca", f"cpca_alpha_{planes.cpca.info['alpha']:.4g}", "cpca++")
+    shown = planes.shown_features(own)
+    methods = ("pca", f"cpca_alpha_{planes.alphas[planes.automatic]:.4g}", "cpca++")
     names = [f"{method}_{i + 1}" for method in methods for i in range(_N_COMPONENTS)]
     drawn = []
     with open_scores(
@@ -106,7 +107,7 @@ def compare_methods(
     ) as write:
         for one in sets:
             with report(f"drawing {one.selection.role}") as share:
-                drawn.append(_draw(one, planes, roles, write, share))
+                drawn.append(_draw(one, planes, shown, roles, write, share))
     _write_features(folder / "features.csv", planes, own)
     label_facts = None
     if label is not None:
@@ -132,7 +133,7 @@ def compare_methods(
         **dict(zip(ROLES, counted, strict=True)),
         "points": dict(zip(ROLES, files, strict=True)),
         "rows": {role: f"{role}-rows.json" for role in ROLES},
-        "values": planes.shown_features,
+        "values": shown,
         "files": {"scores": "scores.csv", "features": "features.csv"},
         "seed": _SEED,
         "notes": [note for note in notes if note not in reasons],
@@ -191,20 +192,28 @@ def _scale_notes(target: SampleSet, standardize: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _Planes:
-    """The components of the three methods; those of ``cpca`` are at the automatic α.
+    """``filters`` of PCA, cPCA at each α and cPCA++, in this order: (n_alphas + 2, 2, n_features).
 
-    ``sweep`` (n_alphas, 2, n_features) and ``eigenvalues`` (n_alphas, 2) are of cPCA at all α;
-    ``automatic`` is the index of one. The values of ``shown_features`` are drawn.
+    ``eigenvalues`` (n_alphas, 2) are of cPCA, ``automatic`` is the index of one α.
     """
 
     pca: TableModel
-    cpca: TableModel
     plus: TableModel
     alphas: FloatArray
-    sweep: FloatArray
     eigenvalues: FloatArray
     automatic: int
-    shown_features: list[str]
+    filters: FloatArray
+
+    @property
+    def fixed(self) -> FloatArray:
+        """Filters of the three methods, of cPCA at the automatic α."""
+        return self.filters[[0, 1 + self.automatic, -1]]
+
+    def shown_features(self, target: SampleSet) -> list[str]:
+        """Return the features whose values are drawn: the first few of each method."""
+        weights = self.fixed[[2, 0, 1]].reshape(-1, len(target.features)) * target.deviation
+        tops = rank_features(weights, target.features, _SHOWN)
+        return list(dict.fromkeys(name for top in tops for name, _ in top))
 
 
 def _fit_planes(target: SampleSet, background: SampleSet, standardize: str) -> _Planes:
@@ -237,13 +246,9 @@ def _fit_planes(target: SampleSet, background: SampleSet, standardize: str) -> _
     subspaces = filters.transpose(0, 2, 1)
     subspaces[automatic] = cpca.components * units
     sweep = align_subspaces(subspaces, automatic, moments[0]) / units
-    shown = [
-        name
-        for model in (plus, pca, cpca)
-        for top in rank_features(model.components * target.deviation, model.features, 3)
-        for name, _ in top
-    ]
-    return _Planes(pca, cpca, plus, alphas, sweep, values, automatic, list(dict.fromkeys(shown)))
+    sweep[automatic] = cpca.components  # without errors of rounding
+    stack = np.concatenate([pca.components[None], sweep, plus.components[None]])
+    return _Planes(pca, plus, alphas, values, automatic, stack)
 
 
 def align_subspaces(subspaces: NDArray[np.float64], start: int, target: Moments) -> FloatArray:
@@ -270,17 +275,19 @@ def align_subspaces(subspaces: NDArray[np.float64], start: int, target: Moments)
 def _describe_planes(planes: _Planes, target: SampleSet) -> dict[str, Any]:
     """Return eigenvalues and top features of each method, in types that JSON knows."""
     total = float((target.deviation**2).sum())
-
-    def tops(filters: FloatArray) -> list[list[dict[str, Any]]]:
-        ranked = rank_features(filters * target.deviation, target.features, _TOP)
-        return [[{"feature": n, "weight": _digits(w)} for n, w in top] for top in ranked]
-
+    pca_tops, *cpca_tops, plus_tops = (
+        [
+            [{"feature": name, "weight": _digits(weight)} for name, weight in top]
+            for top in rank_features(filters * target.deviation, target.features, _TOP)
+        ]
+        for filters in planes.filters
+    )
     return {
         "pca": {
             "title": "PCA",
             "eigenvalues": _digits(planes.pca.eigenvalues),
             "variance_shares": _digits(planes.pca.eigenvalues / total if total else [0.0, 0.0]),
-            "top_features": tops(planes.pca.components),
+            "top_features": pca_tops,
         },
         "cpca": {
             "title": "cPCA",
@@ -288,12 +295,12 @@ def _describe_planes(planes: _Planes, target: SampleSet) -> dict[str, Any]:
             "automatic": planes.automatic,
             "offered": np.flatnonzero(np.isin(planes.alphas, _BOUNDS)).tolist(),
             "eigenvalues": _digits(planes.eigenvalues),
-            "top_features": [tops(filters) for filters in planes.sweep],
+            "top_features": cpca_tops,
         },
         "cpca++": {
             "title": "cPCA++",
             "contrasts": [number(value) for value in planes.plus.contrast.contrast],
-            "top_features": tops(planes.plus.components),
+            "top_features": plus_tops,
         },
     }
 
@@ -307,12 +314,11 @@ def _digits(values: Any) -> Any:
 
 def _write_features(path: Path, planes: _Planes, target: SampleSet) -> None:
     """Write the weight of every feature, for all methods and α."""
-    named = [("pca", "", planes.pca.components)]
-    named += [("cpca", f"{a:.6g}", f) for a, f in zip(planes.alphas, planes.sweep, strict=True)]
-    named.append(("cpca++", "", planes.plus.components))
+    cpca = [("cpca", f"{alpha:.6g}") for alpha in planes.alphas]
+    named = [("pca", ""), *cpca, ("cpca++", "")]
     rows = (
         (method, alpha, component + 1, feature, weight, filters[component, i])
-        for method, alpha, filters in named
+        for (method, alpha), filters in zip(named, planes.filters, strict=True)
         for component, weights in enumerate((filters * target.deviation).tolist())
         for i, (feature, weight) in enumerate(zip(target.features, weights, strict=True))
     )
@@ -335,6 +341,7 @@ class _DrawnRows:
 def _draw(
     sample_set: SampleSet,
     planes: _Planes,
+    shown: list[str],
     roles: Columns,
     write: Callable[..., None],
     progress: Callable[[float], None],
@@ -347,21 +354,22 @@ def _draw(
         rng = np.random.default_rng(_SEED)
         is_drawn[rng.choice(n_rows, _MAX_POINTS, replace=False)] = True
     about = contrast_about(planes.plus, sample_set)
-    fixed = [model.components for model in (planes.pca, planes.cpca, planes.plus)]
-    fixed_planes = replace(about, filters=np.concatenate(fixed).T)
-    sweep = replace(about, filters=planes.sweep.reshape(-1, planes.sweep.shape[2]).T)
-    shown = [sample_set.features.index(name) for name in planes.shown_features]
+    fixed, sweep = (
+        replace(about, filters=filters.reshape(-1, filters.shape[-1]).T)
+        for filters in (planes.fixed, planes.filters[1:-1])
+    )
+    columns = [sample_set.features.index(name) for name in shown]
     parts: list[tuple[NDArray[Any], ...]] = []
     texts: dict[str, list[Any]] = {name: [] for name in roles.kept}
     done = 0
     for chunk in sample_set.clean_rows(roles.kept, progress):
         values = chunk.values if isinstance(chunk.values, np.ndarray) else chunk.values.toarray()
-        scores = fixed_planes.transform(values / sample_set.scale)
+        scores = fixed.transform(values / sample_set.scale)
         write(chunk, scores, sample_set.selection.role)
         drawn = np.flatnonzero(is_drawn[done : done + len(values)])
         done += len(values)
         moving = sweep.transform(values[drawn] / sample_set.scale).astype("<f4")
-        parts.append((chunk.positions[drawn], scores[drawn], moving, values[drawn][:, shown]))
+        parts.append((chunk.positions[drawn], scores[drawn], moving, values[drawn][:, columns]))
         for name, column in chunk.kept.items():
             texts[name] += column.take(drawn).to_pylist()
     positions, points, moving, values = (np.concatenate(part) for part in zip(*parts, strict=True))
