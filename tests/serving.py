@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -69,7 +69,8 @@ def serving(**settings: object) -> Iterator[Running]:
                 yield Running(address, folder, server, client)
         finally:
             for process in server.jobs.worker_ids:
-                os.kill(process, signal.SIGCONT)
+                with suppress(ProcessLookupError):  # it was killed a moment ago
+                    os.kill(process, signal.SIGCONT)
             server.handle_exit(signal.SIGTERM, None)
             thread.join(PATIENCE)
     assert not thread.is_alive()

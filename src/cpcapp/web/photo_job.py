@@ -63,7 +63,7 @@ def run_photo(folder: Path, request: dict[str, Any], report: Report) -> dict[str
     image = _read(data, request["max_pixels"])
     localizer, identity = open_cached_model(request["model"])
     report(0.03, "Looking for seams")
-    found = localizer.localize(
+    localization = localizer.localize(
         image, progress=lambda share: report(0.03 + 0.72 * share, "Looking for seams")
     )
     report(0.76, "Measuring single traces")
@@ -71,10 +71,10 @@ def run_photo(folder: Path, request: dict[str, Any], report: Report) -> dict[str
     facts = read_file_facts(data, image)
     report(0.88, "Drawing the pictures")
     files = _JobFiles(folder)
-    pictures, previews = _write_pictures(files, image, found)
+    pictures, previews = _write_pictures(files, image, localization)
     report(0.94, "Writing the report")
     made = PhotoReport.build(
-        *(image, data, found, identity),
+        *(image, data, localization, identity),
         name=request["name"],
         settings={"model": request["model"]},
         facts=facts,
@@ -82,12 +82,14 @@ def run_photo(folder: Path, request: dict[str, Any], report: Report) -> dict[str
     )
     names = ResultFiles(Path(request["name"]), Path(), "result")
     origin = {"sha256": facts.sha256, "model": identity}
-    entry = describe_result(names, image, found, threshold=found.threshold, origin=origin)
+    entry = describe_result(
+        names, image, localization, threshold=localization.threshold, origin=origin
+    )
     rows = [*facts.rows(), *([("When it was read", "; ".join(image.notes))] if image.notes else [])]
     return {
         **{key: value for key, value in entry.items() if key not in _PATHS},
         "sentence": made.sentence,
-        "p_text": format_verdict("", found.p_value).removeprefix(", "),
+        "p_text": format_verdict("", localization.p_value).removeprefix(", "),
         "meaning": made.meaning,
         "limits": list(made.limits),
         "facts": facts.to_dict(),
@@ -104,7 +106,7 @@ def run_photo(folder: Path, request: dict[str, Any], report: Report) -> dict[str
         ],
         "pictures": pictures,
         "previews": previews,
-        "display": _choose_display(found),
+        "display": _choose_display(localization),
         "report": {
             "html": files.add("report.html", made.html().encode(), "text/html"),
             "pdf": files.add("report.pdf", made.pdf(), "application/pdf"),
@@ -160,14 +162,14 @@ class _JobFiles:
 
 
 def _write_pictures(
-    files: _JobFiles, image: ReadImage, found: Localization
+    files: _JobFiles, image: ReadImage, localization: Localization
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Write all pictures, and small copies of those that are larger than a screen."""
     photo = as_bytes(image.pixels)
-    drawn = dict(draw_pictures(image.pixels, found, found.threshold))
+    drawn = dict(draw_pictures(image.pixels, localization, localization.threshold))
     maps = {name: picture for name, picture in drawn.items() if picture is not None}
     pictures = {"overlay": files.add_png("overlay", maps.pop("overlay"))}
-    maps["edges"] = draw_boundary(np.clip(found.edges, 0.0, 1.0))
+    maps["edges"] = draw_boundary(np.clip(localization.edges, 0.0, 1.0))
     # The file itself where a browser shows it right.
     if image.format in _SHOWN_FORMATS and set(image.notes) <= _HARMLESS_NOTES:
         previews = {"photo": files.keep_upload(*_SHOWN_FORMATS[image.format])}
@@ -210,15 +212,15 @@ def _write_thumbnail(files: _JobFiles, facts: FileFacts) -> str | None:
     return files.add("thumbnail.png", content, "image/png")
 
 
-def _choose_display(found: Localization) -> dict[str, Any]:
+def _choose_display(localization: Localization) -> dict[str, Any]:
     """Return what the page shows at first, and says of it."""
-    display = found.display
+    display = localization.display
     return {
         "opacity": number(display.strength),
         "colours": display.colours,
         "title": display.seam_title,
         "text": display.seam_text,
-        "white": number(choose_overlay_white(found.boundary, found.threshold)),
-        "has_region": bool(found.mask is not None and found.mask.any()),
-        "has_hot_spots": bool(found.hot_spots is not None and found.hot_spots.any()),
+        "white": number(choose_overlay_white(localization.boundary, localization.threshold)),
+        "has_region": bool(localization.mask is not None and localization.mask.any()),
+        "has_hot_spots": bool(localization.hot_spots is not None and localization.hot_spots.any()),
     }

@@ -91,14 +91,14 @@ def compare_methods(
         )
         for table, role in zip(tables, ROLES, strict=True)
     ]
-    own, other = sets = standardize_sets(sets, standardize)
+    target_set, background_set = sets = standardize_sets(sets, standardize)
     with report("finding components") as share:
-        planes = _fit_planes(own, other, standardize)
+        planes = _fit_planes(target_set, background_set, standardize)
         share(1.0)
-    significance = find_significance(own, other, method="cpca++")
-    reduction = ask_rows(Reduction(planes.plus, roles, own, other, significance))
+    significance = find_significance(target_set, background_set, method="cpca++")
+    reduction = ask_rows(Reduction(planes.plus, roles, target_set, background_set, significance))
     folder = make_folder(folder)
-    shown = planes.shown_features(own)
+    shown = planes.shown_features(target_set)
     methods = ("pca", f"cpca_alpha_{planes.alphas[planes.automatic]:.4g}", "cpca++")
     names = [f"{method}_{i + 1}" for method in methods for i in range(_N_COMPONENTS)]
     drawn = []
@@ -108,7 +108,7 @@ def compare_methods(
         for one in sets:
             with report(f"drawing {one.selection.role}") as share:
                 drawn.append(_draw(one, planes, shown, roles, write, share))
-    _write_features(folder / "features.csv", planes, own)
+    _write_features(folder / "features.csv", planes, target_set)
     label_facts = None
     if label is not None:
         label_facts, drawn[0].arrays["label"] = encode_label(label, drawn[0].texts.pop(label))
@@ -116,7 +116,7 @@ def compare_methods(
     counted = [_describe_rows(part) for part in drawn]
     notes = [note for table in tables if (note := table.describe_reading())]
     notes += [note.problem for note in Summary(reduction).notes()]
-    notes += _scale_notes(own, standardize)
+    notes += _scale_notes(target_set, standardize)
     reasons = {reason for counts in counted for reason in counts["reasons"]}
     return {
         "cpcapp": __version__,
@@ -125,7 +125,7 @@ def compare_methods(
         "standardize": standardize,
         "missing": missing,
         "n_alphas": _N_ALPHAS,
-        "methods": _describe_planes(planes, own),
+        "methods": _describe_planes(planes, target_set),
         "held_out": describe_held_out(reduction.held_out),
         "n_significant": significance.n_components,
         "significance_test": significance.describe(),

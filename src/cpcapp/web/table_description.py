@@ -28,14 +28,16 @@ def describe_tables(
     target: AnyTable, background: AnyTable, report: ProgressReport = report_nothing
 ) -> dict[str, Any]:
     """Return what two tables hold, for a person who chooses columns, in types that JSON knows."""
-    own, other = open_rereadable(target, "auto"), open_rereadable(background, None)
-    ours, theirs = _TableCounter(own), _TableCounter(other)
+    target, background = open_rereadable(target, "auto"), open_rereadable(background, None)
+    ours, theirs = _TableCounter(target), _TableCounter(background)
     for counter, role in ((ours, "target"), (theirs, "background")):
         with report(f"reading {role}") as share:
             for chunk in counter.table.chunks(counter.numeric, list(counter.texts), share):
                 counter.update(chunk)
-    reasons = find_unusable(own, other)
-    columns = [_describe_column(name, ours, theirs, reasons.get(name, "")) for name in own.columns]
+    reasons = find_unusable(target, background)
+    columns = [
+        _describe_column(name, ours, theirs, reasons.get(name, "")) for name in target.columns
+    ]
     labels, row_numbers = ours.rows.find_labels()
     label = _suggest_label(columns, ours, labels)
     doubtful = {*labels, *row_numbers, *([label] if label else [])}
@@ -47,7 +49,9 @@ def describe_tables(
     return {
         "columns": columns,
         "label": label,
-        "only_in_background": [name for name in other.columns if name not in own.column_index],
+        "only_in_background": [
+            name for name in background.columns if name not in target.column_index
+        ],
         "target": ours.to_dict(),
         "background": theirs.to_dict(),
     }

@@ -68,7 +68,7 @@ def run_tables(folder: Path, request: dict[str, Any], report: Report) -> dict[st
         if request["action"] == "describe":
             described = describe_tables(target, background, _steps(report, _STEPS_OF_DESCRIBING))
             return {**described, "files": {}}
-        found = compare_methods(
+        comparison = compare_methods(
             target,
             background,
             columns=request["columns"],
@@ -78,7 +78,7 @@ def run_tables(folder: Path, request: dict[str, Any], report: Report) -> dict[st
             folder=folder,
             report=_steps(report, _STEPS),
         )
-    return _with_addresses(folder, found, request["run"])
+    return _with_addresses(folder, comparison, request["run"])
 
 
 def _open(folder: Path, request: dict[str, Any], role: str) -> Table:
@@ -141,7 +141,7 @@ def _steps(report: Report, steps: dict[str, tuple[float, float]]) -> ProgressRep
     return begin
 
 
-def _with_addresses(folder: Path, found: dict[str, Any], run: int) -> dict[str, Any]:
+def _with_addresses(folder: Path, comparison: dict[str, Any], run: int) -> dict[str, Any]:
     """Return a comparison with addresses in place of names of files, and its list of files."""
     media = {"csv": "text/csv", "json": "application/json", "f32": "application/octet-stream"}
     types: dict[str, str] = {}
@@ -151,9 +151,9 @@ def _with_addresses(folder: Path, found: dict[str, Any], run: int) -> dict[str, 
         # Browsers keep files of a job; those of another comparison are others.
         return {kind: f"{file_url(folder, name)}?run={run}" for kind, name in names.items()}
 
-    points = {role: addresses(names) for role, names in found["points"].items()}
-    places = {"points": points, "rows": addresses(found["rows"])}
-    return {**found, **places, "downloads": addresses(found["files"]), "files": types}
+    points = {role: addresses(names) for role, names in comparison["points"].items()}
+    places = {"points": points, "rows": addresses(comparison["rows"])}
+    return {**comparison, **places, "downloads": addresses(comparison["files"]), "files": types}
 
 
 def _write_example(folder: Path, name: str) -> None:
