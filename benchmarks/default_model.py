@@ -27,7 +27,7 @@ from cpcapp.splicing.photo.pixels import BoolArray, FloatMap
 from cpcapp.splicing.photo.samples import Sample
 from cpcapp.splicing.train.calibrate import calibrate
 from cpcapp.splicing.train.checkpoint import Checkpoint
-from cpcapp.splicing.train.threshold import choose_threshold
+from cpcapp.splicing.train.train import choose_threshold
 
 FOLDERS = ("bsds500", "ucid", "photos_web")
 SEED = 0

@@ -23,7 +23,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from _machine import describe_machine
-from cpcapp.splicing.datasets.bsds import BSDSPhoto, bsds_photos
+from cpcapp.splicing.datasets.sources import BSDSPhoto, bsds_photos
 from cpcapp.splicing.measure.edges import EdgeDetector
 from cpcapp.splicing.measure.edges.scoring import (
     Counts,

@@ -26,7 +26,7 @@ import numpy as np
 from _machine import describe_machine
 from cpcapp.splicing import load_model
 from cpcapp.splicing.datasets import open_photos
-from cpcapp.splicing.datasets.bsds import bsds_sources
+from cpcapp.splicing.datasets.sources import bsds_sources
 from cpcapp.splicing.make.splices import SpliceMaker, SpliceOptions
 from cpcapp.splicing.photo.jpeg import encode_jpeg
 from cpcapp.splicing.photo.pixels import as_bytes
@@ -34,9 +34,8 @@ from cpcapp.splicing.photo.read import ReadImage, read_image
 from cpcapp.splicing.photo.samples import Sample
 from cpcapp.splicing.photo.sources import photos_from
 from cpcapp.splicing.score.controls import CONTROLS
-from cpcapp.splicing.score.evaluate import Case, evaluate
+from cpcapp.splicing.score.evaluate import Case, PhotoVerdict, VerdictScores, evaluate, judge_photos
 from cpcapp.splicing.score.protocols import PROTOCOLS
-from cpcapp.splicing.score.verdict_scores import PhotoVerdict, VerdictScores, judge_photos
 
 Results = dict[str, Any]
 MODELS = ("paper", "filters", "default")

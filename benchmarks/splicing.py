@@ -41,7 +41,7 @@ from cpcapp.splicing import (
     train_localizer,
 )
 from cpcapp.splicing.datasets import open_photos
-from cpcapp.splicing.datasets.bsds import bsds_sources
+from cpcapp.splicing.datasets.sources import bsds_sources
 from cpcapp.splicing.make.splices import SpliceMaker, SpliceOptions, training_splices
 from cpcapp.splicing.measure.channels import image_planes
 from cpcapp.splicing.measure.edges import detect_edges
@@ -51,7 +51,7 @@ from cpcapp.splicing.photo.samples import Sample, SampleSet, choose_evenly
 from cpcapp.splicing.photo.sources import SourcePhoto, photos_from
 from cpcapp.splicing.score.controls import CONTROLS
 from cpcapp.splicing.score.evaluate import evaluate
-from cpcapp.splicing.train.select import select_patches
+from cpcapp.splicing.train.train import select_patches
 
 Results = dict[str, Any]
 

@@ -25,15 +25,14 @@ from _machine import describe_machine
 from cpcapp._io.threads import map_threads
 from cpcapp.splicing import SpliceLocalizer, load_model
 from cpcapp.splicing.datasets import open_photos
-from cpcapp.splicing.datasets.bsds import bsds_sources
+from cpcapp.splicing.datasets.sources import bsds_sources
 from cpcapp.splicing.make.calibration_photos import calibration_photos
 from cpcapp.splicing.photo.jpeg import recompress
 from cpcapp.splicing.photo.samples import Sample
 from cpcapp.splicing.photo.sources import SourcePhoto, photos_from
 from cpcapp.splicing.score.controls import grey_level_map
-from cpcapp.splicing.score.protocols import score_map
-from cpcapp.splicing.score.truth import boundary_band
-from cpcapp.splicing.score.verdict_scores import PhotoVerdict, VerdictScores
+from cpcapp.splicing.score.evaluate import PhotoVerdict, VerdictScores
+from cpcapp.splicing.score.protocols import boundary_band, score_map
 from cpcapp.splicing.train.calibrate import calibrate
 
 Change = Callable[[Any], Any]

@@ -20,7 +20,7 @@ from cpcapp.experiments.figures import png_of
 from cpcapp.splicing import load_model, open_photos
 from cpcapp.splicing.networks.curve import draw_curve
 from cpcapp.splicing.networks.mfcn_maps import enlarge
-from cpcapp.splicing.score.truth import boundary_band
+from cpcapp.splicing.score.protocols import boundary_band
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"

@@ -18,7 +18,7 @@ import stand_in
 from cpcapp.cli import main
 from cpcapp.splicing import model_file
 from cpcapp.splicing.examples import example_photos
-from cpcapp.splicing.score.truth import boundary_band
+from cpcapp.splicing.score.protocols import boundary_band
 
 NAMES = [photo.name.partition(".")[0] for photo in example_photos()]
 

@@ -22,8 +22,7 @@ from cpcapp.cli import main
 from cpcapp.splicing.output.panels import PINK
 from cpcapp.splicing.photo.read import read_image
 from cpcapp.splicing.score.controls import CONTROLS
-from cpcapp.splicing.score.protocols import score_map
-from cpcapp.splicing.score.truth import boundary_band
+from cpcapp.splicing.score.protocols import boundary_band, score_map
 
 SHAPE = (48, 64)
 

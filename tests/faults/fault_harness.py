@@ -39,7 +39,7 @@ import cpcapp
 from cpcapp._io import files as _files
 from cpcapp.cli import main
 from cpcapp.splicing import localize_files  # noqa: F401
-from cpcapp.splicing.score import run as _evaluation  # noqa: F401
+from cpcapp.splicing.score import report as _evaluation  # noqa: F401
 from cpcapp.splicing.train import calibrate, train
 from cpcapp.tables import reduce_tables  # noqa: F401
 

@@ -56,8 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     require("splicing", "cv2", "PIL", "simplejpeg", "safetensors", "jinja2")
     from cpcapp.splicing import load_model
     from cpcapp.splicing.datasets import open_photos
-    from cpcapp.splicing.score.album import INDEX, check_album_folder
-    from cpcapp.splicing.score.run import evaluate_localizer
+    from cpcapp.splicing.score.report import INDEX, check_album_folder, evaluate_localizer
 
     check_at_least(arguments, limit=1, jobs=1)
     folder: Path | None = arguments.output

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     require("splicing", "cv2")
     require("edges", "numba")
-    from cpcapp.splicing.datasets.bsds import bsds_photos
+    from cpcapp.splicing.datasets.sources import bsds_photos
     from cpcapp.splicing.measure.edges.features import EdgeOptions
     from cpcapp.splicing.measure.edges.trainer import TrainingOptions, train_forest
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cpcapp.splicing.datasets.opening import open_photos
+    from cpcapp.splicing.datasets.folders import open_photos
     from cpcapp.splicing.examples import example_photos
     from cpcapp.splicing.localizer import SpliceLocalizer
     from cpcapp.splicing.make.folder import make_splices
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from cpcapp.splicing.photo.samples import Sample, SampleSet
     from cpcapp.splicing.presets import PRESETS, PatchRules, Preset
     from cpcapp.splicing.result import Localization
-    from cpcapp.splicing.score.report import LocalizerReport
-    from cpcapp.splicing.score.run import evaluate_localizer
+    from cpcapp.splicing.score.report import LocalizerReport, evaluate_localizer
     from cpcapp.splicing.train.sources import train_from_folders
     from cpcapp.splicing.train.train import train_localizer
 
@@ -79,12 +78,12 @@ _ON_FIRST_USE = {
     "detect_edges": "cpcapp.splicing.measure.edges.detector",
     "draw_localization": "cpcapp.splicing.output.overlays",
     "draw_overlay": "cpcapp.splicing.output.overlays",
-    "evaluate_localizer": "cpcapp.splicing.score.run",
+    "evaluate_localizer": "cpcapp.splicing.score.report",
     "example_photos": "cpcapp.splicing.examples",
     "load_model": "cpcapp.splicing.model_file",
     "localize_files": "cpcapp.splicing.output.batch",
     "make_splices": "cpcapp.splicing.make.folder",
-    "open_photos": "cpcapp.splicing.datasets.opening",
+    "open_photos": "cpcapp.splicing.datasets.folders",
     "read_image": "cpcapp.splicing.photo.read",
     "save_model": "cpcapp.splicing.model_file",
     "train_from_folders": "cpcapp.splicing.train.sources",

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy.ndimage import distance_transform_edt, label
 
-from cpcapp.splicing.datasets.bsds import bsds_photos
 from cpcapp.splicing.datasets.columbia import columbia_mask
 from cpcapp.splicing.datasets.difference_masks import MIN_CONFIDENCE, difference_mask
-from cpcapp.splicing.score.truth import boundary_band
+from cpcapp.splicing.datasets.sources import bsds_photos
+from cpcapp.splicing.score.protocols import boundary_band
 
 
 def disk(shape=(120, 160), centre=(60, 80), radius=30):

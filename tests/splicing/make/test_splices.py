@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy import ndimage
 
-from cpcapp.splicing.datasets.bsds import bsds_sources
-from cpcapp.splicing.make.shapes import SHAPES, random_shape
+from cpcapp.splicing.datasets.sources import bsds_sources
+from cpcapp.splicing.make.cuts import SHAPES, random_shape
 from cpcapp.splicing.make.splices import SpliceMaker, SpliceOptions, make_splice, split_readable
 from cpcapp.splicing.photo.jpeg import recompress
 from cpcapp.splicing.photo.sources import SourcePhoto, photos_from

@@ -96,7 +96,7 @@ def test_some_processes_make_larger_splices_of_as_many_pixels():
 
 
 def test_the_band_is_that_of_the_protocol():
-    from cpcapp.splicing.score.truth import boundary_band
+    from cpcapp.splicing.score.protocols import boundary_band
 
     mask = half_mask()[:1]
     found = seam_band(mask)[0, 0].bool().numpy()

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from cpcapp.splicing.output.demo import localize_examples, measure_distance_to_seam
-from cpcapp.splicing.score.truth import boundary_band
+from cpcapp.splicing.score.protocols import boundary_band
 
 
 def test_the_default_model_finds_what_was_pasted_and_nothing_else(tmp_path):

@@ -26,7 +26,7 @@ from cpcapp.splicing.score.controls import (
     third_difference_map,
 )
 from cpcapp.splicing.score.evaluate import evaluate
-from cpcapp.splicing.score.truth import boundary_band
+from cpcapp.splicing.score.protocols import boundary_band
 
 EVERYWHERE = np.ones((60, 80), dtype=np.float32)
 SURFACES = {

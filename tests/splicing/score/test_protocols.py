@@ -21,9 +21,9 @@ from cpcapp.splicing.score.protocols import (
     ImageScore,
     MethodScores,
     ProtocolScores,
+    boundary_band,
     score_map,
 )
-from cpcapp.splicing.score.truth import boundary_band
 from helpers import examples
 
 

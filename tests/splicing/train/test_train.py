@@ -24,10 +24,10 @@ from cpcapp.splicing.photo.samples import Sample
 from cpcapp.splicing.photo.sources import photos_from
 from cpcapp.splicing.score.controls import edge_strength_map
 from cpcapp.splicing.score.evaluate import evaluate
-from cpcapp.splicing.score.truth import boundary_band
+from cpcapp.splicing.score.protocols import boundary_band
 from cpcapp.splicing.train import calibrate, train
 from cpcapp.splicing.train.checkpoint import Checkpoint
-from cpcapp.splicing.train.select import select_patches
+from cpcapp.splicing.train.train import select_patches
 from helpers import subspace_angle
 
 SIZE = 6

@@ -11,9 +11,8 @@ Reading photos needs the extra ``splicing``: ``pip install "cpcapp[splicing]"``.
 from cpcapp.splicing.datasets.casia import casia, make_casia_masks
 from cpcapp.splicing.datasets.collector import read_samples
 from cpcapp.splicing.datasets.columbia import columbia
-from cpcapp.splicing.datasets.folders import folder_pair, photo_files
+from cpcapp.splicing.datasets.folders import folder_pair, open_photos, photo_files
 from cpcapp.splicing.datasets.nimble import nimble
-from cpcapp.splicing.datasets.opening import open_photos
 
 __all__ = [
     "casia",

@@ -20,10 +20,12 @@ from cpcapp.splicing.make.cuts import (
     MIN_SOURCE_SIDE,
     CutOut,
     SpliceOptions,
+    crop_tight,
     draw_between,
     draw_cut_out,
+    lift,
+    shift_affine,
 )
-from cpcapp.splicing.make.shapes import crop_tight, lift, shift_affine
 from cpcapp.splicing.photo.jpeg import decode_jpeg, encode_jpeg, recompress
 from cpcapp.splicing.photo.pixels import as_bytes
 from cpcapp.splicing.photo.samples import Problem, Sample, SampleSet

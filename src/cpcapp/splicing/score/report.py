@@ -4,15 +4,46 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from dataclasses import replace as replace_fields
+from itertools import count
+from pathlib import Path
+from threading import Lock
 from typing import Any, Final
+from urllib.parse import quote
+
+import numpy as np
+from PIL import Image
 
 from cpcapp import __version__
+from cpcapp._io.files import (
+    FolderInUseError,
+    StagedResults,
+    atomic_write,
+    check_replaceable,
+    remove_leftovers,
+    stage_results,
+)
 from cpcapp._io.text import spreadsheet_text
-from cpcapp.splicing.photo.samples import Problem
-from cpcapp.splicing.score.evaluate import Evaluation
-from cpcapp.splicing.score.verdict_scores import VerdictScores
+from cpcapp.reports import render
+from cpcapp.splicing.localizer import SpliceLocalizer
+from cpcapp.splicing.output.panels import Picture, case_picture, contact_sheet
+from cpcapp.splicing.photo.samples import Problem, SampleSet
+from cpcapp.splicing.score.controls import CONTROLS
+from cpcapp.splicing.score.evaluate import (
+    Case,
+    Evaluation,
+    PhotoVerdict,
+    VerdictScores,
+    evaluate,
+    judge_photos,
+)
+from cpcapp.splicing.score.protocols import PROTOCOLS, ImageScore
 
 #: The name that the localizer has among the methods and controls.
 METHOD: Final = "cPCA++"
@@ -22,7 +53,7 @@ METHOD: Final = "cPCA++"
 class LocalizerReport:
     """How well a localizer does on a data set.
 
-    Made by `cpcapp.splicing.score.run.evaluate_localizer`.
+    Made by `cpcapp.splicing.score.report.evaluate_localizer`.
 
     Attributes
     ----------
@@ -108,3 +139,277 @@ class LocalizerReport:
                         table.writerow(header)
                     table.writerow(spreadsheet_text(cell) for cell in row.values())
         return text.getvalue()
+
+
+#: The page that shows all of an album.
+INDEX: Final = "index.html"
+# Moved first and put in place last: if it exists, the rest is complete and belongs to it.
+_SCORES: Final = "scores.json"
+_FILES: Final = (_SCORES, "scores.csv", INDEX, "best.png", "worst.png")
+_CASE: Final = r"\d{4,}_\d\.\d{3}_.*\.png"
+# Chosen by eye: as many fit on a screen.
+_PER_SHEET: Final = 5
+
+
+def check_album_folder(folder: str | os.PathLike[str], *, replace: bool = False) -> None:
+    """Raise `FolderInUseError` if a folder has something in it that is not to be replaced.
+
+    What killed runs left in it is removed first.
+    """
+    folder = Path(folder)
+    remove_leftovers(folder)
+    if folder.is_dir() and any(folder.iterdir()) and not replace:
+        raise FolderInUseError(
+            f"{folder} is not empty", "choose another folder, or replace=True for new results in it"
+        )
+    for name in _FILES:
+        check_replaceable(folder / name)
+
+
+@contextmanager
+def open_album(folder: str | os.PathLike[str], *, replace: bool = False) -> Iterator[Album]:
+    """Make a folder of results; until they are complete, and if something fails, nothing changes.
+
+    ::
+
+        scores.json, scores.csv
+        cases/0001_0.912_NAME.png     the photo with the best MCC by the protocol ``edge``, ...
+        best.png, worst.png           the first and the last of them
+        index.html                    all of them
+
+    ``replace``: whether earlier results in the folder are replaced, once the new ones are complete.
+    Other files are kept.
+    """
+    check_album_folder(folder, replace=replace)
+    with stage_results(folder) as staged:
+        # The rank of a picture is known when all photos are scored.
+        (staged.place / "unsorted").mkdir()
+        album = Album(staged)
+        try:
+            yield album
+        finally:
+            album.close()
+
+
+def _earlier_cases(folder: Path) -> list[str]:
+    found = (file.name for file in folder.glob("cases/*.png"))
+    return [f"cases/{name}" for name in found if re.fullmatch(_CASE, name)]
+
+
+class Album:
+    """Draws photos while they are scored, and sorts them afterwards; see `open_album`."""
+
+    def __init__(self, staged: StagedResults) -> None:
+        self.staged = staged
+        self.unsorted = staged.place / "unsorted"
+        self.drawn: dict[str, Path] = {}
+        self.numbers = count()
+        self.closed = False
+        self.writing = Lock()
+
+    def close(self) -> None:
+        """Draw no more photos: a run that is stopped may have some under way."""
+        with self.writing:
+            self.closed = True
+
+    def draw(self, case: Case) -> None:
+        """Draw a photo; several threads may do so at a time."""
+        score = case.scores[METHOD]["edge"]
+        picture = case_picture(
+            case.image,
+            case.mask,
+            case.edges,
+            case.maps[METHOD].boundary,
+            caption=f"{case.sample.name}   {_describe(score)}",
+        )
+        encoded = _encode_png(picture)
+        with self.writing:
+            if self.closed:
+                return
+            path = self.unsorted / f"{next(self.numbers)}.png"
+            _write(path, encoded)
+            self.drawn[case.sample.name] = path
+
+    def finish(self, report: LocalizerReport) -> None:
+        """Sort the pictures, write everything else, and put it in the place of earlier results."""
+        new = self.staged.new
+        (new / "cases").mkdir()
+        images = report.evaluation.scores[METHOD]["edge"].images
+        ranked = sorted(images, key=lambda image: -image.mcc)
+        files = []
+        for rank, image in enumerate(ranked, start=1):
+            name = f"{rank:04d}_{image.mcc:.3f}_{_as_file_name(image.name)}.png"
+            files.append(self.drawn[image.name].replace(new / "cases" / name))
+        if files:
+            best, worst = files[:_PER_SHEET], files[::-1][:_PER_SHEET]
+            for name, chosen in (("best.png", best), ("worst.png", worst)):
+                sheet = contact_sheet([_read_png(file) for file in chosen])
+                _write(new / name, _encode_png(sheet))
+        texts = {
+            INDEX: _page(report, ranked, files),
+            "scores.csv": report.to_csv(),
+            _SCORES: json.dumps(report.to_dict(), indent=1, allow_nan=False),
+        }
+        for name, text in texts.items():
+            _write(new / name, text.encode(errors="backslashreplace"))
+        earlier = [*_FILES, *_earlier_cases(self.staged.folder)]
+        self.staged.commit(marker=_SCORES, remove=earlier)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with atomic_write(path) as out:
+        out.write(content)
+
+
+def _describe(score: ImageScore) -> str:
+    return f"MCC {score.mcc:.3f}   F1 {score.f1:.3f}"
+
+
+def _as_file_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.-]+", "_", name)[-80:]
+
+
+def _encode_png(picture: Picture) -> bytes:
+    encoded = io.BytesIO()
+    Image.fromarray(picture).save(encoded, "PNG")
+    return encoded.getvalue()
+
+
+def _read_png(path: Path) -> Picture:
+    with Image.open(path) as image:
+        return np.asarray(image)
+
+
+def _page(report: LocalizerReport, ranked: Sequence[ImageScore], files: Sequence[Path]) -> str:
+    """Return a page that shows the scores and the pictures."""
+    protocols, rows = report.mean_scores() if report.evaluation.n_scored else ((), ())
+    pictures = [
+        {
+            "address": f"cases/{quote(file.name)}",
+            "caption": f"{image.name}, {_describe(image)}",
+        }
+        for image, file in zip(ranked, files, strict=True)
+    ]
+    return render(
+        "album.html",
+        title=f"{report.evaluation.dataset}: scores",
+        generator="cpcapp evaluate",
+        heading=report.title,
+        protocols=protocols,
+        rows=rows,
+        verdicts="" if report.verdicts is None else report.verdicts.describe(),
+        problems=report.problems,
+        pictures=pictures,
+    )
+
+
+def evaluate_localizer(
+    samples: SampleSet,
+    model: SpliceLocalizer,
+    *,
+    controls: bool = True,
+    jobs: int = 1,
+    folder: str | os.PathLike[str] | None = None,
+    replace: bool = False,
+    progress: Callable[[float], None] | None = None,
+    judging_progress: Callable[[float], None] | None = None,
+) -> LocalizerReport:
+    """Score a localizer on a data set, by all protocols, and count its right and false alarms.
+
+    Parameters
+    ----------
+    samples : SampleSet
+        With spliced photos. Authentic ones are judged, if the localizer judges at all.
+    model : SpliceLocalizer
+    controls : bool, default=True
+        Whether the simple maps of `cpcapp.splicing.score.controls` are scored too.
+    jobs : int, default=1
+        Photos at the same time. The result does not depend on it.
+    folder : path, optional
+        Write the scores, and a picture of each photo, to this folder; see
+        `cpcapp.splicing.score.report.open_album`.
+    replace : bool, default=False
+        Whether earlier results in the folder are replaced.
+    progress, judging_progress : callable, optional
+        Called with the share done, from 0 to 1, of the spliced photos and of the authentic ones.
+
+    Returns
+    -------
+    LocalizerReport
+
+    Raises
+    ------
+    ValueError
+        If no photo is spliced, or (`FolderInUseError`) if the folder is not empty.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> import numpy as np
+    >>> from cpcapp.splicing import load_model
+    >>> from cpcapp.splicing.make.splices import SpliceMaker
+    >>> from cpcapp.splicing.photo.sources import SourcePhoto
+    >>> dark = SourcePhoto("dark", partial(np.full, (80, 96, 3), 30, np.uint8))
+    >>> light = SourcePhoto("light", partial(np.full, (80, 96, 3), 220, np.uint8))
+    >>> splices = SpliceMaker([dark, light]).samples(2)
+    >>> report = evaluate_localizer(splices, load_model("filters"), controls=False)
+    >>> report.title.partition(";")[0]
+    'splices: 2 spliced photos scored'
+    >>> list(report.evaluation.scores["cPCA++"])
+    ['edge', 'edge-r2', 'edge-fixed', 'surface', 'surface-fixed']
+    """
+    if not samples.spliced:
+        why = "".join(f"; {problem}" for problem in samples.problems[:3])
+        raise ValueError(
+            f"{samples.name} has {len(samples)} authentic photos and no spliced one with a mask; "
+            f"there is nothing to score{why}"
+        )
+    with ExitStack() as stack:
+        album = None
+        if folder is not None:
+            album = stack.enter_context(open_album(folder, replace=replace))
+        report = _evaluate(samples, model, controls, jobs, album, progress, judging_progress)
+        if album is not None:
+            album.finish(report)
+    return report
+
+
+def _evaluate(
+    samples: SampleSet,
+    model: SpliceLocalizer,
+    controls: bool,
+    jobs: int,
+    album: Album | None,
+    progress: Callable[[float], None] | None,
+    judging_progress: Callable[[float], None] | None,
+) -> LocalizerReport:
+    verdicts: list[PhotoVerdict] = []
+
+    def on_case(case: Case) -> None:
+        verdicts.append(PhotoVerdict.from_maps(case.sample.name, False, case.maps[METHOD]))
+        if album is not None:
+            album.draw(case)
+
+    result = evaluate(
+        samples,
+        {METHOD: model},
+        controls=CONTROLS if controls else {},
+        protocols=PROTOCOLS,
+        thresholds={METHOD: model.threshold},
+        jobs=jobs,
+        progress=progress,
+        on_case=on_case,
+    )
+    if all(verdict.score is None for verdict in verdicts):
+        return LocalizerReport(model.name, model.version, result)
+    authentic, problems = judge_photos(
+        samples.authentic.samples, model, jobs=jobs, progress=judging_progress
+    )
+    # Threads finish in any order.
+    ordered = sorted([*verdicts, *authentic], key=lambda photo: (photo.authentic, photo.name))
+    return LocalizerReport(
+        model.name,
+        model.version,
+        replace_fields(result, problems=(*result.problems, *problems)),
+        VerdictScores(tuple(ordered)),
+    )

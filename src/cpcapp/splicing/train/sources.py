@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cpcapp.splicing.datasets.collector import check_folder
-from cpcapp.splicing.datasets.opening import open_photos
+from cpcapp.splicing.datasets.folders import open_photos
 from cpcapp.splicing.datasets.remote import open_remote_pairs, open_remote_sources
 from cpcapp.splicing.datasets.sources import is_bsds, open_sources
 from cpcapp.splicing.localizer import SpliceLocalizer

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 from scipy.spatial.distance import cdist
 
-from cpcapp.splicing.datasets.bsds import bsds_photos
+from cpcapp.splicing.datasets.sources import bsds_photos
 from cpcapp.splicing.measure.edges.scoring import (
     Counts,
     _disk,

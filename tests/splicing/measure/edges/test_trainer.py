@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import pytest
 
-from cpcapp.splicing.datasets.bsds import bsds_photos
+from cpcapp.splicing.datasets.sources import bsds_photos
 from cpcapp.splicing.measure.edges import EdgeDetector
 from cpcapp.splicing.measure.edges.features import EdgeOptions
 from cpcapp.splicing.measure.edges.trainer import TrainingOptions, _edge_bins, train_forest

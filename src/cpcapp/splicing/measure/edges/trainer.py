@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp._io.threads import map_threads
-from cpcapp.splicing.datasets.bsds import BSDSPhoto
+from cpcapp.splicing.datasets.sources import BSDSPhoto
 from cpcapp.splicing.measure.edges._grow import gather_bins, gather_values, grow
 from cpcapp.splicing.measure.edges.features import (
     EdgeOptions,

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from cpcapp.splicing.make.processing import INTERPOLATION, Processing
+from cpcapp.splicing.make.calibration_photos import INTERPOLATION, Processing
 from cpcapp.splicing.photo.sources import SourcePhoto
 
 

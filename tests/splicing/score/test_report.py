@@ -1,4 +1,4 @@
-"""Scoring the shipped localizer on a few splices, as a Python user does it."""
+"""The folder of results while it is being made, and as other programs use it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from cpcapp._io.files import FolderInUseError
 from cpcapp.splicing import load_model
 from cpcapp.splicing.make.splices import SpliceMaker
 from cpcapp.splicing.photo.read import read_image
@@ -17,7 +18,47 @@ from cpcapp.splicing.photo.samples import Problem, Sample, SampleSet
 from cpcapp.splicing.photo.sources import SourcePhoto
 from cpcapp.splicing.score.controls import CONTROLS
 from cpcapp.splicing.score.evaluate import evaluate
-from cpcapp.splicing.score.run import evaluate_localizer
+from cpcapp.splicing.score.report import METHOD, evaluate_localizer, open_album
+
+SHAPE = (48, 64)
+
+
+@pytest.fixture
+def case():
+    mask = np.zeros(SHAPE, dtype=bool)
+    mask[:, 32:] = True
+    flat = np.ones(SHAPE, np.float32)
+    return SimpleNamespace(
+        sample=SimpleNamespace(name="late"),
+        image=np.full((*SHAPE, 3), 90, np.uint8),
+        mask=mask,
+        edges=flat,
+        maps={METHOD: SimpleNamespace(boundary=flat)},
+        scores={METHOD: {"edge": SimpleNamespace(mcc=0.5, f1=0.6)}},
+    )
+
+
+def test_photos_under_way_when_a_run_stops_are_not_drawn(tmp_path, case):
+    with open_album(tmp_path) as album:
+        album.draw(case)
+        assert len(list(tmp_path.rglob("*.png"))) == 1
+    album.draw(case)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_use_is_kept(tmp_path):
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(FolderInUseError, match=r"is not empty; .* replace=True") as caught:
+        open_album(tmp_path).__enter__()
+    assert caught.value.reason == f"{tmp_path} is not empty"
+    with open_album(tmp_path, replace=True):
+        assert (tmp_path / "mine.txt").exists()
+
+
+def test_a_folder_that_can_not_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=r"can't make the folder .*file"):
+        open_album(tmp_path / "file" / "below").__enter__()
 
 
 def scene(seed):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from cpcapp.splicing.score.verdict_scores import PhotoVerdict, VerdictScores
+from cpcapp.splicing.score.evaluate import PhotoVerdict, VerdictScores
 
 
 def photo(name, authentic, score, size=(10, 20), p_value=0.5):
