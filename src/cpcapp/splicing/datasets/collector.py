@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -32,80 +32,74 @@ def read_samples(
     ``problems``: what can't be used is appended: files that can't be read, masks of another size
     than their photo, and masks without a seam, all pasted or nothing.
     """
-    for sample, photo, mask in read_photos(samples, problems):
-        yield sample, photo.pixels, mask
-
-
-def read_photos(
-    samples: Iterable[Sample], problems: list[Problem]
-) -> Iterator[tuple[Sample, ReadImage, BoolArray]]:
-    """Read samples like `read_samples`, each photo with what its file says of it."""
     for sample in samples:
         try:
-            photo = sample.photo
-            if sample.read_mask is None:
-                mask = np.zeros(photo.pixels.shape[:2], dtype=bool)
-            else:
-                mask = sample.read_mask()
+            photo, mask = read_with_mask(sample)
         except (OSError, ValueError) as error:
             problems.append(Problem(sample.name, str(error)))
-            continue
-        reason = "" if sample.authentic else _why_unusable(photo.pixels, mask)
-        if reason:
-            problems.append(Problem(sample.name, reason))
         else:
-            yield sample, photo, mask
+            yield sample, photo.pixels, mask
 
 
-def _why_unusable(image: Pixels, mask: BoolArray) -> str:
-    if mask.shape != image.shape[:2]:
-        return _size_mismatch((mask.shape[1], mask.shape[0]), (image.shape[1], image.shape[0]))
+def read_with_mask(sample: Sample) -> tuple[ReadImage, BoolArray]:
+    """Return a photo, with what its file says, and its mask; a ValueError if they are no use."""
+    photo = sample.photo
+    shape = photo.pixels.shape[:2]
+    if sample.read_mask is None:
+        return photo, np.zeros(shape, dtype=bool)
+    mask = sample.read_mask()
+    if mask.shape != shape:
+        raise ValueError(_size_mismatch(mask.shape[::-1], shape[::-1]))
     if not mask.any():
-        return "its mask marks nothing as pasted"
+        raise ValueError("its mask marks nothing as pasted")
     if mask.all():
-        return "its mask marks everything as pasted, so there is no seam"
-    return ""
+        raise ValueError("its mask marks everything as pasted, so there is no seam")
+    return photo, mask
 
 
 class SampleCollector:
     """The samples and problems of a data set while it is being opened."""
 
     def __init__(self) -> None:
-        self.samples: list[Sample] = []
+        self.samples: dict[str, Sample] = {}
         self.problems: list[Problem] = []
-        self._names: set[str] = set()
 
     def authentic(self, name: str, photo: Path) -> None:
         """Add a photo that nothing was pasted into."""
-        if self._is_new(name, photo):
-            self._add(name, photo, None)
+        self._add(name, photo, None)
 
-    def spliced(self, name: str, photo: Path, read_mask: Callable[[], BoolArray]) -> None:
-        """Add a photo with a mask."""
-        if self._is_new(name, photo):
-            self._add(name, photo, read_mask)
+    def spliced(
+        self, name: str, photo: Path, read_mask: Callable[[], BoolArray], *mask_files: Path
+    ) -> None:
+        """Add a photo with a mask, if the files of the mask have the size of the photo."""
+        for file in mask_files:
+            try:
+                has, wants = _read_size(file), _read_size(photo)
+            except ImageError as error:
+                self.problem(name, str(error))
+                return
+            if has != wants:
+                self.problem(name, _size_mismatch(has, wants))
+                return
+        self._add(name, photo, read_mask)
 
     def problem(self, name: str, reason: str) -> None:
         """Leave a photo out."""
         self.problems.append(Problem(name, reason))
 
     def finish(self, name: str, folder: Path, *, recursive: bool = True) -> SampleSet:
-        """Return what was found; images of kinds that are not read are problems."""
+        """Return the data set; images of kinds that are not read are problems."""
         self.problems += find_unread([folder], recursive=recursive)
         if not self.samples and not self.problems:
             raise FileNotFoundError(f"{folder} holds no photos")
-        return SampleSet(name, tuple(self.samples), tuple(self.problems))
+        return SampleSet(name, tuple(self.samples.values()), tuple(self.problems))
 
     def _add(self, name: str, photo: Path, read_mask: Callable[[], BoolArray] | None) -> None:
-        readers = (partial(read_image, photo), read_mask, partial(read_coefficients, photo))
-        self.samples.append(Sample.of_photo(name, *readers))
-
-    def _is_new(self, name: str, photo: Path) -> bool:
-        if name in self._names:
+        if name in self.samples:
             self.problem(name, f"{photo} has the same name as another photo; rename one of them")
-            return False
-        self._names.add(name)
-        return True
+            return
+        readers = (partial(read_image, photo), read_mask, partial(read_coefficients, photo))
+        self.samples[name] = Sample.of_photo(name, *readers)
 
 
 def read_photo(path: Path) -> Pixels:
@@ -115,7 +109,11 @@ def read_photo(path: Path) -> Pixels:
 
 def read_white_mask(path: Path) -> BoolArray:
     """Return a mask whose file shows the pasted part in white."""
-    pixels = read_photo(path)
+    return is_white(read_photo(path))
+
+
+def is_white(pixels: Pixels) -> BoolArray:
+    """Return where any channel lies in the upper half of the range."""
     return np.asarray(pixels.max(axis=2) > np.iinfo(pixels.dtype).max // 2)
 
 
@@ -137,22 +135,13 @@ def list_photos(folder: Path, *, recursive: bool = False) -> list[Path]:
 
 def index_by_stem(files: Iterable[Path]) -> dict[str, Path]:
     """Return files by their name without suffix, in small letters; the first of several."""
-    found: dict[str, Path] = {}
+    indexed: dict[str, Path] = {}
     for file in files:
-        found.setdefault(file.stem.casefold(), file)
-    return found
+        indexed.setdefault(file.stem.casefold(), file)
+    return indexed
 
 
-def why_mask_unfit(photo: Path, mask: Path) -> str:
-    """Return why a mask can't belong to a photo, by their headers; empty if it can."""
-    try:
-        has, wants = _read_size(mask), _read_size(photo)
-    except ImageError as error:
-        return str(error)
-    return "" if has == wants else _size_mismatch(has, wants)
-
-
-def _size_mismatch(mask: tuple[int, int], photo: tuple[int, int]) -> str:
+def _size_mismatch(mask: Sequence[int], photo: Sequence[int]) -> str:
     return f"its mask has {mask[0]} × {mask[1]} pixels, the photo {photo[0]} × {photo[1]}"
 
 

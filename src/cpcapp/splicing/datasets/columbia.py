@@ -16,7 +16,6 @@ from cpcapp.splicing.datasets.collector import (
     index_by_stem,
     list_photos,
     read_photo,
-    why_mask_unfit,
 )
 from cpcapp.splicing.photo.pixels import BoolArray
 from cpcapp.splicing.photo.samples import SampleSet
@@ -53,37 +52,29 @@ def columbia(folder: str | os.PathLike[str]) -> SampleSet:
         raise FileNotFoundError(
             f"{folder} is not Columbia Uncompressed: it has neither 4cam_splc nor 4cam_auth"
         )
-    found = SampleCollector()
+    collected = SampleCollector()
     masks = index_by_stem(list_photos(spliced / "edgemask"))
     used = set()
     for photo in list_photos(spliced):
         stem = photo.stem.casefold()
         mask = masks.get(f"{stem}_edgemask") or masks.get(stem)
         if mask is None:
-            found.problem(photo.stem, _no_mask(stem, masks))
+            reason = f"edgemask/{stem}_edgemask is missing"
+            if f"{stem}_edgemask_3" in masks:
+                reason += "; the _edgemask_3 beside it has no seam"
+            collected.problem(photo.stem, reason)
             continue
         used.add(mask)
-        reason = why_mask_unfit(photo, mask)
-        if reason:
-            found.problem(photo.stem, reason)
-        else:
-            found.spliced(photo.stem, photo, partial(_read_mask, mask))
+        collected.spliced(photo.stem, photo, partial(_read_mask, mask), mask)
     for stem, mask in masks.items():
         if mask not in used and not stem.endswith("_edgemask_3"):
-            found.problem(mask.stem, "this edge mask has no photo in 4cam_splc")
+            collected.problem(mask.stem, "this edge mask has no photo in 4cam_splc")
     for photo in list_photos(authentic):
-        found.authentic(photo.stem, photo)
+        collected.authentic(photo.stem, photo)
     for part in (spliced, authentic):
         if not list_photos(part):
-            found.problem(part.name, "the folder is missing or holds no photos")
-    return found.finish("columbia", folder)
-
-
-def _no_mask(stem: str, masks: dict[str, Path]) -> str:
-    reason = f"edgemask/{stem}_edgemask is missing"
-    if f"{stem}_edgemask_3" in masks:
-        reason += "; the _edgemask_3 beside it has no seam"
-    return reason
+            collected.problem(part.name, "the folder is missing or holds no photos")
+    return collected.finish("columbia", folder)
 
 
 def _read_mask(path: Path) -> BoolArray:

@@ -15,7 +15,6 @@ from cpcapp.splicing.datasets.collector import (
     index_by_stem,
     list_photos,
     read_white_mask,
-    why_mask_unfit,
 )
 from cpcapp.splicing.datasets.columbia import columbia
 from cpcapp.splicing.datasets.nimble import nimble
@@ -47,33 +46,29 @@ def folder_pair(
         raise ValueError(f"unmasked={unmasked!r} must be 'problem' or 'authentic'")
     folder = check_folder(folder)
     images = _find_images(folder)
-    found = SampleCollector()
+    collected = SampleCollector()
     masks = index_by_stem(list_photos(folder / "masks"))
     used = set()
     for photo in list_photos(images):
         mask = masks.get(photo.stem.casefold())
         if mask is None:
             if unmasked == "authentic":
-                found.authentic(photo.stem, photo)
+                collected.authentic(photo.stem, photo)
             else:
-                found.problem(
+                collected.problem(
                     photo.stem,
                     f"masks/{photo.stem} is missing; photos without one go into authentic/ or "
                     'need unmasked="authentic"',
                 )
             continue
         used.add(mask)
-        reason = why_mask_unfit(photo, mask)
-        if reason:
-            found.problem(photo.stem, reason)
-        else:
-            found.spliced(photo.stem, photo, partial(read_white_mask, mask))
+        collected.spliced(photo.stem, photo, partial(read_white_mask, mask), mask)
     for mask in masks.values():
         if mask not in used:
-            found.problem(mask.stem, f"masks/{mask.name} has no photo in {images.name}/")
+            collected.problem(mask.stem, f"masks/{mask.name} has no photo in {images.name}/")
     for photo in list_photos(folder / "authentic"):
-        found.authentic(f"authentic/{photo.stem}", photo)
-    return found.finish(folder.resolve().name, folder)
+        collected.authentic(f"authentic/{photo.stem}", photo)
+    return collected.finish(folder.resolve().name, folder)
 
 
 def _find_images(folder: Path) -> Path:
@@ -94,10 +89,10 @@ def photo_files(folder: str | os.PathLike[str], *, recursive: bool = False) -> S
     Named like the folder; the photos by their files, with suffix and below the folder.
     """
     folder = check_folder(folder)
-    found = SampleCollector()
+    collected = SampleCollector()
     for photo in list_photos(folder, recursive=recursive):
-        found.authentic(photo.relative_to(folder).as_posix(), photo)
-    return found.finish(folder.resolve().name, folder, recursive=recursive)
+        collected.authentic(photo.relative_to(folder).as_posix(), photo)
+    return collected.finish(folder.resolve().name, folder, recursive=recursive)
 
 
 def open_photos(

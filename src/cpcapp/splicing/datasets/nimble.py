@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -16,16 +15,14 @@ from cpcapp.splicing.datasets.collector import (
     SampleCollector,
     check_folder,
     read_photo,
-    why_mask_unfit,
 )
-from cpcapp.splicing.photo.pixels import BoolArray, Pixels
+from cpcapp.splicing.photo.pixels import BoolArray
 from cpcapp.splicing.photo.samples import SampleSet
 
 Row = dict[str, str]
 Colour = tuple[int, int, int]
 
-_REFERENCE = re.compile(r"(?P<edition>[A-Za-z]+(?P<year>\d{4}|\d{2})\w*)-(?P<task>\w+)-ref\.csv")
-_INDEX = re.compile(r"(?P<edition>[A-Za-z]+(?P<year>\d{4}|\d{2})\w*)-(?P<task>\w+)-index\.csv")
+_TABLE = re.compile(r"(?P<name>[A-Za-z]+(?P<year>\d{4}|\d{2})\w*-(?P<task>\w+))-(ref|index)\.csv")
 _NEEDED = ("ProbeFileID", "ProbeFileName", "IsTarget", "ProbeMaskFileName")
 
 
@@ -73,56 +70,58 @@ def nimble(
         raise ValueError(
             f"operations={operations!r} must be a sequence of names, such as ['PasteSplice']"
         )
-    tables = _tables(folder / "reference", _REFERENCE, year, task)
-    if not tables:
-        there = [t.path.name for t in _tables(folder / "reference", _REFERENCE, None, None)]
+    references = _tables(folder, "ref", year, task)
+    if not references:
+        others = [path.name for path in _tables(folder, "ref", None, None)]
         raise FileNotFoundError(
             f"{folder} has no reference for year={year}, task={task!r}; "
-            + (f"it has {', '.join(there)}" if there else "it needs reference/TASK/*-ref.csv")
+            + (f"it has {', '.join(others)}" if others else "it needs reference/TASK/*-ref.csv")
         )
-    found = SampleCollector()
+    collected = SampleCollector()
     known: dict[str, set[str]] = {}
-    for table in tables:
+    wanted = [*_NEEDED, *(["Collection"] if collection is not None else [])]
+    for path, name in references.items():
         try:
-            rows, columns = _read(table.path)
-            known[table.name] = {row.get("ProbeFileID", "") for row in rows}
-            journal = _Journal(table, operations) if operations else None
+            rows, columns = _read(path)
+            known[name] = {row.get("ProbeFileID", "") for row in rows}
+            journal = _Journal(path, operations) if operations else None
+            if lacking := [column for column in wanted if column not in columns]:
+                raise ValueError(f"{path.name} has no column {', '.join(lacking)}")
         except ValueError as error:
-            found.problem(table.name, str(error))
+            collected.problem(name, str(error))
             continue
-        wanted = [*_NEEDED, *(["Collection"] if collection is not None else [])]
-        lacking = [column for column in wanted if column not in columns]
-        if lacking:
-            found.problem(table.name, f"{table.path.name} has no column {', '.join(lacking)}")
+        probes: dict[str, list[Row]] = {}
+        for row in rows:
+            if collection is None or row["Collection"] == collection:
+                probes.setdefault(row["ProbeFileID"], []).append(row)
+        for probe, group in probes.items():
+            try:
+                _add(collected, folder, f"{name}/{probe}", group, journal)
+            except ValueError as error:
+                collected.problem(f"{name}/{probe}", str(error))
+    for path, name in _tables(folder, "index", year, task).items():
+        try:
+            rows, _ = _read(path)
+        except ValueError as error:
+            collected.problem(name, str(error))
             continue
-        chosen = [r for r in rows if collection is None or r["Collection"] == collection]
-        for probe, group in _group_by_probe(chosen).items():
-            _add(found, folder, f"{table.name}/{probe}", group, journal)
-    for name, reason in _find_unreferenced(folder, known, year, task):
-        found.problem(name, reason)
-    return found.finish("nimble", folder)
+        for probe in dict.fromkeys(row.get("ProbeFileID", "") for row in rows):
+            if probe not in known.get(name, ()):
+                collected.problem(f"{name}/{probe}", "it is in the index but not in the reference")
+    return collected.finish("nimble", folder)
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A reference or index: ``NC2016-splice``."""
-
-    name: str
-    path: Path
-
-
-def _tables(
-    folder: Path, pattern: re.Pattern[str], year: int | None, task: str | None
-) -> list[_Table]:
-    found = []
-    for path in sorted(folder.rglob("*.csv")):
-        match = pattern.fullmatch(path.name)
-        if match is None:
+def _tables(folder: Path, kind: str, year: int | None, task: str | None) -> dict[Path, str]:
+    """Return the references or indexes of a year and a task, and their names: NC2016-splice."""
+    tables = {}
+    for path in sorted((folder / {"ref": "reference", "index": "indexes"}[kind]).rglob("*.csv")):
+        match = _TABLE.fullmatch(path.name)
+        if match is None or match[4] != kind:
             continue
         is_year = year is None or int(match["year"]) in (year, year - 2000)
         if is_year and (task is None or match["task"].casefold() == task.casefold()):
-            found.append(_Table(f"{match['edition']}-{match['task']}", path))
-    return found
+            tables[path] = match["name"]
+    return tables
 
 
 def _read(path: Path) -> tuple[list[Row], list[str]]:
@@ -138,29 +137,22 @@ def _read(path: Path) -> tuple[list[Row], list[str]]:
         raise ValueError(f"{path} can't be read as a table: {error}") from error
 
 
-def _group_by_probe(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row["ProbeFileID"], []).append(row)
-    return groups
-
-
 class _Journal:
     """Which colours of a mask stand for some operations."""
 
-    def __init__(self, table: _Table, operations: Sequence[str]) -> None:
+    def __init__(self, reference: Path, operations: Sequence[str]) -> None:
         self.operations = tuple(operations)
-        stem = str(table.path).removesuffix(".csv")
+        stem = str(reference).removesuffix(".csv")
         join, _ = _read(Path(f"{stem}-probejournaljoin.csv"))
         masks, _ = _read(Path(f"{stem}-journalmask.csv"))
-        colours: dict[tuple[str, ...], list[Colour]] = {}
+        by_step: dict[tuple[str, ...], list[Colour]] = {}
         for row in masks:
             if row.get("Operation", "").startswith(self.operations):
-                colours.setdefault(_step(row), []).append(_parse_colour(row.get("Color", "")))
+                by_step.setdefault(_step(row), []).append(_parse_colour(row.get("Color", "")))
         self._colours: dict[tuple[str, str], list[Colour]] = {}
         for row in join:
             key = (row.get("ProbeFileID", ""), row.get("DonorFileID", ""))
-            self._colours.setdefault(key, []).extend(colours.get(_step(row), []))
+            self._colours.setdefault(key, []).extend(by_step.get(_step(row), []))
 
     def colours(self, row: Row) -> tuple[Colour, ...]:
         key = (row["ProbeFileID"], row.get("DonorFileID", ""))
@@ -180,37 +172,26 @@ def _parse_colour(text: str) -> Colour:
 
 
 def _add(
-    found: SampleCollector, folder: Path, name: str, rows: list[Row], journal: _Journal | None
+    collected: SampleCollector, folder: Path, name: str, rows: list[Row], journal: _Journal | None
 ) -> None:
-    """Add a probe by its rows, or say why it can't be used."""
-    try:
-        photo = _resolve(folder, rows[0]["ProbeFileName"])
-        targets = [row for row in rows if row["IsTarget"].casefold() in ("y", "yes", "true")]
-        if not targets:
-            found.authentic(name, photo)
-            return
-        parts = [_find_mask(folder, row, journal) for row in targets]
-    except ValueError as error:
-        found.problem(name, str(error))
+    """Add a probe by its rows; a ValueError says why it can't be used."""
+    photo = _resolve(folder, rows[0]["ProbeFileName"])
+    targets = [row for row in rows if row["IsTarget"].casefold() in ("y", "yes", "true")]
+    if not targets:
+        collected.authentic(name, photo)
         return
+    # With a journal the colours in a mask that count; else None: all but white do.
+    parts: list[tuple[Path, tuple[Colour, ...] | None]] = []
+    for row in targets:
+        mask, colours = row["ProbeMaskFileName"], None
+        if journal is not None:
+            colours = journal.colours(row)
+        else:
+            mask = row.get("BinaryProbeMaskFileName") or mask
+        parts.append((_resolve(folder, mask, "mask"), colours))
     if journal is not None and not any(colours for _, colours in parts):
-        found.problem(name, f"it was made without {' or '.join(journal.operations)}")
-        return
-    reason = next(filter(None, (why_mask_unfit(photo, mask) for mask, _ in parts)), "")
-    if reason:
-        found.problem(name, reason)
-    else:
-        found.spliced(name, photo, partial(_read_mask, tuple(parts)))
-
-
-def _find_mask(
-    folder: Path, row: Row, journal: _Journal | None
-) -> tuple[Path, tuple[Colour, ...] | None]:
-    """Return a mask file, and the colours in it that count; None for all but white."""
-    if journal is not None:
-        return _resolve(folder, row["ProbeMaskFileName"], "mask"), journal.colours(row)
-    named = row.get("BinaryProbeMaskFileName") or row["ProbeMaskFileName"]
-    return _resolve(folder, named, "mask"), None
+        raise ValueError(f"it was made without {' or '.join(journal.operations)}")
+    collected.spliced(name, photo, partial(_read_mask, tuple(parts)), *(path for path, _ in parts))
 
 
 def _resolve(folder: Path, name: str, what: str = "probe") -> Path:
@@ -229,29 +210,11 @@ def _resolve(folder: Path, name: str, what: str = "probe") -> Path:
 
 
 def _read_mask(parts: tuple[tuple[Path, tuple[Colour, ...] | None], ...]) -> BoolArray:
-    marked = [_mark_colours(read_photo(path), colours) for path, colours in parts]
+    marked = []
+    for path, colours in parts:
+        pixels = read_photo(path)
+        if colours is None:
+            marked.append((pixels < np.iinfo(pixels.dtype).max).any(axis=2))
+        else:
+            marked += [(pixels == colour).all(axis=2) for colour in colours]
     return np.asarray(np.logical_or.reduce(marked))
-
-
-def _mark_colours(pixels: Pixels, colours: tuple[Colour, ...] | None) -> BoolArray:
-    if colours is None:
-        return np.asarray((pixels < np.iinfo(pixels.dtype).max).any(axis=2))
-    mask = np.zeros(pixels.shape[:2], dtype=bool)
-    for colour in colours:
-        mask |= (pixels == colour).all(axis=2)
-    return mask
-
-
-def _find_unreferenced(
-    folder: Path, known: dict[str, set[str]], year: int | None, task: str | None
-) -> Iterator[tuple[str, str]]:
-    """Yield what is in the indexes but not in the references, and what to say of it."""
-    for index in _tables(folder / "indexes", _INDEX, year, task):
-        try:
-            rows, _ = _read(index.path)
-        except ValueError as error:
-            yield index.name, str(error)
-            continue
-        for probe in dict.fromkeys(row.get("ProbeFileID", "") for row in rows):
-            if probe not in known.get(index.name, ()):
-                yield f"{index.name}/{probe}", "it is in the index but not in the reference"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import PurePosixPath
 
-import numpy as np
-
+from cpcapp.splicing.datasets.collector import is_white
 from cpcapp.splicing.photo.pixels import BoolArray
 from cpcapp.splicing.photo.remote import list_folder, read_remote, read_remote_pixels
 from cpcapp.splicing.photo.samples import Problem, Sample, SampleSet
@@ -14,11 +13,10 @@ from cpcapp.splicing.photo.sources import SourcePhoto
 
 
 def open_remote_pairs(url: str) -> SampleSet | None:
-    """Open photos and masks that lie in two folders of a bucket under the same names.
+    """Open the folders ``images`` or ``photos``, ``masks`` and ``authentic`` of a bucket.
 
-    The folders are those of `cpcapp.splicing.datasets.folders.folder_pair`: ``images`` or
-    ``photos``, ``masks``, and ``authentic`` if there are authentic photos. Nothing is read yet, so
-    that a mask of another size than its photo shows only when it is read.
+    As `cpcapp.splicing.datasets.folders.folder_pair` does; but nothing is read yet, so that a mask
+    of another size than its photo shows only when it is read. None without masks and photos.
     """
     url = url.rstrip("/")
     masks = {_stem(mask).casefold(): mask for mask in list_folder(f"{url}/masks")}
@@ -34,7 +32,7 @@ def open_remote_pairs(url: str) -> SampleSet | None:
         elif name in samples:
             problems.append(Problem(name, f"{photo} has the same name as another photo"))
         else:
-            read_mask = partial(read_remote_mask, mask)
+            read_mask = partial(_read_mask, mask)
             samples[name] = Sample.of_photo(name, partial(read_remote, photo), read_mask)
     for photo in list_folder(f"{url}/authentic"):
         name = f"authentic/{_stem(photo)}"
@@ -53,10 +51,8 @@ def open_remote_sources(url: str) -> list[SourcePhoto]:
     ]
 
 
-def read_remote_mask(url: str) -> BoolArray:
-    """Return a mask whose file shows the pasted part in white."""
-    pixels = read_remote_pixels(url)
-    return np.asarray(pixels.max(axis=2) > np.iinfo(pixels.dtype).max // 2)
+def _read_mask(url: str) -> BoolArray:
+    return is_white(read_remote_pixels(url))
 
 
 def _stem(url: str) -> str:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 from scipy.io import loadmat
 from scipy.io.matlab import MatReadError
 
+from cpcapp.splicing.photo.pixels import as_unit_float
 from cpcapp.splicing.photo.read import image_files
 from cpcapp.splicing.photo.sources import SourcePhoto, photos_from, read_pixels
 
@@ -39,11 +39,7 @@ class BSDSPhoto:
 
     def image(self) -> NDArray[np.float32]:
         """Return the photo, (height, width, 3) float32 RGB in [0, 1]."""
-        pixels = cv2.imread(str(self.image_path), cv2.IMREAD_COLOR)
-        if pixels is None:
-            raise OSError(f"{self.image_path} can't be read as an image")
-        rgb = cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
-        return np.asarray(rgb, dtype=np.float32) / np.float32(255)
+        return as_unit_float(read_pixels(self.image_path))
 
     def segmentations(self) -> list[NDArray[np.uint16]]:
         """Return the segment number of each pixel, one map for each annotator."""
@@ -114,13 +110,8 @@ def open_sources(
     plain = [path for path in known.values() if path not in bsds]
     sources = [source for path in bsds for source in bsds_sources(path)]
     if plain:
-        if outside is not None:
-            _check_outside(image_files(plain), Path(outside))
+        for file in image_files(plain):
+            if outside is not None and file.resolve().is_relative_to(Path(outside).resolve()):
+                raise ValueError(f"{file} lies in {outside}; choose another folder for the splices")
         sources += photos_from(plain)
     return sources
-
-
-def _check_outside(files: Sequence[Path], folder: Path) -> None:
-    for file in files:
-        if file.resolve().is_relative_to(folder.resolve()):
-            raise ValueError(f"{file} lies in {folder}; choose another folder for the splices")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp._io.threads import map_threads
-from cpcapp.splicing.datasets.collector import read_photos
+from cpcapp.splicing.datasets.collector import read_with_mask
 from cpcapp.splicing.decide.words import ALARM_LEVEL, WEAK_LEVEL
 from cpcapp.splicing.measure.edges import detect_edges
 from cpcapp.splicing.photo.pixels import BoolArray, Pixels
@@ -203,10 +203,11 @@ class _Work:
             )
 
     def score(self, sample: Sample) -> dict[str, dict[str, ImageScore]] | Problem:
-        problems: list[Problem] = []
-        for _, photo, mask in read_photos([sample], problems):
-            return self._score(sample, photo, mask)
-        return problems[0]
+        try:
+            photo, mask = read_with_mask(sample)
+        except (OSError, ValueError) as error:
+            return Problem(sample.name, str(error))
+        return self._score(sample, photo, mask)
 
     def _score(
         self, sample: Sample, photo: ReadImage, mask: BoolArray
