@@ -15,7 +15,7 @@ from cpcapp.splicing.make.stream import StreamOptions
 from cpcapp.splicing.networks.loop import TrainingPlan, _worker_kind
 from cpcapp.splicing.networks.mfcn_maps import enlarge
 from cpcapp.splicing.score.evaluate import evaluate
-from cpcapp.splicing.score.protocols import MethodScores, ProtocolScores, score_map
+from cpcapp.splicing.score.protocols import ProtocolScores, score_map
 
 Results = dict[str, Any]
 OURS = ("paper", "filters", "default")
@@ -69,12 +69,12 @@ def store_examples(maps: Path, data: Path, file: Path) -> None:
     np.savez_compressed(file, **{name: coarse[f"mfcn/columbia/{name}"] for name in names})
 
 
-def _joined(photos: Sequence[dict[str, Any]]) -> MethodScores:
+def _joined(photos: Sequence[dict[str, Any]]) -> dict[str, ProtocolScores]:
     names = list(photos[0])
-    return MethodScores({p: ProtocolScores(p, tuple(one[p] for one in photos)) for p in names})
+    return {p: ProtocolScores(p, tuple(one[p] for one in photos)) for p in names}
 
 
-def figures(scores: MethodScores) -> Results:
+def figures(scores: dict[str, ProtocolScores]) -> Results:
     """Return the means of each protocol, and the F1 of each photo."""
     found: Results = {
         protocol: {"f1": round(one.mean.f1 or 0.0, 4), "mcc": round(one.mean.mcc or 0.0, 4)}

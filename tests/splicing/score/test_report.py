@@ -18,32 +18,7 @@ from cpcapp.splicing.photo.samples import Problem, Sample, SampleSet
 from cpcapp.splicing.photo.sources import SourcePhoto
 from cpcapp.splicing.score.controls import CONTROLS
 from cpcapp.splicing.score.evaluate import evaluate
-from cpcapp.splicing.score.report import METHOD, evaluate_localizer, open_album
-
-SHAPE = (48, 64)
-
-
-@pytest.fixture
-def case():
-    mask = np.zeros(SHAPE, dtype=bool)
-    mask[:, 32:] = True
-    flat = np.ones(SHAPE, np.float32)
-    return SimpleNamespace(
-        sample=SimpleNamespace(name="late"),
-        image=np.full((*SHAPE, 3), 90, np.uint8),
-        mask=mask,
-        edges=flat,
-        maps={METHOD: SimpleNamespace(boundary=flat)},
-        scores={METHOD: {"edge": SimpleNamespace(mcc=0.5, f1=0.6)}},
-    )
-
-
-def test_photos_under_way_when_a_run_stops_are_not_drawn(tmp_path, case):
-    with open_album(tmp_path) as album:
-        album.draw(case)
-        assert len(list(tmp_path.rglob("*.png"))) == 1
-    album.draw(case)
-    assert list(tmp_path.iterdir()) == []
+from cpcapp.splicing.score.report import evaluate_localizer, open_album
 
 
 def test_a_folder_in_use_is_kept(tmp_path):

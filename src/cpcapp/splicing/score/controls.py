@@ -16,7 +16,6 @@ them. Two of these also use the JPEG file, where a sample has one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import cv2
@@ -147,34 +146,8 @@ def block_contrast_map(
     return spread_blocks(_unit_range(block_contrast(pixels, once)), edges.shape)
 
 
-@dataclass(frozen=True)
-class FileControl:
-    """A control that also looks at the JPEG file, where a sample has one.
-
-    Attributes
-    ----------
-    draw : callable
-        Takes the pixels, all edges, and the coefficients of the file or None; returns a map.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> control = FileControl(double_jpeg_map)
-    >>> control(np.zeros((16, 16, 3), np.uint8), np.zeros((16, 16), np.float32)).shape
-    (16, 16)
-    """
-
-    draw: Callable[[Pixels, FloatMap, JpegCoefficients | None], FloatMap]
-
-    def __call__(
-        self, pixels: Pixels, edges: FloatMap, coefficients: JpegCoefficients | None = None
-    ) -> FloatMap:
-        """Return the map; without coefficients from the pixels alone."""
-        return self.draw(pixels, edges, coefficients)
-
-
 #: The controls by the names they have in tables.
-CONTROLS: dict[str, Callable[[Pixels, FloatMap], FloatMap]] = {
+CONTROLS: dict[str, Callable[..., FloatMap]] = {
     "constant": constant_map,
     "edge strength": edge_strength_map,
     "error level analysis": error_level_map,
@@ -182,9 +155,11 @@ CONTROLS: dict[str, Callable[[Pixels, FloatMap], FloatMap]] = {
     "third difference": third_difference_map,
     "error level of blocks": block_error_level_map,
     "near-zeros": near_zeros_map,
-    "double compression": FileControl(double_jpeg_map),
-    "block contrast": FileControl(block_contrast_map),
+    "double compression": double_jpeg_map,
+    "block contrast": block_contrast_map,
 }
+#: Those that also look at the JPEG file, where a sample has one: their third argument.
+FILE_CONTROLS = (double_jpeg_map, block_contrast_map)
 
 
 def _compressed_once(pixels: Pixels, coefficients: JpegCoefficients | None) -> FloatMap:

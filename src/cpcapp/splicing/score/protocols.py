@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import cv2
@@ -154,40 +155,6 @@ class ProtocolScores:
         return {"mean": asdict(self.mean), "images": [asdict(image) for image in self.images]}
 
 
-@dataclass(frozen=True)
-class MethodScores(Mapping[str, ProtocolScores]):
-    """The scores of one method, by the names of the protocols.
-
-    Attributes
-    ----------
-    protocols : dict of str to ProtocolScores
-
-    Examples
-    --------
-    >>> image = ImageScore("one", 0.5, 0.1, False, 0.4, 0.2, False, 0.9)
-    >>> scores = MethodScores({"edge": ProtocolScores("edge", (image,))})
-    >>> scores["edge"].mean.mcc
-    0.4
-    >>> list(scores.to_dict()["edge"])
-    ['mean', 'images']
-    """
-
-    protocols: dict[str, ProtocolScores]
-
-    def __getitem__(self, protocol: str) -> ProtocolScores:
-        return self.protocols[protocol]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.protocols)
-
-    def __len__(self) -> int:
-        return len(self.protocols)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold: for each protocol its mean scores and those of each photo."""
-        return {name: scores.to_dict() for name, scores in self.protocols.items()}
-
-
 def score_map(
     values: ArrayLike,
     mask: BoolArray,
@@ -217,39 +184,28 @@ def score_map(
         radius = protocol.radius
         if radius not in truths:
             truths[radius] = mask if radius is None else boundary_band(mask, radius)
-        found = []
+        limit = threshold if protocol.threshold == "given" else protocol.threshold
+        both = []
         for inverted in (False, True) if protocol.inverts else (False,):
             if inverted not in ordered:
-                ordered[inverted] = _SortedMap(-array if inverted else array)
-            at = threshold if protocol.threshold == "given" else protocol.threshold
-            found.append(ordered[inverted].score(truths[radius], at))
-        scores[protocol.name] = _pick_better(name, found)
+                ordered[inverted] = _SortedMap(array, inverted)
+            both.append(ordered[inverted].score(name, truths[radius], limit))
+        scores[protocol.name] = _pick_better(both)
     return scores
 
 
-@dataclass(frozen=True)
-class _MapScores:
-    """Scores of a map as it is given."""
-
-    f1: float
-    f1_threshold: float | None
-    mcc: float
-    mcc_threshold: float | None
-    auc: float | None
-
-
 class _SortedMap:
-    """A map, sorted once, to be scored against several truths."""
+    """A map or its negative, sorted once, to be scored against several truths."""
 
-    def __init__(self, values: NDArray[Any]) -> None:
-        self.values = values
-        ordered = np.sort(values, axis=None)
+    def __init__(self, values: NDArray[Any], inverted: bool) -> None:
+        self.inverted, self.values = inverted, -values if inverted else values
+        ordered = np.sort(self.values, axis=None)
         starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
         # From the highest on, so that of equal scores argmax takes the one that marks least.
         self.distinct = ordered[starts][::-1]
         self.marked = (ordered.size - starts)[::-1]
 
-    def score(self, truth: BoolArray, threshold: float | str | None) -> _MapScores:
+    def score(self, name: str, truth: BoolArray, threshold: float | str | None) -> ImageScore:
         """Return the scores at a threshold, or at the best ones."""
         positives = np.sort(self.values[truth])
         hits = positives.size - np.searchsorted(positives, self.distinct)
@@ -262,17 +218,21 @@ class _SortedMap:
             # Many values are below the threshold, or none: the last that reaches it.
             reached = np.count_nonzero(self.distinct >= threshold)
             tp, marked = tp[reached : reached + 1], marked[reached : reached + 1]
-        f1 = _f1(tp, marked, wanted)
-        mcc = _mcc(tp, marked, wanted, total)
-        best_f1, best_mcc = int(f1.argmax()), int(mcc.argmax())
-        if isinstance(threshold, str):
-            at_f1, at_mcc = self._value(best_f1), self._value(best_mcc)
-        else:
-            at_f1 = at_mcc = threshold
-        return _MapScores(float(f1[best_f1]), at_f1, float(mcc[best_mcc]), at_mcc, auc)
 
-    def _value(self, place: int) -> float | None:
-        return None if place == 0 else float(self.distinct[place - 1])
+        def best(scores: FloatArray) -> tuple[float, float | None]:
+            place = int(scores.argmax())
+            level = self._level(place) if isinstance(threshold, str) else threshold
+            return float(scores[place]), level
+
+        f1, f1_level = best(_f1(tp, marked, wanted))
+        mcc, mcc_level = best(_mcc(tp, marked, wanted, total))
+        return ImageScore(name, f1, f1_level, self.inverted, mcc, mcc_level, self.inverted, auc)
+
+    def _level(self, place: int) -> float | None:
+        if place == 0:
+            return None
+        level = float(self.distinct[place - 1])
+        return -level if self.inverted else level
 
 
 def _f1(tp: NDArray[np.int64], marked: NDArray[np.int64], wanted: int) -> FloatArray:
@@ -300,25 +260,16 @@ def _area(
     return float(twice / (2.0 * wanted * (total - wanted)))
 
 
-def _pick_better(name: str, found: Sequence[_MapScores]) -> ImageScore:
+def _pick_better(scores: Sequence[ImageScore]) -> ImageScore:
     """Return the better of the scores of a map and, where there are two, its negative."""
-    f1 = max(range(len(found)), key=lambda i: found[i].f1)
-    mcc = max(range(len(found)), key=lambda i: found[i].mcc)
-    areas = [one.auc for one in found if one.auc is not None]
-    return ImageScore(
-        name,
-        found[f1].f1,
-        _undo_inversion(found[f1].f1_threshold, bool(f1)),
-        bool(f1),
-        found[mcc].mcc,
-        _undo_inversion(found[mcc].mcc_threshold, bool(mcc)),
-        bool(mcc),
-        max(areas) if areas else None,
+    f1, mcc = (max(scores, key=attrgetter(metric)) for metric in ("f1", "mcc"))
+    return replace(
+        f1,
+        mcc=mcc.mcc,
+        mcc_threshold=mcc.mcc_threshold,
+        mcc_inverted=mcc.mcc_inverted,
+        auc=max((score.auc for score in scores if score.auc is not None), default=None),
     )
-
-
-def _undo_inversion(threshold: float | None, inverted: bool) -> float | None:
-    return -threshold if inverted and threshold is not None else threshold
 
 
 def check_protocols(protocols: Iterable[str]) -> list[ScoringProtocol]:

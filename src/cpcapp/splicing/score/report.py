@@ -1,4 +1,4 @@
-"""The scores of a localizer beside the controls: as text, a table and JSON."""
+"""Scoring a localizer, its verdicts and the controls: as text, a table, JSON and pictures."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from dataclasses import replace as replace_fields
 from itertools import count
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -32,7 +31,8 @@ from cpcapp._io.files import (
 from cpcapp._io.text import spreadsheet_text
 from cpcapp.reports import render
 from cpcapp.splicing.localizer import SpliceLocalizer
-from cpcapp.splicing.output.panels import Picture, case_picture, contact_sheet
+from cpcapp.splicing.output.panels import case_picture, contact_sheet
+from cpcapp.splicing.output.png import write_png
 from cpcapp.splicing.photo.samples import Problem, SampleSet
 from cpcapp.splicing.score.controls import CONTROLS
 from cpcapp.splicing.score.evaluate import (
@@ -47,13 +47,21 @@ from cpcapp.splicing.score.protocols import PROTOCOLS, ImageScore
 
 #: The name that the localizer has among the methods and controls.
 METHOD: Final = "cPCA++"
+#: The page that shows all pictures of a folder.
+INDEX: Final = "index.html"
+# Moved first and put in place last: if it exists, the other files are complete and belong to it.
+_SCORES: Final = "scores.json"
+_FILES: Final = (_SCORES, "scores.csv", INDEX, "best.png", "worst.png")
+_CASE: Final = r"\d{4,}_\d\.\d{3}_.*\.png"
+# Chosen by eye: as many fit on a screen.
+_PER_SHEET: Final = 5
 
 
 @dataclass(frozen=True)
 class LocalizerReport:
     """How well a localizer does on a data set.
 
-    Made by `cpcapp.splicing.score.report.evaluate_localizer`.
+    Made by `cpcapp.splicing.evaluate_localizer`.
 
     Attributes
     ----------
@@ -141,168 +149,6 @@ class LocalizerReport:
         return text.getvalue()
 
 
-#: The page that shows all of an album.
-INDEX: Final = "index.html"
-# Moved first and put in place last: if it exists, the rest is complete and belongs to it.
-_SCORES: Final = "scores.json"
-_FILES: Final = (_SCORES, "scores.csv", INDEX, "best.png", "worst.png")
-_CASE: Final = r"\d{4,}_\d\.\d{3}_.*\.png"
-# Chosen by eye: as many fit on a screen.
-_PER_SHEET: Final = 5
-
-
-def check_album_folder(folder: str | os.PathLike[str], *, replace: bool = False) -> None:
-    """Raise `FolderInUseError` if a folder has something in it that is not to be replaced.
-
-    What killed runs left in it is removed first.
-    """
-    folder = Path(folder)
-    remove_leftovers(folder)
-    if folder.is_dir() and any(folder.iterdir()) and not replace:
-        raise FolderInUseError(
-            f"{folder} is not empty", "choose another folder, or replace=True for new results in it"
-        )
-    for name in _FILES:
-        check_replaceable(folder / name)
-
-
-@contextmanager
-def open_album(folder: str | os.PathLike[str], *, replace: bool = False) -> Iterator[Album]:
-    """Make a folder of results; until they are complete, and if something fails, nothing changes.
-
-    ::
-
-        scores.json, scores.csv
-        cases/0001_0.912_NAME.png     the photo with the best MCC by the protocol ``edge``, ...
-        best.png, worst.png           the first and the last of them
-        index.html                    all of them
-
-    ``replace``: whether earlier results in the folder are replaced, once the new ones are complete.
-    Other files are kept.
-    """
-    check_album_folder(folder, replace=replace)
-    with stage_results(folder) as staged:
-        # The rank of a picture is known when all photos are scored.
-        (staged.place / "unsorted").mkdir()
-        album = Album(staged)
-        try:
-            yield album
-        finally:
-            album.close()
-
-
-def _earlier_cases(folder: Path) -> list[str]:
-    found = (file.name for file in folder.glob("cases/*.png"))
-    return [f"cases/{name}" for name in found if re.fullmatch(_CASE, name)]
-
-
-class Album:
-    """Draws photos while they are scored, and sorts them afterwards; see `open_album`."""
-
-    def __init__(self, staged: StagedResults) -> None:
-        self.staged = staged
-        self.unsorted = staged.place / "unsorted"
-        self.drawn: dict[str, Path] = {}
-        self.numbers = count()
-        self.closed = False
-        self.writing = Lock()
-
-    def close(self) -> None:
-        """Draw no more photos: a run that is stopped may have some under way."""
-        with self.writing:
-            self.closed = True
-
-    def draw(self, case: Case) -> None:
-        """Draw a photo; several threads may do so at a time."""
-        score = case.scores[METHOD]["edge"]
-        picture = case_picture(
-            case.image,
-            case.mask,
-            case.edges,
-            case.maps[METHOD].boundary,
-            caption=f"{case.sample.name}   {_describe(score)}",
-        )
-        encoded = _encode_png(picture)
-        with self.writing:
-            if self.closed:
-                return
-            path = self.unsorted / f"{next(self.numbers)}.png"
-            _write(path, encoded)
-            self.drawn[case.sample.name] = path
-
-    def finish(self, report: LocalizerReport) -> None:
-        """Sort the pictures, write everything else, and put it in the place of earlier results."""
-        new = self.staged.new
-        (new / "cases").mkdir()
-        images = report.evaluation.scores[METHOD]["edge"].images
-        ranked = sorted(images, key=lambda image: -image.mcc)
-        files = []
-        for rank, image in enumerate(ranked, start=1):
-            name = f"{rank:04d}_{image.mcc:.3f}_{_as_file_name(image.name)}.png"
-            files.append(self.drawn[image.name].replace(new / "cases" / name))
-        if files:
-            best, worst = files[:_PER_SHEET], files[::-1][:_PER_SHEET]
-            for name, chosen in (("best.png", best), ("worst.png", worst)):
-                sheet = contact_sheet([_read_png(file) for file in chosen])
-                _write(new / name, _encode_png(sheet))
-        texts = {
-            INDEX: _page(report, ranked, files),
-            "scores.csv": report.to_csv(),
-            _SCORES: json.dumps(report.to_dict(), indent=1, allow_nan=False),
-        }
-        for name, text in texts.items():
-            _write(new / name, text.encode(errors="backslashreplace"))
-        earlier = [*_FILES, *_earlier_cases(self.staged.folder)]
-        self.staged.commit(marker=_SCORES, remove=earlier)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with atomic_write(path) as out:
-        out.write(content)
-
-
-def _describe(score: ImageScore) -> str:
-    return f"MCC {score.mcc:.3f}   F1 {score.f1:.3f}"
-
-
-def _as_file_name(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.-]+", "_", name)[-80:]
-
-
-def _encode_png(picture: Picture) -> bytes:
-    encoded = io.BytesIO()
-    Image.fromarray(picture).save(encoded, "PNG")
-    return encoded.getvalue()
-
-
-def _read_png(path: Path) -> Picture:
-    with Image.open(path) as image:
-        return np.asarray(image)
-
-
-def _page(report: LocalizerReport, ranked: Sequence[ImageScore], files: Sequence[Path]) -> str:
-    """Return a page that shows the scores and the pictures."""
-    protocols, rows = report.mean_scores() if report.evaluation.n_scored else ((), ())
-    pictures = [
-        {
-            "address": f"cases/{quote(file.name)}",
-            "caption": f"{image.name}, {_describe(image)}",
-        }
-        for image, file in zip(ranked, files, strict=True)
-    ]
-    return render(
-        "album.html",
-        title=f"{report.evaluation.dataset}: scores",
-        generator="cpcapp evaluate",
-        heading=report.title,
-        protocols=protocols,
-        rows=rows,
-        verdicts="" if report.verdicts is None else report.verdicts.describe(),
-        problems=report.problems,
-        pictures=pictures,
-    )
-
-
 def evaluate_localizer(
     samples: SampleSet,
     model: SpliceLocalizer,
@@ -326,10 +172,16 @@ def evaluate_localizer(
     jobs : int, default=1
         Photos at the same time. The result does not depend on it.
     folder : path, optional
-        Write the scores, and a picture of each photo, to this folder; see
-        `cpcapp.splicing.score.report.open_album`.
+        Write the scores, and a picture of each photo, to this folder::
+
+            scores.json, scores.csv
+            cases/0001_0.912_NAME.png     the photo with the best MCC by the protocol ``edge``, ...
+            best.png, worst.png           the first and the last of them
+            index.html                    all of them
+
+        Until they are complete, and if something fails, nothing in it changes.
     replace : bool, default=False
-        Whether earlier results in the folder are replaced.
+        Whether earlier results in the folder are replaced. Other files are kept.
     progress, judging_progress : callable, optional
         Called with the share done, from 0 to 1, of the spliced photos and of the authentic ones.
 
@@ -364,52 +216,131 @@ def evaluate_localizer(
             f"{samples.name} has {len(samples)} authentic photos and no spliced one with a mask; "
             f"there is nothing to score{why}"
         )
-    with ExitStack() as stack:
-        album = None
-        if folder is not None:
-            album = stack.enter_context(open_album(folder, replace=replace))
-        report = _evaluate(samples, model, controls, jobs, album, progress, judging_progress)
+    with nullcontext() if folder is None else open_album(folder, replace=replace) as album:
+        verdicts: list[PhotoVerdict] = []
+
+        def on_case(case: Case) -> None:
+            verdicts.append(PhotoVerdict.from_maps(case.sample.name, False, case.maps[METHOD]))
+            if album is not None:
+                album.draw(case)
+
+        result = evaluate(
+            samples,
+            {METHOD: model},
+            controls=CONTROLS if controls else {},
+            protocols=PROTOCOLS,
+            thresholds={METHOD: model.threshold},
+            jobs=jobs,
+            progress=progress,
+            on_case=on_case,
+        )
+        scores = None
+        if any(verdict.score is not None for verdict in verdicts):
+            authentic, problems = judge_photos(
+                samples.authentic.samples, model, jobs=jobs, progress=judging_progress
+            )
+            # Threads finish in any order.
+            photos = sorted([*verdicts, *authentic], key=lambda one: (one.authentic, one.name))
+            scores = VerdictScores(tuple(photos))
+            result = replace_fields(result, problems=(*result.problems, *problems))
+        report = LocalizerReport(model.name, model.version, result, scores)
         if album is not None:
             album.finish(report)
     return report
 
 
-def _evaluate(
-    samples: SampleSet,
-    model: SpliceLocalizer,
-    controls: bool,
-    jobs: int,
-    album: Album | None,
-    progress: Callable[[float], None] | None,
-    judging_progress: Callable[[float], None] | None,
-) -> LocalizerReport:
-    verdicts: list[PhotoVerdict] = []
+# -- the folder with pictures ------------------------------------------------------------------
 
-    def on_case(case: Case) -> None:
-        verdicts.append(PhotoVerdict.from_maps(case.sample.name, False, case.maps[METHOD]))
-        if album is not None:
-            album.draw(case)
 
-    result = evaluate(
-        samples,
-        {METHOD: model},
-        controls=CONTROLS if controls else {},
-        protocols=PROTOCOLS,
-        thresholds={METHOD: model.threshold},
-        jobs=jobs,
-        progress=progress,
-        on_case=on_case,
-    )
-    if all(verdict.score is None for verdict in verdicts):
-        return LocalizerReport(model.name, model.version, result)
-    authentic, problems = judge_photos(
-        samples.authentic.samples, model, jobs=jobs, progress=judging_progress
-    )
-    # Threads finish in any order.
-    ordered = sorted([*verdicts, *authentic], key=lambda photo: (photo.authentic, photo.name))
-    return LocalizerReport(
-        model.name,
-        model.version,
-        replace_fields(result, problems=(*result.problems, *problems)),
-        VerdictScores(tuple(ordered)),
+def check_album_folder(folder: str | os.PathLike[str], *, replace: bool = False) -> None:
+    """Raise `FolderInUseError` if a folder has something in it that is not to be replaced.
+
+    What killed runs left in it is removed first.
+    """
+    folder = Path(folder)
+    remove_leftovers(folder)
+    if folder.is_dir() and any(folder.iterdir()) and not replace:
+        raise FolderInUseError(
+            f"{folder} is not empty", "choose another folder, or replace=True for new results in it"
+        )
+    for name in _FILES:
+        check_replaceable(folder / name)
+
+
+@contextmanager
+def open_album(folder: str | os.PathLike[str], *, replace: bool = False) -> Iterator[Album]:
+    """Make a folder of results; until they are complete nothing in it changes."""
+    check_album_folder(folder, replace=replace)
+    with stage_results(folder) as staged:
+        yield Album(staged)
+
+
+class Album:
+    """Draws photos while they are scored, and sorts them when the ranks are known."""
+
+    def __init__(self, staged: StagedResults) -> None:
+        self.staged = staged
+        self.unsorted = staged.place / "unsorted"
+        self.unsorted.mkdir()
+        self.drawn: dict[str, Path] = {}
+        self.numbers = count()
+
+    def draw(self, case: Case) -> None:
+        """Draw a photo; several threads may do so at a time."""
+        caption = f"{case.sample.name}   {_describe(case.scores[METHOD]['edge'])}"
+        boundary = case.maps[METHOD].boundary
+        path = self.drawn[case.sample.name] = self.unsorted / f"{next(self.numbers)}.png"
+        write_png(path, case_picture(case.image, case.mask, case.edges, boundary, caption=caption))
+
+    def finish(self, report: LocalizerReport) -> None:
+        """Sort the pictures, write everything else, and put it in the place of earlier results."""
+        new = self.staged.new
+        (new / "cases").mkdir()
+        images = report.evaluation.scores[METHOD]["edge"].images
+        ranked = {}
+        for rank, image in enumerate(sorted(images, key=lambda image: -image.mcc), start=1):
+            name = re.sub(r"[^A-Za-z0-9.-]+", "_", image.name)[-80:]
+            file = new / "cases" / f"{rank:04d}_{image.mcc:.3f}_{name}.png"
+            ranked[self.drawn[image.name].replace(file)] = image
+        files = list(ranked)
+        for name, chosen in (("best.png", files[:_PER_SHEET]), ("worst.png", files[::-1])):
+            if chosen:
+                pictures = [np.asarray(Image.open(file)) for file in chosen[:_PER_SHEET]]
+                write_png(new / name, contact_sheet(pictures))
+        texts = {
+            INDEX: _page(report, ranked),
+            "scores.csv": report.to_csv(),
+            _SCORES: json.dumps(report.to_dict(), indent=1, allow_nan=False),
+        }
+        for name, text in texts.items():
+            with atomic_write(new / name) as out:
+                out.write(text.encode(errors="backslashreplace"))
+        cases = (file.name for file in self.staged.folder.glob("cases/*.png"))
+        earlier = [f"cases/{name}" for name in cases if re.fullmatch(_CASE, name)]
+        self.staged.commit(marker=_SCORES, remove=[*_FILES, *earlier])
+
+
+def _describe(score: ImageScore) -> str:
+    return f"MCC {score.mcc:.3f}   F1 {score.f1:.3f}"
+
+
+def _page(report: LocalizerReport, ranked: dict[Path, ImageScore]) -> str:
+    """Return a page that shows the scores and the pictures."""
+    protocols, rows = report.mean_scores() if report.evaluation.n_scored else ((), ())
+    return render(
+        "album.html",
+        title=f"{report.evaluation.dataset}: scores",
+        generator="cpcapp evaluate",
+        heading=report.title,
+        protocols=protocols,
+        rows=rows,
+        verdicts="" if report.verdicts is None else report.verdicts.describe(),
+        problems=report.problems,
+        pictures=[
+            {
+                "address": f"cases/{quote(file.name)}",
+                "caption": f"{image.name}, {_describe(image)}",
+            }
+            for file, image in ranked.items()
+        ],
     )
