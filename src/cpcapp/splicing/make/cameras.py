@@ -8,14 +8,15 @@ have lost them.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.splicing.photo.pixels import as_unit_float
+from cpcapp._io.ranges import check_ranges, ranged
+from cpcapp.splicing.photo.pixels import BoolArray, FloatMap, as_unit_float
 
 DEMOSAICING = ("bilinear", "gradient-corrected", "edge-aware")
 # Of sRGB, nearly.
@@ -24,27 +25,12 @@ _GAMMA = 2.2
 # H. Malvar, L. He, R. Cutler, "High-quality linear interpolation for demosaicing of
 # Bayer-patterned color images", ICASSP 2004: bilinear plus a Laplacian of the colour that is
 # known at the pixel. Eighths.
-_GREEN = np.array(
-    [[0, 0, -1, 0, 0], [0, 0, 2, 0, 0], [-1, 2, 4, 2, -1], [0, 0, 2, 0, 0], [0, 0, -1, 0, 0]]
-)
-_ALONG = np.array(
-    [
-        [0, 0, 0.5, 0, 0],
-        [0, -1, 0, -1, 0],
-        [-1, 4, 5, 4, -1],
-        [0, -1, 0, -1, 0],
-        [0, 0, 0.5, 0, 0],
-    ]
-)
-_DIAGONAL = np.array(
-    [
-        [0, 0, -1.5, 0, 0],
-        [0, 2, 0, 2, 0],
-        [-1.5, 0, 6, 0, -1.5],
-        [0, 2, 0, 2, 0],
-        [0, 0, -1.5, 0, 0],
-    ]
-)
+_GREEN = np.zeros((5, 5))
+_GREEN[2], _GREEN[:, 2] = [-1, 2, 4, 2, -1], [-1, 2, 4, 2, -1]
+_ALONG = np.array([[0, 0, 0.5, 0, 0], [0, -1, 0, -1, 0], [-1, 4, 5, 4, -1]])
+_ALONG = np.concatenate([_ALONG, _ALONG[1::-1]])
+_DIAGONAL = np.array([[0, 0, -1.5, 0, 0], [0, 2, 0, 2, 0], [-1.5, 0, 6, 0, -1.5]])
+_DIAGONAL = np.concatenate([_DIAGONAL, _DIAGONAL[1::-1]])
 
 
 @dataclass(frozen=True)
@@ -64,9 +50,9 @@ class Camera:
 
     phase: tuple[int, int] = (0, 0)
     demosaicing: str = "bilinear"
-    shot_noise: float = 1e-4
-    read_noise: float = 1e-6
-    sharpening: float = 0.0
+    shot_noise: float = ranged(1e-4, 0.0, 10.0)
+    read_noise: float = ranged(1e-6, 0.0, 10.0)
+    sharpening: float = ranged(0.0, 0.0, 10.0)
 
     def __post_init__(self) -> None:
         if self.demosaicing not in DEMOSAICING:
@@ -75,9 +61,7 @@ class Camera:
             )
         if any(p not in (0, 1) for p in self.phase) or len(self.phase) != 2:
             raise ValueError(f"phase={self.phase} must be two numbers, each 0 or 1")
-        for name in ("shot_noise", "read_noise", "sharpening"):
-            if not 0.0 <= getattr(self, name) < 10.0:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 0 and below 10")
+        check_ranges(self)
 
     @classmethod
     def random(cls, rng: np.random.Generator) -> Camera:
@@ -102,12 +86,8 @@ class Camera:
             photo += np.float32(self.sharpening) * (photo - cv2.GaussianBlur(photo, (0, 0), 0.8))
         return np.asarray(np.clip(np.rint(photo * 255.0), 0, 255), dtype=np.uint8)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the settings in types that JSON knows."""
-        return asdict(self) | {"phase": list(self.phase)}
 
-
-def mosaic(light: NDArray[np.float32], phase: tuple[int, int]) -> NDArray[np.float32]:
+def mosaic(light: FloatMap, phase: tuple[int, int]) -> FloatMap:
     """Keep only the colour that the sensor measures: (height, width, 3) to (height, width)."""
     raw = light[:, :, 1].copy()
     r, c = phase
@@ -116,7 +96,7 @@ def mosaic(light: NDArray[np.float32], phase: tuple[int, int]) -> NDArray[np.flo
     return raw
 
 
-def demosaic(raw: NDArray[np.float32], phase: tuple[int, int], method: str) -> NDArray[np.float32]:
+def demosaic(raw: FloatMap, phase: tuple[int, int], method: str) -> FloatMap:
     """Interpolate the colours that the sensor did not measure."""
     # Reflected so that the pattern of the mosaic continues beyond the border.
     padded = cv2.copyMakeBorder(raw, 4, 4, 4, 4, cv2.BORDER_REFLECT_101)
@@ -133,32 +113,27 @@ def demosaic(raw: NDArray[np.float32], phase: tuple[int, int], method: str) -> N
     return np.ascontiguousarray(np.dstack(out)[4:-4, 4:-4])
 
 
-def _bilinear(raw: NDArray[np.float32], known: NDArray[np.bool_]) -> NDArray[np.float32]:
+def _bilinear(raw: FloatMap, known: BoolArray) -> FloatMap:
     """Fill in with the weighted mean of the nearest known values; nearer ones weigh more."""
-    kernel = np.outer([1, 2, 1], [1, 2, 1]).astype(np.float32)
-    return _fill_in(np.where(known, raw, 0.0), known, kernel)
-
-
-def _fill_in(
-    values: NDArray[Any], known: NDArray[np.bool_], kernel: NDArray[np.float32]
-) -> NDArray[np.float32]:
+    kernel = np.outer([1, 2, 1], [1, 2, 1])
+    values = np.where(known, raw, 0.0)
     weight = _filter(known.astype(np.float32), kernel)
     mean = _filter(values.astype(np.float32), kernel) / np.maximum(weight, 1e-12)
     return np.where(known, values, mean).astype(np.float32)
 
 
-def _filter(values: NDArray[np.float32], kernel: Any) -> NDArray[np.float32]:
+def _filter(values: FloatMap, kernel: Any) -> FloatMap:
     kernel = np.asarray(kernel, dtype=np.float32)
     return np.asarray(cv2.filter2D(values, -1, kernel, borderType=cv2.BORDER_REFLECT_101))
 
 
 def _gradient_corrected(
-    raw: NDArray[np.float32],
-    red_row: NDArray[np.bool_],
-    is_red: NDArray[np.bool_],
-    is_green: NDArray[np.bool_],
-    is_blue: NDArray[np.bool_],
-) -> list[NDArray[np.float32]]:
+    raw: FloatMap,
+    red_row: BoolArray,
+    is_red: BoolArray,
+    is_green: BoolArray,
+    is_blue: BoolArray,
+) -> list[FloatMap]:
     along, across = _filter(raw, _ALONG / 8.0), _filter(raw, _ALONG.T / 8.0)
     diagonal = _filter(raw, _DIAGONAL / 8.0)
     green = np.where(is_green, raw, _filter(raw, _GREEN / 8.0))
@@ -169,11 +144,11 @@ def _gradient_corrected(
 
 
 def _edge_aware(
-    raw: NDArray[np.float32],
-    is_red: NDArray[np.bool_],
-    is_green: NDArray[np.bool_],
-    is_blue: NDArray[np.bool_],
-) -> list[NDArray[np.float32]]:
+    raw: FloatMap,
+    is_red: BoolArray,
+    is_green: BoolArray,
+    is_blue: BoolArray,
+) -> list[FloatMap]:
     """Interpolate green along the direction of less change; red and blue as differences to it."""
     mean = np.array([[0.5, 0.0, 0.5]])
     slope = np.array([[1.0, 0.0, -1.0]])

@@ -25,6 +25,8 @@ from cpcapp.splicing.photo.sources import find_unread
 
 #: What to do if the folder is not empty.
 Existing = Literal["error", "resume", "replace"]
+# How each splice was made, by name.
+Entries = dict[str, dict[str, Any]]
 
 _MANIFEST: Final = "manifest.json"
 _NAME: Final = r"splice\d{5,}"
@@ -142,10 +144,21 @@ def make_splices(
         make_folder(folder / part)
     if existing == "replace":
         _remove_splices(folder)
-    manifest = _Manifest(folder, about)
-    n_kept = len(manifest.entries)
-    n_made = _make_missing(maker, manifest, n, jobs, progress)
-    return SpliceFolder(folder, n_made, n_kept, len(readable), tuple(problems))
+    entries = _read_manifest(folder, about)
+    missing = [i for i in range(n) if maker.name(i) not in entries]
+    made = SpliceFolder(folder, len(missing), len(entries), len(readable), tuple(problems))
+    _save_manifest(folder, about, entries)
+    saved = time.monotonic()
+    try:
+        work = partial(_make_one, maker, folder)
+        for entry in map_threads(work, missing, jobs=jobs, progress=progress):
+            entries[entry["name"]] = entry
+            if time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
+                _save_manifest(folder, about, entries)
+                saved = time.monotonic()
+    finally:
+        _save_manifest(folder, about, entries)
+    return made
 
 
 def _check_folder(folder: Path, existing: Existing) -> None:
@@ -166,80 +179,38 @@ def _remove_splices(folder: Path) -> None:
                 file.unlink()
 
 
-class _Manifest:
-    """How the splices of a folder were made.
-
-    Parameters
-    ----------
-    folder : Path
-    about : dict
-        What holds for all splices. A manifest in the folder must say the same.
-
-    Attributes
-    ----------
-    entries : dict of str to dict
-        By name, the splices that are complete.
-    """
-
-    def __init__(self, folder: Path, about: dict[str, Any]) -> None:
-        self.folder = folder
-        self.about = about
-        self.entries = self._read()
-
-    def _read(self) -> dict[str, dict[str, Any]]:
-        path = self.folder / _MANIFEST
-        if not path.exists():
-            return {}
-        try:
-            earlier = json.loads(path.read_bytes())
-            entries = {str(entry["name"]): entry for entry in earlier["splices"]}
-            different = [name for name in self.about if earlier[name] != self.about[name]]
-            complete = {
-                name: entry
-                for name, entry in entries.items()
-                if re.fullmatch(_NAME, name)
-                and all((self.folder / entry[kind]).is_file() for kind in ("image", "mask"))
-            }
-        except (ValueError, KeyError, TypeError) as error:
-            raise FolderInUseError(
-                f"{path} is not a manifest of splices", "existing='replace' starts anew"
-            ) from error
-        if different:
-            raise FolderInUseError(
-                f"{self.folder} was made with other {' and '.join(different)}",
-                "give the same, or existing='replace' to start anew",
-            )
-        return complete
-
-    def save(self) -> None:
-        # By length first: the numbers in the names have five digits or more.
-        names = sorted(self.entries, key=lambda name: (len(name), name))
-        content = {**self.about, "splices": [self.entries[name] for name in names]}
-        with atomic_write(self.folder / _MANIFEST) as file:
-            file.write(json.dumps(content, indent=1).encode())
-
-
-def _make_missing(
-    maker: SpliceMaker,
-    manifest: _Manifest,
-    n: int,
-    jobs: int,
-    progress: Callable[[float], None] | None,
-) -> int:
-    """Make the splices that are not there, add their entries, and return how many they are."""
-    missing = [i for i in range(n) if maker.name(i) not in manifest.entries]
-    manifest.save()
-    saved = time.monotonic()
-    make = partial(_make_one, maker, manifest.folder)
+def _read_manifest(folder: Path, about: dict[str, Any]) -> Entries:
+    """Return the splices of a folder that are complete; its manifest must say ``about`` too."""
+    path = folder / _MANIFEST
+    if not path.exists():
+        return {}
     try:
-        for entry in map_threads(make, missing, jobs=jobs, progress=progress):
-            manifest.entries[entry["name"]] = entry
-            if time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
-                manifest.save()
-                saved = time.monotonic()
-    finally:
-        manifest.save()
-    return len(missing)
+        earlier = json.loads(path.read_bytes())
+        different = [name for name in about if earlier[name] != about[name]]
+        complete = {
+            entry["name"]: entry
+            for entry in earlier["splices"]
+            if re.fullmatch(_NAME, entry["name"])
+            and all((folder / entry[kind]).is_file() for kind in ("image", "mask"))
+        }
+    except (ValueError, KeyError, TypeError) as error:
+        raise FolderInUseError(
+            f"{path} is not a manifest of splices", "existing='replace' starts anew"
+        ) from error
+    if different:
+        raise FolderInUseError(
+            f"{folder} was made with other {' and '.join(different)}",
+            "give the same, or existing='replace' to start anew",
+        )
+    return complete
+
+
+def _save_manifest(folder: Path, about: dict[str, Any], entries: Entries) -> None:
+    # By length first: the numbers in the names have five digits or more.
+    names = sorted(entries, key=lambda name: (len(name), name))
+    content = {**about, "splices": [entries[name] for name in names]}
+    with atomic_write(folder / _MANIFEST) as file:
+        file.write(json.dumps(content, indent=1).encode())
 
 
 def _make_one(maker: SpliceMaker, folder: Path, index: int) -> dict[str, Any]:

@@ -6,8 +6,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import cv2
@@ -77,7 +76,11 @@ def make_splice(
     maps = _check_segments(segments, above.shape[:2])
     below, _, host_fit = _fit_to_size(below, [], options.size, rng)
     above, maps, donor_fit = _fit_to_size(above, maps, options.size, rng)
-    below, above, cameras = _simulate_cameras(below, above, options.camera_share, rng)
+    cameras = None
+    if rng.random() < options.camera_share:
+        first, second = Camera.random(rng), Camera.random(rng)
+        below, above = first.shoot(below, rng), second.shoot(above, rng)
+        cameras = {"host": asdict(first), "donor": asdict(second)}
     below, host_jpeg = _precompress(below, options.host_jpeg_share, options.host_jpeg, rng)
     above, donor_jpeg = _precompress(above, options.donor_jpeg_share, options.donor_jpeg, rng)
     if options.area[0] * below[..., 0].size < _MIN_PIXELS:
@@ -217,17 +220,6 @@ def _fit_to_size(
     return small, [m[picked] for m in maps], {"shrink": [height, width]}
 
 
-def _simulate_cameras(
-    host: NDArray[np.uint8], donor: NDArray[np.uint8], share: float, rng: np.random.Generator
-) -> tuple[NDArray[np.uint8], NDArray[np.uint8], dict[str, Any] | None]:
-    """Take both photos again, each with a camera of its own."""
-    if rng.random() >= share:
-        return host, donor, None
-    first, second = Camera.random(rng), Camera.random(rng)
-    cameras = {"host": first.to_dict(), "donor": second.to_dict()}
-    return first.shoot(host, rng), second.shoot(donor, rng), cameras
-
-
 def _precompress(
     pixels: NDArray[np.uint8], share: float, qualities: tuple[int, int], rng: np.random.Generator
 ) -> tuple[NDArray[np.uint8], int | None]:
@@ -248,14 +240,10 @@ def split_readable(
     progress: Callable[[float], None] | None = None,
 ) -> tuple[list[SourcePhoto], list[Problem]]:
     """Read every photo once, and separate those that can be used from the others."""
-    photos, problems = [], []
-    reasons = map_threads(_why_unusable, sources, jobs=jobs, progress=progress)
-    for source, reason in zip(sources, reasons, strict=True):
-        if reason is None:
-            photos.append(source)
-        else:
-            problems.append(Problem(source.name, reason))
-    return photos, problems
+    reasons = list(map_threads(_why_unusable, sources, jobs=jobs, progress=progress))
+    judged = list(zip(sources, reasons, strict=True))
+    photos = [source for source, reason in judged if reason is None]
+    return photos, [Problem(source.name, reason) for source, reason in judged if reason is not None]
 
 
 def _why_unusable(source: SourcePhoto) -> str | None:
@@ -321,12 +309,12 @@ class SpliceMaker:
 
     def make(self, index: int) -> Splice:
         """Return a splice; its recipe also has its name, its host's and its donor's."""
-        return _make(self._recipe(index))
+        return self._recipe(index).make()
 
     def sample(self, index: int) -> Sample:
         """Return a splice as a sample, which is made when its image or mask is asked for."""
-        order = self._recipe(index)
-        return Sample(self.name(index), False, partial(_image, order), partial(_mask, order))
+        recipe = self._recipe(index)
+        return Sample(self.name(index), False, recipe.image, recipe.mask)
 
     def samples(self, n: int, *, start: int = 0) -> SampleSet:
         """Return the samples ``start`` to ``start + n``."""
@@ -352,6 +340,10 @@ def training_splices(sources: Sequence[SourcePhoto], n: int, *, seed: int = 0) -
     return SampleSet("splices", tuple(makers[i % 4].sample(i) for i in range(n)))
 
 
+# Image and mask are mostly asked for one after the other, and are made in one go.
+_last = threading.local()
+
+
 @dataclass(frozen=True, eq=False)
 class _Recipe:
     """All that one splice needs: little to send to another process."""
@@ -362,37 +354,24 @@ class _Recipe:
     seed: int
     index: int
 
+    def make(self) -> Splice:
+        # The third number sets this stream apart from the one that chose the photos.
+        rng = np.random.default_rng([self.seed, self.index, 1])
+        segments = None if self.donor.segments is None else self.donor.segments()
+        splice = make_splice(
+            self.host.read(), self.donor.read(), rng, self.options, segments=segments
+        )
+        name, host, donor = SpliceMaker.name(self.index), self.host.name, self.donor.name
+        return replace(splice, recipe={"name": name, "host": host, "donor": donor} | splice.recipe)
 
-def _make(order: _Recipe) -> Splice:
-    # The third number sets this stream apart from the one that chose the photos.
-    rng = np.random.default_rng([order.seed, order.index, 1])
-    segments = None if order.donor.segments is None else order.donor.segments()
-    splice = make_splice(
-        order.host.read(), order.donor.read(), rng, order.options, segments=segments
-    )
-    names = {
-        "name": SpliceMaker.name(order.index),
-        "host": order.host.name,
-        "donor": order.donor.name,
-    }
-    return replace(splice, recipe={**names, **splice.recipe})
+    def image(self) -> NDArray[np.uint8]:
+        return self._make_once().image.copy()
 
+    def mask(self) -> NDArray[np.bool_]:
+        return self._make_once().mask.copy()
 
-# Image and mask are mostly asked for one after the other, and are made in one go.
-_last = threading.local()
-
-
-def _make_once(order: _Recipe) -> Splice:
-    if getattr(_last, "order", None) is not order:
-        _last.splice = _make(order)
-        _last.order = order
-    splice: Splice = _last.splice
-    return splice
-
-
-def _image(order: _Recipe) -> NDArray[np.uint8]:
-    return _make_once(order).image.copy()
-
-
-def _mask(order: _Recipe) -> NDArray[np.bool_]:
-    return _make_once(order).mask.copy()
+    def _make_once(self) -> Splice:
+        if getattr(_last, "recipe", None) is not self:
+            _last.splice, _last.recipe = self.make(), self
+        splice: Splice = _last.splice
+        return splice
