@@ -12,11 +12,23 @@ def ranged(default: Any, low: float, high: float) -> Any:
 
 
 def check_ranges(options: Any) -> None:
-    """Raise ``ValueError`` if a `ranged` field of a dataclass is out of its range, or NaN."""
+    """Raise ``ValueError`` if a `ranged` field of a dataclass is out of its range, or NaN.
+
+    A field whose default is a tuple must be two numbers of the range, the smaller one first.
+    """
     for entry in fields(options):
         low, high = entry.metadata.get("range", (None, None))
         if low is None:
             continue
         value = getattr(options, entry.name)
-        if not low <= value <= high:
-            raise ValueError(f"{entry.name}={value} must be from {low:g} to {high:g}")
+        if isinstance(entry.default, tuple):
+            try:
+                first, last = value
+                fits = low <= first <= last <= high
+            except (TypeError, ValueError):
+                fits = False
+            wanted = f"two numbers from {low:g} to {high:g}, the smaller one first"
+        else:
+            fits, wanted = low <= value <= high, f"from {low:g} to {high:g}"
+        if not fits:
+            raise ValueError(f"{entry.name}={value} must be {wanted}")

@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp._io.ranges import check_ranges, ranged
 from cpcapp.splicing.make.cameras import Camera
 from cpcapp.splicing.make.cuts import SpliceOptions
 from cpcapp.splicing.make.splices import SpliceMaker
@@ -51,11 +52,11 @@ class Processing:
         Seed that decides where.
     """
 
-    size: float = 1.0
+    size: float = ranged(1.0, 0.1, 10.0)
     interpolation: str = "cubic"
-    sharpening: float = 0.0
-    radius: float = 1.0
-    defocus: float = 0.0
+    sharpening: float = ranged(0.0, 0.0, 10.0)
+    radius: float = ranged(1.0, 0.1, 10.0)
+    defocus: float = ranged(0.0, 0.0, 10.0)
     focus: int = 0
 
     def __post_init__(self) -> None:
@@ -63,15 +64,7 @@ class Processing:
             raise ValueError(
                 f"interpolation={self.interpolation!r} must be one of {', '.join(INTERPOLATION)}"
             )
-        for name, lowest, highest in (
-            ("size", 0.1, 10.0),
-            ("sharpening", 0.0, 10.0),
-            ("radius", 0.1, 10.0),
-            ("defocus", 0.0, 10.0),
-        ):
-            value = getattr(self, name)
-            if not lowest <= value <= highest:
-                raise ValueError(f"{name}={value} must be from {lowest} to {highest}")
+        check_ranges(self)
 
     @classmethod
     def random(cls, rng: np.random.Generator, size: tuple[float, float] = (0.8, 2.3)) -> Processing:
@@ -128,8 +121,14 @@ class Processing:
 
     def process_source(self, source: SourcePhoto) -> SourcePhoto:
         """Return a source whose photo and segments are processed when they are read."""
-        segments = None if source.segments is None else partial(_read_segments, self, source)
-        return SourcePhoto(source.name, partial(_read_processed, self, source), segments)
+        segments = source.segments and partial(self._read_segments, source.segments)
+        return SourcePhoto(source.name, partial(self._read_photo, source.read), segments)
+
+    def _read_photo(self, read: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        return self.apply(read())
+
+    def _read_segments(self, read: Callable[[], Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
+        return [self.apply_to_mask(labels) for labels in read()]
 
     def _shape(self, shape: Sequence[int]) -> tuple[int, int]:
         height, width = (max(1, round(self.size * n)) for n in shape[:2])
@@ -147,15 +146,6 @@ def _defocus(photo: NDArray[Any], sigma: float, seed: int) -> NDArray[Any]:
     blurred = cv2.GaussianBlur(sharp, (0, 0), sigma)
     mixed = sharp + weight[..., None] * (blurred - sharp)
     return np.asarray(np.rint(mixed).clip(0, np.iinfo(photo.dtype).max).astype(photo.dtype))
-
-
-def _read_processed(processing: Processing, source: SourcePhoto) -> NDArray[Any]:
-    return processing.apply(source.read())
-
-
-def _read_segments(processing: Processing, source: SourcePhoto) -> list[NDArray[np.integer]]:
-    assert source.segments is not None
-    return [processing.apply_to_mask(labels) for labels in source.segments()]
 
 
 def calibration_photos(
@@ -178,7 +168,9 @@ def calibration_photos(
             f"as_they_are={as_they_are} must be from 0 to {len(sources)}, the number of sources"
         )
     chosen = [sources[i * len(sources) // as_they_are] for i in range(as_they_are)]
-    unchanged = (Sample.of_photo(f"source {s.name}", partial(_read_source, s)) for s in chosen)
+    unchanged = (
+        Sample.of_photo(f"source {s.name}", partial(SourcePhoto.as_it_is, s)) for s in chosen
+    )
     return SampleSet("calibration", (*_photos(sources, n, seed), *unchanged))
 
 
@@ -186,10 +178,6 @@ def authentic_source(sources: Sequence[SourcePhoto], number: int, seed: int = 0)
     """Return the source of the authentic photo of this number in `calibration_photos`."""
     rng = np.random.default_rng([seed, number, 2])
     return sources[int(rng.integers(len(sources)))]
-
-
-def _read_source(source: SourcePhoto) -> ReadImage:
-    return source.as_it_is()
 
 
 class _History(NamedTuple):

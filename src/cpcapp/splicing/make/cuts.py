@@ -11,6 +11,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp._io.ranges import check_ranges, ranged
+from cpcapp.splicing.photo.pixels import BoolArray, FloatArray, FloatMap
+
+# A segmentation: the number of the thing that each pixel belongs to.
+Labels = NDArray[np.integer]
 INTERPOLATIONS = {
     "nearest": cv2.INTER_NEAREST,
     "linear": cv2.INTER_LINEAR,
@@ -24,7 +29,7 @@ _NEIGHBOUR_SHARE = 0.35
 _MARGIN = 3
 
 
-def random_shape(kind: str, area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+def random_shape(kind: str, area: float, rng: np.random.Generator) -> BoolArray:
     """Return a random region of one of the kinds in `SHAPES`.
 
     ``kind``: A wavy closed line, smooth noise above a threshold, straight cuts, or a plain shape.
@@ -41,38 +46,34 @@ def random_shape(kind: str, area: float, rng: np.random.Generator) -> NDArray[np
     return SHAPES[kind](area, rng)
 
 
-def _outline(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _outline(area: float, rng: np.random.Generator) -> BoolArray:
     angle = np.linspace(0, 2 * np.pi, 240, endpoint=False)
     order = np.arange(1, 9)
     size = rng.normal(scale=0.35, size=len(order)) / order ** rng.uniform(0.8, 1.5)
     waves = np.cos(order * angle[:, None] + rng.uniform(0, 2 * np.pi, len(order)))
-    radius = np.exp(waves @ size)
-    points = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
-    return _fill_outline(_turn(points, rng), area)
+    return _fill_outline(angle, np.exp(waves @ size), area, rng)
 
 
-def _polygon(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _polygon(area: float, rng: np.random.Generator) -> BoolArray:
     n = int(rng.integers(4, 10))
     # Even angles plus noise of a part of a step: no two corners meet, and no side passes through
     # the middle.
     angle = (np.arange(n) + rng.uniform(0, 0.7, n)) * (2 * np.pi / n)
-    radius = rng.uniform(0.45, 1.0, n)
-    points = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
-    return _fill_outline(_turn(points, rng), area)
+    return _fill_outline(angle, rng.uniform(0.45, 1.0, n), area, rng)
 
 
-def _ellipse(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _ellipse(area: float, rng: np.random.Generator) -> BoolArray:
     angle = np.linspace(0, 2 * np.pi, 240, endpoint=False)
-    return _fill_outline(_turn(np.column_stack([np.cos(angle), np.sin(angle)]), rng), area)
+    return _fill_outline(angle, np.ones_like(angle), area, rng)
 
 
-def _rectangle(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _rectangle(area: float, rng: np.random.Generator) -> BoolArray:
     aspect = np.exp(rng.uniform(-0.7, 0.7))
     height = max(1, round(np.sqrt(area * aspect)))
     return np.ones((height, max(1, round(area / height))), dtype=bool)
 
 
-def _noise(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _noise(area: float, rng: np.random.Generator) -> BoolArray:
     side = max(8, round(2.2 * np.sqrt(area)))
     coarse = rng.normal(size=(int(rng.integers(5, 9)),) * 2).astype(np.float32)
     field = cv2.resize(coarse, (side, side), interpolation=cv2.INTER_CUBIC)
@@ -85,7 +86,7 @@ def _noise(area: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     return crop_tight(largest_piece(field >= level))[0]
 
 
-SHAPES: dict[str, Callable[[float, np.random.Generator], NDArray[np.bool_]]] = {
+SHAPES: dict[str, Callable[[float, np.random.Generator], BoolArray]] = {
     "outline": _outline,
     "noise": _noise,
     "polygon": _polygon,
@@ -94,15 +95,14 @@ SHAPES: dict[str, Callable[[float, np.random.Generator], NDArray[np.bool_]]] = {
 }
 
 
-def _turn(points: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Stretch an outline along one axis and turn it."""
-    angle, stretch = rng.uniform(0, 2 * np.pi), np.exp(rng.uniform(-0.35, 0.35))
-    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    return np.asarray(points * [stretch, 1 / stretch] @ turn.T)
-
-
-def _fill_outline(points: NDArray[np.float64], area: float) -> NDArray[np.bool_]:
-    """Return the inside of a closed line, scaled to an area."""
+def _fill_outline(
+    angle: FloatArray, radius: FloatArray, area: float, rng: np.random.Generator
+) -> BoolArray:
+    """Return the inside of a closed line, stretched along one axis, turned, scaled to an area."""
+    points = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+    turned, stretch = rng.uniform(0, 2 * np.pi), np.exp(rng.uniform(-0.35, 0.35))
+    turn = np.array([[np.cos(turned), -np.sin(turned)], [np.sin(turned), np.cos(turned)]])
+    points = points * [stretch, 1 / stretch] @ turn.T
     x, y = points.T
     enclosed = 0.5 * abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1)))
     points = points * np.sqrt(area / enclosed)
@@ -113,7 +113,7 @@ def _fill_outline(points: NDArray[np.float64], area: float) -> NDArray[np.bool_]
     return crop_tight(canvas > 0)[0]
 
 
-def largest_piece(region: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def largest_piece(region: BoolArray) -> BoolArray:
     """Return the largest connected part of a region."""
     count, labels, stats, _ = cv2.connectedComponentsWithStats(region.astype(np.uint8))
     if count <= 2:
@@ -121,29 +121,16 @@ def largest_piece(region: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.asarray(labels == 1 + int(stats[1:, cv2.CC_STAT_AREA].argmax()))
 
 
-def crop_tight(region: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], int, int]:
+def crop_tight(region: BoolArray) -> tuple[BoolArray, int, int]:
     """Return the region without empty outer rows and columns, and its top and left."""
     left, top, width, height = cv2.boundingRect(region.astype(np.uint8))
     return region[top : top + height, left : left + width], top, left
 
 
-@dataclass(frozen=True)
-class Segment:
-    """An object in a donor photo.
+class Segment(NamedTuple):
+    """An object in a donor photo: its box, its labels, and the sides of the donor that cut it."""
 
-    Attributes
-    ----------
-    region : ndarray of shape (height, width), bool
-        Without empty outer rows and columns.
-    top, left : int
-        Where the region begins in the donor.
-    labels : tuple of int
-        The segments it is made of.
-    cut : frozenset of {"top", "bottom", "left", "right"}
-        The sides of the donor that cut off the object.
-    """
-
-    region: NDArray[np.bool_]
+    region: BoolArray
     top: int
     left: int
     labels: tuple[int, ...]
@@ -151,7 +138,7 @@ class Segment:
 
 
 def draw_segment(
-    labels: NDArray[np.integer],
+    labels: Labels,
     min_area: float,
     max_area: float,
     rng: np.random.Generator,
@@ -192,14 +179,14 @@ def draw_segment(
     return Segment(region, top, left, tuple(chosen), cut)
 
 
-def _fill_holes(region: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _fill_holes(region: BoolArray) -> BoolArray:
     # People often outline an eye or a window by itself; the face goes with its eyes.
     outer, _ = cv2.findContours(region.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
     filled = cv2.drawContours(np.zeros(region.shape, np.uint8), outer, -1, 1, cv2.FILLED)
     return np.asarray(filled > 0)
 
 
-def _is_thin(region: NDArray[np.bool_]) -> bool:
+def _is_thin(region: BoolArray) -> bool:
     """Return whether most of a region is near its outline."""
     radius = max(3, round(0.09 * np.sqrt(np.count_nonzero(region))))
     disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1,) * 2)
@@ -240,20 +227,8 @@ def draw_place(
     return corner[0], corner[1]
 
 
-@dataclass(frozen=True)
-class Move:
-    """How a donor is mirrored, scaled and rotated, in this order.
-
-    Attributes
-    ----------
-    flip : bool
-        Left to right.
-    scale : float
-    rotate : float
-        Degrees, clockwise.
-    interpolation : str
-        A key of `INTERPOLATIONS`.
-    """
+class Move(NamedTuple):
+    """How a donor is mirrored left to right, scaled and rotated (degrees, clockwise), in order."""
 
     flip: bool = False
     scale: float = 1.0
@@ -266,7 +241,7 @@ class Move:
         return self.scale == 1.0 and self.rotate == 0.0
 
     @property
-    def matrix(self) -> NDArray[np.float64]:
+    def matrix(self) -> FloatArray:
         """The map from steps (x, y) on the host to steps on the donor, (2, 2)."""
         if self.exact:
             turn = np.eye(2)
@@ -285,20 +260,20 @@ class Move:
         width, height = np.ceil(np.abs(np.linalg.inv(self.matrix)) @ (box[1], box[0]))
         return int(height), int(width)
 
-    def onto(self, box: tuple[int, int], centre: tuple[float, float]) -> NDArray[np.float64]:
+    def onto(self, box: tuple[int, int], centre: tuple[float, float]) -> FloatArray:
         """Return the map from a box's pixels to the donor's, its middle to ``centre`` (y, x)."""
         middle = np.array([(box[1] - 1) / 2, (box[0] - 1) / 2])
         return np.column_stack([self.matrix, (centre[1], centre[0]) - self.matrix @ middle])
 
 
-def shift_affine(affine: NDArray[np.float64], top: int, left: int) -> NDArray[np.float64]:
+def shift_affine(affine: FloatArray, top: int, left: int) -> FloatArray:
     """Return the map for a box that begins at (top, left) of the one that ``affine`` is for."""
     return np.column_stack([affine[:, :2], affine[:, 2] + affine[:, :2] @ (left, top)])
 
 
 def lift(
     donor: NDArray[np.uint8],
-    affine: NDArray[np.float64],
+    affine: FloatArray,
     box: tuple[int, int],
     move: Move,
     outside: int = cv2.BORDER_REFLECT_101,
@@ -391,52 +366,37 @@ class SpliceOptions:
     >>> SpliceOptions(hard_share=2)
     Traceback (most recent call last):
     ...
-    ValueError: hard_share=2 must be a probability, from 0 to 1
+    ValueError: hard_share=2 must be from 0 to 1
     """
 
-    area: tuple[float, float] = (0.02, 0.35)
-    border_share: float = 0.25
-    segments_share: float = 0.6
+    area: tuple[float, float] = ranged((0.02, 0.35), 0.0005, 0.9)
+    border_share: float = ranged(0.25, 0.0, 1.0)
+    segments_share: float = ranged(0.6, 0.0, 1.0)
     shapes: tuple[str, ...] = tuple(SHAPES)
-    flip_share: float = 0.3
-    untouched_share: float = 0.5
-    scale: tuple[float, float] = (0.5, 2.0)
-    rotate: float = 30.0
-    hard_share: float = 0.5
-    feather: tuple[float, float] = (0.5, 3.0)
-    colour_match_share: float = 0.4
-    colour_match: tuple[float, float] = (0.2, 0.9)
-    camera_share: float = 0.5
-    jpeg_share: float = 0.5
-    jpeg: tuple[int, int] = (60, 98)
-    host_jpeg_share: float = 0.3
-    host_jpeg: tuple[int, int] = (70, 98)
-    donor_jpeg_share: float = 0.3
-    donor_jpeg: tuple[int, int] = (70, 98)
+    flip_share: float = ranged(0.3, 0.0, 1.0)
+    untouched_share: float = ranged(0.5, 0.0, 1.0)
+    scale: tuple[float, float] = ranged((0.5, 2.0), 0.05, 20.0)
+    rotate: float = ranged(30.0, 0.0, 180.0)
+    hard_share: float = ranged(0.5, 0.0, 1.0)
+    feather: tuple[float, float] = ranged((0.5, 3.0), 0.1, 100.0)
+    colour_match_share: float = ranged(0.4, 0.0, 1.0)
+    colour_match: tuple[float, float] = ranged((0.2, 0.9), 0.0, 1.0)
+    camera_share: float = ranged(0.5, 0.0, 1.0)
+    jpeg_share: float = ranged(0.5, 0.0, 1.0)
+    jpeg: tuple[int, int] = ranged((60, 98), 1, 100)
+    host_jpeg_share: float = ranged(0.3, 0.0, 1.0)
+    host_jpeg: tuple[int, int] = ranged((70, 98), 1, 100)
+    donor_jpeg_share: float = ranged(0.3, 0.0, 1.0)
+    donor_jpeg: tuple[int, int] = ranged((70, 98), 1, 100)
     size: int | None = None
 
     def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            value = getattr(self, name)
-            if name.endswith("_share") and not 0 <= value <= 1:
-                raise ValueError(f"{name}={value!r} must be a probability, from 0 to 1")
-        for name, lowest, highest in (
-            ("area", 0.0005, 0.9),
-            ("scale", 0.05, 20.0),
-            ("feather", 0.1, 100.0),
-            ("colour_match", 0.0, 1.0),
-            ("jpeg", 1, 100),
-            ("host_jpeg", 1, 100),
-            ("donor_jpeg", 1, 100),
-        ):
-            _check_range(name, getattr(self, name), lowest, highest)
+        check_ranges(self)
         if self.area[1] < 1.1 * self.area[0]:
             raise ValueError(
                 f"area={self.area!r} leaves no room to draw from: the second number must be at "
                 "least 1.1 times the first"
             )
-        if not 0 <= self.rotate <= 180:
-            raise ValueError(f"rotate={self.rotate!r} must be from 0 to 180 degrees")
         if self.size is not None and self.size < MIN_SOURCE_SIDE:
             raise ValueError(
                 f"size={self.size!r} must be at least {MIN_SOURCE_SIDE} pixels, or None"
@@ -471,27 +431,14 @@ class SpliceOptions:
         )
 
 
-def _check_range(name: str, value: Any, lowest: float, highest: float) -> None:
-    try:
-        low, high = value
-        fits = bool(lowest <= low <= high <= highest)
-    except (TypeError, ValueError):
-        fits = False
-    if not fits:
-        raise ValueError(
-            f"{name}={value!r} must be two numbers from {lowest} to {highest}, the smaller "
-            "one first"
-        )
-
-
 class CutOut(NamedTuple):
     """A region in its box, where the box lies on the host, and where its pixels come from."""
 
     kind: str
-    region: NDArray[np.bool_]
+    region: BoolArray
     top: int
     left: int
-    affine: NDArray[np.float64]
+    affine: FloatArray
     move: Move
     details: dict[str, Any]
 
@@ -508,10 +455,10 @@ class _Choices(NamedTuple):
 def draw_cut_out(
     host: tuple[int, int],
     donor: tuple[int, int],
-    maps: list[NDArray[np.integer]],
+    maps: list[Labels],
     options: SpliceOptions,
     rng: np.random.Generator,
-) -> tuple[CutOut, NDArray[np.float32], float]:
+) -> tuple[CutOut, FloatMap, float]:
     """Draw a cut-out with an area within the limits; return it, its alpha and the feather."""
     choices = _Choices(
         thing=bool(maps) and rng.random() < options.segments_share,
@@ -564,7 +511,7 @@ def _draw_shape(
 
 def _draw_thing(
     host: tuple[int, int],
-    maps: list[NDArray[np.integer]],
+    maps: list[Labels],
     choices: _Choices,
     options: SpliceOptions,
     rng: np.random.Generator,
@@ -604,8 +551,8 @@ def _draw_thing(
 
 
 def _move_outline(
-    region: NDArray[np.bool_], move: Move, centre: tuple[float, float]
-) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    region: BoolArray, move: Move, centre: tuple[float, float]
+) -> tuple[BoolArray, FloatArray]:
     """Return a region of the donor after the move, and the map from it to the donor."""
     box = move.host_box(region.shape)
     affine = move.onto(box, centre)
@@ -652,7 +599,7 @@ def _draw_move(
     return Move(choices.flip, draw_log_between(scale, rng), angle, kind)
 
 
-def _alpha(cut_out: CutOut, host: tuple[int, int], feather: float) -> NDArray[np.float32]:
+def _alpha(cut_out: CutOut, host: tuple[int, int], feather: float) -> FloatMap:
     """Return the donor's weight in each pixel of the host."""
     alpha = np.zeros(host, dtype=np.float32)
     height, width = cut_out.region.shape

@@ -285,13 +285,13 @@ def _save(
         if photo.trial is not None:
             parts |= {f"trial.{name}": value for name, value in photo.trial._asdict().items()}
         arrays |= {f"{number}.{name}": value for name, value in parts.items()}
-    checkpoint.save_arrays(start, stop, arrays)
+    checkpoint.save_part(start, stop, arrays)
 
 
 def _load(checkpoint: Checkpoint) -> tuple[int, list[CalibrationPhoto]]:
     """Return how many photos are done, and what was measured in them."""
     n_done, photos = 0, []
-    for n, arrays in checkpoint.load_arrays():
+    for n, arrays in checkpoint.load_parts():
         n_done = n
         for number in range(sum(name.endswith(".authentic") for name in arrays)):
             prefix = f"{number}."

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-import zipfile
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cpcapp._io.files import atomic_write, remove_leftovers
+from cpcapp._io.tensor_file import Tensors, read_tensors, write_tensors
 from cpcapp.moments.moments import Moments
 from cpcapp.splicing.photo.samples import Problem
 from cpcapp.splicing.presets import Preset
+
+_KIND, _VERSION = "cpcapp-calibration-part", 1
+
+#: Target and background patches of a photo for each bank.
+Rows = list[tuple[Any, Any]]
 
 
 @dataclass
@@ -45,6 +48,18 @@ class TrainingState:
         """Return the state before the first photo."""
         return cls(0, [(Moments(form="scatter"), Moments(form="scatter")) for _ in preset.banks])
 
+    def add(self, photos: Sequence[Rows | Problem]) -> None:
+        """Add the patches of the next photos."""
+        read = [photo for photo in photos if not isinstance(photo, Problem)]
+        for number, pair in enumerate(self.moments):
+            for side, moments in enumerate(pair):
+                blocks = [rows[number][side] for rows in read if len(rows[number][side])]
+                if blocks:
+                    moments.update(_rows_for(moments, np.concatenate(blocks)))
+        self.problems += [photo for photo in photos if isinstance(photo, Problem)]
+        self.n_used += sum(any(len(side) for pair in rows for side in pair) for rows in read)
+        self.next_photo += len(photos)
+
     def __add__(self, other: TrainingState) -> TrainingState:
         """Return the state after the photos of both; those of ``other`` come later."""
         pairs = zip(self.moments, other.moments, strict=True)
@@ -54,6 +69,15 @@ class TrainingState:
             self.problems + other.problems,
             self.n_used + other.n_used,
         )
+
+
+def _rows_for(moments: Any, rows: Any) -> Any:
+    """Return rows as moments take them: those on a device want a tensor."""
+    if isinstance(moments, Moments):
+        return rows
+    import torch
+
+    return torch.from_numpy(rows)
 
 
 class Checkpoint:
@@ -82,8 +106,13 @@ class Checkpoint:
     def _state(self) -> Path:
         return self.folder / "state.json"
 
-    def _file(self, photo: int, bank: int, side: int) -> Path:
-        return self.folder / f"moments-{photo}-{bank}-{side}.npz"
+    def _moments(self, photo: int, bank: int, side: int) -> Path:
+        return self.folder / f"moments-{photo}-{bank}-{side}.safetensors"
+
+    def _unusable(self, error: Exception | str) -> ValueError:
+        return ValueError(
+            f"checkpoint {self.folder} can't be used: {error}; remove it to start anew"
+        )
 
     def load(self, preset: Preset) -> TrainingState | None:
         """Return the state, or None if there is none yet; remove what killed runs left."""
@@ -91,30 +120,24 @@ class Checkpoint:
         if not self._state.exists():
             return None
         try:
-            # Reading a pipe would never end.
-            if not self._state.is_file():
-                raise ValueError("its state.json is not a file")
             content = json.loads(self._state.read_text())
             if content["fingerprint"] != self.fingerprint:
                 raise ValueError(
                     "it belongs to another training (other photos, preset, seed or version)"
                 )
-            photo = int(content["next_photo"])
-            moments = []
+            state = TrainingState.empty(preset)
+            state.next_photo, state.n_used = content["next_photo"], content["n_used"]
+            state.problems = [Problem(*problem) for problem in content["problems"]]
             for bank, kept in enumerate(content["kept"]):
-                pair = [
-                    Moments.load(self._file(photo, bank, side)) if k else Moments(form="scatter")
-                    for side, k in enumerate(kept)
-                ]
-                moments.append((pair[0], pair[1]))
-            if len(moments) != len(preset.banks):
-                raise ValueError("it has another number of banks")
-            problems = [Problem(str(name), str(why)) for name, why in content["problems"]]
-            return TrainingState(photo, moments, problems, int(content["n_used"]))
-        except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
-            raise ValueError(
-                f"checkpoint {self.folder} can't be used: {error}; remove it to start anew"
-            ) from error
+                files = [self._moments(state.next_photo, bank, side) for side in (0, 1)]
+                empty = state.moments[bank]
+                target, background = (
+                    Moments.load(files[side]) if kept[side] else empty[side] for side in (0, 1)
+                )
+                state.moments[bank] = target, background
+            return state
+        except (ValueError, KeyError, TypeError, IndexError, OSError) as error:
+            raise self._unusable(error) from error
 
     def save_if_due(self, state: TrainingState) -> None:
         """Write the state if the last one is old enough."""
@@ -124,17 +147,16 @@ class Checkpoint:
     def save(self, state: TrainingState) -> None:
         """Write the state."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        kept = []
+        kept = [[side.n_samples > 0 for side in pair] for pair in state.moments]
         for bank, pair in enumerate(state.moments):
-            kept.append([moments.n_samples > 0 for moments in pair])
             for side, moments in enumerate(pair):
                 if moments.n_samples:
-                    moments.save(self._file(state.next_photo, bank, side))
+                    moments.save(self._moments(state.next_photo, bank, side))
         content = {
             "fingerprint": self.fingerprint,
             "next_photo": state.next_photo,
             "kept": kept,
-            "problems": [[p.name, p.reason] for p in state.problems],
+            "problems": [[problem.name, problem.reason] for problem in state.problems],
             "n_used": state.n_used,
         }
         with atomic_write(self._state) as file:
@@ -142,44 +164,27 @@ class Checkpoint:
         self._clean(keep=state.next_photo)
         self.last = time.monotonic()
 
-    def save_arrays(self, start: int, stop: int, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def save_part(self, start: int, stop: int, arrays: Tensors) -> None:
         """Add what was measured in the photos from ``start`` to ``stop``."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        about = {"fingerprint": np.array(self.fingerprint), "photos": np.array([start, stop])}
-        with atomic_write(self.folder / f"calibration-{stop:08d}.npz") as file:
-            np.savez(file, **about, **arrays)  # type: ignore[arg-type]
+        header = {"fingerprint": self.fingerprint, "photos": [start, stop]}
+        path = self.folder / f"calibration-{stop:08d}.safetensors"
+        write_tensors(path, arrays, header, _KIND, _VERSION)
 
-    def load_arrays(self) -> Iterator[tuple[int, dict[str, NDArray[Any]]]]:
-        """Yield what `save_arrays` kept, in its order, with the ``stop`` of each part.
+    def load_parts(self) -> Iterator[tuple[int, Tensors]]:
+        """Yield what `save_part` kept, in its order, with the ``stop`` of each part.
 
         Parts of another training are passed over, and what comes after a gap is not used.
         """
         done = 0
-        for path in sorted(self.folder.glob("calibration-*.npz")):
+        for path in sorted(self.folder.glob("calibration-*.safetensors")):
             try:
-                if not path.is_file():
-                    raise ValueError("not a file")
-                # Opened here: of a damaged file NumPy would forget to close it.
-                with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
-                    arrays = dict(kept)
-                fingerprint = str(arrays.pop("fingerprint"))
-                start, stop = (int(number) for number in arrays.pop("photos"))
-            # NumPy and zipfile answer damaged bytes with all of these.
-            except (
-                ValueError,
-                KeyError,
-                TypeError,
-                OSError,
-                EOFError,
-                RuntimeError,
-                zipfile.BadZipFile,
-                zlib.error,
-            ) as error:
-                raise ValueError(
-                    f"checkpoint {self.folder} can't be used: {path.name} is damaged; remove it "
-                    "to start anew"
-                ) from error
-            if fingerprint == self.fingerprint and start == done:
+                size = path.stat().st_size
+                header, arrays = read_tensors(path, _KIND, _VERSION, max_bytes=size)
+                start, stop = header["photos"]
+            except (ValueError, KeyError, OSError) as error:
+                raise self._unusable(f"{path.name} is damaged") from error
+            if header["fingerprint"] == self.fingerprint and start == done:
                 yield stop, arrays
                 done = stop
 
@@ -189,7 +194,7 @@ class Checkpoint:
         In an order that leaves a checkpoint that can be used, or none, if it is interrupted.
         """
         remove_leftovers(self.folder)
-        for file in self.folder.glob("calibration-*.npz*"):
+        for file in self.folder.glob("calibration-*.safetensors"):
             file.unlink(missing_ok=True)
         self._state.unlink(missing_ok=True)
         self._clean(keep=None)
@@ -197,6 +202,6 @@ class Checkpoint:
             self.folder.rmdir()
 
     def _clean(self, keep: int | None) -> None:
-        for file in self.folder.glob("moments-*.npz*"):
+        for file in self.folder.glob("moments-*.safetensors"):
             if keep is None or not file.name.startswith(f"moments-{keep}-"):
                 file.unlink(missing_ok=True)

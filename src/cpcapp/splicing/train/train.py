@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ from cpcapp.splicing.photo.samples import Problem, Sample, choose_evenly
 from cpcapp.splicing.presets import PRESETS, PatchRules, Preset
 from cpcapp.splicing.score.protocols import boundary_band, score_map
 from cpcapp.splicing.train.calibrate import calibrate
-from cpcapp.splicing.train.checkpoint import Checkpoint, TrainingState
+from cpcapp.splicing.train.checkpoint import Checkpoint, Rows, TrainingState
 
 
 def select_patches(
@@ -172,7 +173,7 @@ def train_localizer(
     calibration_progress : callable, optional
         Like ``progress``, for these photos.
     device : str, optional
-        Where patches are cut and added up, the filters are found, and photos are calibrated on,
+        Where patches are added up, the filters are found, and photos are calibrated on,
         such as ``"cuda"``; needs the extra ``torch``. By default the CPU, without torch. Products
         are float64, so that eigenvalues are the same to 1e-5.
     client : distributed.Client, optional
@@ -200,10 +201,11 @@ def train_localizer(
     >>> train_localizer(splices, small)
     SpliceLocalizer(preset='small', banks=1)
     """
-    preset = _find_preset(preset)
-    if preset.network and network is None:
-        network = load_model("default").network
-    network = network if preset.network else None
+    if not isinstance(preset, Preset):
+        if preset not in PRESETS:
+            raise ValueError(f"preset={preset!r} must be one of {', '.join(PRESETS)}, or a Preset")
+        preset = PRESETS[preset]
+    network = (network or load_model("default").network) if preset.network else None
     if jobs < 1:
         raise ValueError(f"jobs={jobs} must be at least 1")
     if device is not None and client is not None:
@@ -216,11 +218,21 @@ def train_localizer(
             store.remove()
     state = (store.load(preset) if store else None) or TrainingState.empty(preset)
     if device is not None:
-        state = _move_state(state, device)
+        from cpcapp.moments.torch import DeviceMoments
+
+        move = partial(DeviceMoments.of, device=device, double=True)
+        state = replace(state, moments=[(move(one), move(two)) for one, two in state.moments])
     if client is None:
-        state = _accumulate(samples, preset, seed, jobs, state, store, progress, device)
+        states = _learn(samples, preset, seed, jobs, state)
     else:
-        state = _accumulate_on_cluster(client, samples, preset, seed, state, store, progress)
+        states = _learn_on_cluster(samples, preset, seed, client, state)
+    for n_read, state in states:
+        if store and n_read == len(samples):
+            store.save(state)
+        elif store and n_read == state.next_photo:
+            store.save_if_due(state)
+        if progress:
+            progress(n_read / len(samples))
     banks, counts = _solve(preset, state)
     readable = [s for s in samples if s.name not in {p.name for p in state.problems}]
     filters_only = _on_device(SpliceLocalizer(preset, banks, network=network), device)
@@ -234,7 +246,13 @@ def train_localizer(
     )
     finder = SpliceLocalizer(preset, banks, calibration=calibration, network=network)
     finder = _on_device(finder, device)
-    choice = choose_threshold(_find_boundaries(finder, readable, jobs, client))
+    chosen = choose_evenly([s for s in readable if not s.authentic], _PHOTOS_FOR_THRESHOLD)
+    find = partial(_find_boundary, finder)
+    choice = choose_threshold(
+        map_threads(find, chosen, jobs=jobs)
+        if client is None
+        else map_in_order(client, find, chosen)
+    )
     known = {
         **(facts or {}),
         "banks": counts,
@@ -259,14 +277,6 @@ def train_localizer(
     return localizer
 
 
-def _move_state(state: TrainingState, device: str) -> TrainingState:
-    from cpcapp.moments.torch import DeviceMoments
-
-    move = partial(DeviceMoments.of, device=device, double=True)
-    moved = [(move(target), move(background)) for target, background in state.moments]
-    return replace(state, moments=moved)
-
-
 def _on_device(localizer: SpliceLocalizer, device: str | None) -> SpliceLocalizer:
     if device is None:
         return localizer
@@ -286,54 +296,13 @@ def _choose_both_kinds(samples: Sequence[Sample]) -> list[Sample]:
     ]
 
 
-def _find_boundaries(
-    localizer: SpliceLocalizer, samples: Sequence[Sample], jobs: int, client: Any
-) -> Iterator[tuple[FloatMap, BoolArray]]:
-    """Return the boundary maps and masks of some spliced photos."""
-    spliced = [s for s in samples if not s.authentic]
-    chosen = choose_evenly(spliced, _PHOTOS_FOR_THRESHOLD)
-    work = partial(_find_boundary, localizer)
-    return (
-        map_threads(work, chosen, jobs=jobs)
-        if client is None
-        else map_in_order(client, work, chosen)
-    )
-
-
 def _find_boundary(localizer: SpliceLocalizer, sample: Sample) -> tuple[FloatMap, BoolArray]:
     return localizer.localize(sample.photo).boundary, sample.mask
 
 
-def _find_preset(preset: str | Preset) -> Preset:
-    if isinstance(preset, Preset):
-        return preset
-    if preset not in PRESETS:
-        raise ValueError(f"preset={preset!r} must be one of {', '.join(PRESETS)}, or a Preset")
-    return PRESETS[preset]
-
-
-# Target and background patches of a photo for each bank: arrays, or tensors on a device.
-Rows = list[tuple[Any, Any]]
-
-
-def _collect(
-    samples: Sequence[Sample],
-    preset: Preset,
-    seed: int,
-    cut: Callable[[FloatMap, NDArray[np.intp], int], Any],
-    number: int,
-) -> Rows | Problem:
+def _collect(preset: Preset, seed: int, numbered: tuple[int, Sample]) -> Rows | Problem:
     """Return the target and background patches of a photo, for each bank."""
-    return _collect_patches(samples[number], preset, seed, number, cut)
-
-
-def _collect_patches(
-    sample: Sample,
-    preset: Preset,
-    seed: int,
-    number: int,
-    cut: Callable[[FloatMap, NDArray[np.intp], int], Any] = gather,
-) -> Rows | Problem:
+    number, sample = numbered
     try:
         image, mask = sample.read()
         if image.shape[:2] != mask.shape:
@@ -346,108 +315,41 @@ def _collect_patches(
     for bank in preset.banks:
         rng = np.random.default_rng([seed, number])
         planes = image_planes(pixels, bank.channels)
-        places = select_patches(mask, edges, bank.size, preset.rules, rng)
-        target, background = (cut(planes, at, bank.size) for at in places)
-        rows.append((target, background))
+        target, background = select_patches(mask, edges, bank.size, preset.rules, rng)
+        rows.append((gather(planes, target, bank.size), gather(planes, background, bank.size)))
     return rows
 
 
-def _accumulate(
-    samples: Sequence[Sample],
-    preset: Preset,
-    seed: int,
-    jobs: int,
-    state: TrainingState,
-    store: Checkpoint | None,
-    progress: Callable[[float], None] | None,
-    device: str | None,
-) -> TrainingState:
-    group: list[Rows] = []
-    numbers = range(state.next_photo, len(samples))
-    cut, join = _cutting(device)
-    collect = partial(_collect, samples, preset, seed, cut)
-    for found in map_threads(collect, numbers, jobs=jobs):
-        if isinstance(found, Problem):
-            state.problems.append(found)
-        else:
-            group.append(found)
-        state.next_photo += 1
-        last = state.next_photo == len(samples)
-        if state.next_photo % _PHOTOS_PER_UPDATE == 0 or last:
-            _add(state, group, join)
+def _learn(
+    samples: Sequence[Sample], preset: Preset, seed: int, jobs: int, state: TrainingState
+) -> Iterator[tuple[int, TrainingState]]:
+    """Yield how many photos are read, and the state, which a group of them is added to at once."""
+    group: list[Rows | Problem] = []
+    left = list(enumerate(samples))[state.next_photo :]
+    photos = map_threads(partial(_collect, preset, seed), left, jobs=jobs)
+    for n_read, photo in enumerate(photos, start=state.next_photo + 1):
+        group.append(photo)
+        if n_read % _PHOTOS_PER_UPDATE == 0 or n_read == len(samples):
+            state.add(group)
             group = []
-            if store and last:
-                store.save(state)
-            elif store:
-                store.save_if_due(state)
-        if progress:
-            progress(state.next_photo / len(samples))
-    return state
+        yield n_read, state
 
 
-def _cutting(device: str | None) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return what cuts the patches of a photo, and what joins those of several."""
-    if device is None:
-        return gather, np.concatenate
-    from cpcapp.splicing.train.device_patches import cut_on_device, join_patches
-
-    return partial(cut_on_device, device=device), join_patches
-
-
-def _accumulate_on_cluster(
-    client: Any,
-    samples: Sequence[Sample],
-    preset: Preset,
-    seed: int,
-    state: TrainingState,
-    store: Checkpoint | None,
-    progress: Callable[[float], None] | None,
-) -> TrainingState:
-    """Do as `_accumulate` does; a task returns the moments of a group of photos."""
-    first = state.next_photo
-    groups = [
-        [(number, samples[number]) for number in range(start, stop)]
-        for start, stop in _divide(first, len(samples))
-    ]
-    work = partial(_learn_group, preset, seed)
-    for _, part in sum_in_order(client, work, groups):
+def _learn_on_cluster(
+    samples: Sequence[Sample], preset: Preset, seed: int, client: Any, state: TrainingState
+) -> Iterator[tuple[int, TrainingState]]:
+    """Do as `_learn` does; a task returns the state after one group of photos."""
+    left = list(enumerate(samples))[state.next_photo :]
+    groups = [list(group) for _, group in groupby(left, lambda one: one[0] // _PHOTOS_PER_UPDATE)]
+    for _, part in sum_in_order(client, partial(_learn_group, preset, seed), groups):
         state = state + part
-        if store:
-            store.save_if_due(state)
-        if progress:
-            progress(state.next_photo / len(samples))
-    if store and groups:
-        store.save(state)
-    return state
+        yield state.next_photo, state
 
 
-def _divide(start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Yield the groups of photos that are added at once."""
-    while start < stop:
-        end = min(stop, (start // _PHOTOS_PER_UPDATE + 1) * _PHOTOS_PER_UPDATE)
-        yield start, end
-        start = end
-
-
-def _learn_group(preset: Preset, seed: int, group: list[tuple[int, Sample]]) -> TrainingState:
-    """Return what some photos add to a training."""
+def _learn_group(preset: Preset, seed: int, group: Sequence[tuple[int, Sample]]) -> TrainingState:
     state = TrainingState.empty(preset)
-    found = [_collect_patches(sample, preset, seed, number) for number, sample in group]
-    state.problems = [item for item in found if isinstance(item, Problem)]
-    state.next_photo = len(group)
-    _add(state, [item for item in found if not isinstance(item, Problem)])
+    state.add([_collect(preset, seed, numbered) for numbered in group])
     return state
-
-
-def _add(
-    state: TrainingState, group: list[Rows], join: Callable[..., Any] = np.concatenate
-) -> None:
-    for number, pair in enumerate(state.moments):
-        for side, moments in enumerate(pair):
-            blocks = [rows[number][side] for rows in group if len(rows[number][side])]
-            if blocks:
-                moments.update(join(blocks))
-    state.n_used += sum(any(len(side) for pair in rows for side in pair) for rows in group)
 
 
 def _solve(preset: Preset, state: TrainingState) -> tuple[list[FilterBank], list[dict[str, Any]]]:
