@@ -35,7 +35,7 @@ train._PHOTOS_PER_UPDATE = calibrate._PHOTOS_PER_SAVE = 4
 train.Checkpoint.__init__.__defaults__ = (0.0,)
 hang, ready = os.environ["HANG"], Path(os.environ["READY"])
 save, save_moments, saved = train.Checkpoint.save, Moments.save, []
-save_arrays = train.Checkpoint.save_arrays
+save_part = train.Checkpoint.save_part
 
 def wait_if(due):
     if due:
@@ -50,11 +50,11 @@ def save_moments_and_wait(self, path):
     save_moments(self, path)
     wait_if(hang == "within" and saved)
 
-def save_arrays_and_wait(self, start, stop, arrays):
-    save_arrays(self, start, stop, arrays)
+def save_part_and_wait(self, start, stop, arrays):
+    save_part(self, start, stop, arrays)
     wait_if(hang == "calibration" and stop == 12)
 
-train.Checkpoint.save_arrays = save_arrays_and_wait
+train.Checkpoint.save_part = save_part_and_wait
 train.Checkpoint.save = save_state
 Moments.save = save_moments_and_wait
 sys.exit(main(sys.argv[1:]))

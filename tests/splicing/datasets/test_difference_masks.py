@@ -46,14 +46,6 @@ class TestBoundaryBand:
         assert not boundary_band(np.zeros((20, 30), dtype=bool)).any()
         assert boundary_band(np.zeros((0, 4), dtype=bool)).shape == (0, 4)
 
-    def test_complement_has_the_same_band(self):
-        np.testing.assert_array_equal(boundary_band(disk()), boundary_band(~disk()))
-
-    def test_the_mask_is_left_alone(self):
-        mask = disk()
-        boundary_band(mask)
-        np.testing.assert_array_equal(mask, disk())
-
     @pytest.mark.parametrize("radius", [0, -1, 2.5, True, "4"])
     def test_bad_radius(self, radius):
         with pytest.raises(ValueError, match=r"radius=.* must be a whole number from 1 on"):
@@ -246,12 +238,6 @@ class TestConfidence:
         assert found.confidence < MIN_CONFIDENCE
         assert "% of the photo" in found.reason or "differs everywhere" in found.reason
 
-    def test_a_clear_paste_is_trusted_in_full(self, host):
-        tampered = host.copy()
-        tampered[50:120, 60:160] = [250, 250, 20]
-        found = difference_mask(tampered, host)
-        assert (found.confidence, found.reason) == (1.0, "")
-
     def test_scattered_changes_are_not_trusted(self, host):
         tampered = host.copy()
         for row in range(5, 195, 20):
@@ -268,11 +254,6 @@ class TestConfidence:
         assert found.confidence < MIN_CONFIDENCE
         assert "covers only" in found.reason
         assert not found.mask[:, 155:].any()
-
-    def test_identical_photos(self, host):
-        found = difference_mask(host, host)
-        assert (found.confidence, found.reason) == (0.0, "nothing differs")
-        assert not found.mask.any()
 
 
 def test_the_whole_of_a_flat_part_may_be_replaced(host):

@@ -62,10 +62,6 @@ class TestRealFiles:
         with pytest.raises(FileNotFoundError, match="task='removal'; it has NC2016-man"):
             nimble(sample, year=2016, task="removal")
 
-    def test_an_untouched_probe(self, sample):
-        photos = by_name(nimble(sample, year=2017, task="splice"))
-        assert photos["NC2017-splice/0111dbea7863d08a676d3e96ac560b9f"].authentic
-
     def test_operations_pick_colours_of_the_journal(self, sample):
         """The colours of the operations joined to a probe make up its binary mask."""
         name = "NC2017-splice/b4e3f4cb9d3e7b6dedde67b07f642172"

@@ -42,10 +42,6 @@ def test_sharpening_makes_steps_larger_and_flat_parts_stay():
     np.testing.assert_array_equal(sharp[:, 40:], photo[:, 40:])
 
 
-def test_nothing_is_done_by_default():
-    np.testing.assert_array_equal(Processing().apply(ramp()), ramp())
-
-
 def test_segments_follow_the_photo_and_both_travel_to_other_processes():
     source = SourcePhoto("ramp", ramp, halves)
     developed = pickle.loads(pickle.dumps(Processing(1.37).process_source(source)))
@@ -85,11 +81,11 @@ def test_they_vary_and_are_the_same_for_the_same_seed():
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"size": 0.0}, "size=0.0 must be from 0.1 to 10.0"),
+        ({"size": 0.0}, "size=0.0 must be from 0.1 to 10"),
         ({"size": float("nan")}, "size=nan must be from"),
-        ({"sharpening": -1.0}, "sharpening=-1.0 must be from 0.0 to 10.0"),
+        ({"sharpening": -1.0}, "sharpening=-1.0 must be from 0 to 10"),
         ({"radius": 0.0}, "radius=0.0 must be from 0.1"),
-        ({"defocus": -0.1}, "defocus=-0.1 must be from 0.0 to 10.0"),
+        ({"defocus": -0.1}, "defocus=-0.1 must be from 0 to 10"),
         ({"interpolation": "fine"}, "interpolation='fine' must be one of linear, cubic"),
     ],
 )
@@ -115,14 +111,6 @@ def test_a_photo_out_of_focus_is_blurred_in_parts(dtype, rng):
     np.testing.assert_array_equal(Processing(defocus=2.0, focus=3).apply(photo), found)
     elsewhere = detail(Processing(defocus=2.0, focus=4).apply(photo)) / detail(photo)
     assert np.abs(elsewhere - left).max() > 0.3
-
-
-def test_no_defocus_changes_nothing(rng):
-    photo = rng.integers(0, 256, (40, 50, 3), dtype=np.uint8)
-    for focus in (0, 7):
-        np.testing.assert_array_equal(Processing(defocus=0.0, focus=focus).apply(photo), photo)
-    flat = np.full((40, 50, 3), 90, dtype=np.uint8)
-    np.testing.assert_array_equal(Processing(defocus=2.0, focus=1).apply(flat), flat)
 
 
 def test_a_third_of_photos_is_out_of_focus():

@@ -62,7 +62,7 @@ def test_small_photos(rng):
     [
         ({"demosaicing": "magic"}, "demosaicing='magic' must be one of bilinear"),
         ({"phase": (0, 2)}, r"phase=\(0, 2\) must be two numbers"),
-        ({"shot_noise": -1.0}, "shot_noise=-1.0 must be at least 0"),
+        ({"shot_noise": -1.0}, "shot_noise=-1.0 must be from 0 to 10"),
     ],
 )
 def test_bad_settings(options, message):

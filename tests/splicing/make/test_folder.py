@@ -72,11 +72,3 @@ def test_errors_name_parameters(photos, tmp_path):
     with pytest.raises(ValueError, match="n=0 must be at least 1"):
         make_splices([photos], tmp_path / "new", 0)
     assert not (tmp_path / "new").exists()
-
-
-def test_images_of_kinds_that_are_not_read_are_named(photos, tmp_path):
-    (photos / "phone.CR2").write_bytes(b"not read")
-    (photos / "notes.txt").write_text("no photo")
-    found = make_splices([photos], tmp_path / "out", 1)
-    (problem,) = found.problems
-    assert str(problem) == "phone.CR2: is of a kind that is not read; save it as JPEG or PNG"

@@ -105,11 +105,6 @@ def test_16_bits_are_rounded_alike_in_spliced_and_authentic_photos(level):
     assert found[True] == found[False] == {round(level / 257)}
 
 
-def test_other_seeds_give_other_photos(sources):
-    one, other = (calibration_photos(sources, 4, seed=seed) for seed in (1, 2))
-    assert not np.array_equal(one[0].image, other[0].image)
-
-
 def test_seams_stand_out_and_authentic_photos_get_fair_p_values(sources, learned_alone):
     learned = learned_alone
     localizer = localizer_with(learned)
@@ -151,13 +146,6 @@ def test_photos_that_can_not_be_read_are_passed_over(sources):
 def test_nothing_is_learned_without_a_splice(sources):
     authentic = [s for s in calibration_photos(sources, 6) if s.authentic]
     assert calibrate(load_model("filters"), authentic) is None
-
-
-def test_calibrating_changes_no_localizer(sources):
-    localizer = load_model("filters")
-    before = localizer.calibration
-    assert calibrate(localizer, calibration_photos(sources, 6)) is not before
-    assert localizer.calibration is before
 
 
 def test_no_photo_is_read_twice(sources):
@@ -237,23 +225,6 @@ def test_fishers_direction_has_a_ridge_of_a_fiftieth():
     shift = np.array([2.0, 6.0])
     found = fisher_direction(corners + shift, corners)
     np.testing.assert_allclose(found, shift / (1.02 * variance), rtol=1e-6)
-
-
-def test_two_features_that_say_the_same_share_the_weight(rng):
-    """Without a ridge there would be no solution, or one of huge weights."""
-    one = rng.normal(size=(500, 1))
-    target, background = one + 1.5, one
-    alone = fisher_direction(target.repeat(2, axis=1), background.repeat(2, axis=1))
-    np.testing.assert_allclose(alone, 1.5 / (2.02 * one.var(ddof=1)), rtol=1e-6)
-
-
-def test_the_direction_is_of_the_mean_covariance(rng):
-    target = rng.normal(size=(400, 3)) @ rng.normal(size=(3, 3)) + 1.0
-    background = rng.normal(size=(300, 3))
-    pooled = (np.cov(target.T) + np.cov(background.T)) / 2
-    pooled[np.diag_indices(3)] *= 1.02
-    expected = np.linalg.inv(pooled) @ (target.mean(axis=0) - background.mean(axis=0))
-    np.testing.assert_allclose(fisher_direction(target, background), expected, rtol=1e-5)
 
 
 def test_squares_are_not_judged_by_a_peak_that_speaks_for_authenticity(rng):

@@ -8,7 +8,7 @@ have lost them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import cv2
@@ -85,6 +85,10 @@ class Camera:
         if self.sharpening:
             photo += np.float32(self.sharpening) * (photo - cv2.GaussianBlur(photo, (0, 0), 0.8))
         return np.asarray(np.clip(np.rint(photo * 255.0), 0, 255), dtype=np.uint8)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings in types that JSON knows."""
+        return asdict(self) | {"phase": list(self.phase)}
 
 
 def mosaic(light: FloatMap, phase: tuple[int, int]) -> FloatMap:

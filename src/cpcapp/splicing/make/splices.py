@@ -6,7 +6,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cv2
@@ -80,7 +80,7 @@ def make_splice(
     if rng.random() < options.camera_share:
         first, second = Camera.random(rng), Camera.random(rng)
         below, above = first.shoot(below, rng), second.shoot(above, rng)
-        cameras = {"host": asdict(first), "donor": asdict(second)}
+        cameras = {"host": first.to_dict(), "donor": second.to_dict()}
     below, host_jpeg = _precompress(below, options.host_jpeg_share, options.host_jpeg, rng)
     above, donor_jpeg = _precompress(above, options.donor_jpeg_share, options.donor_jpeg, rng)
     if options.area[0] * below[..., 0].size < _MIN_PIXELS:

@@ -17,6 +17,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp._io.tensor_file import Tensors
 from cpcapp._io.threads import map_threads
 from cpcapp.moments.dask import map_in_order
 from cpcapp.splicing.decide.decide import measure_features
@@ -45,21 +46,14 @@ _RIDGE, _EVIDENCE_RIDGE = 0.02, 0.5
 _WITHOUT_SIGN = (1, 2)
 # Photos that are kept in the checkpoint at a time: half a minute of work or so.
 _PHOTOS_PER_SAVE = 16
+_ARRAYS = ("authentic", "at_seam", "elsewhere", "strengths")
 
 
 class CalibrationPhoto(NamedTuple):
     """What is measured in a photo to calibrate by: small enough to keep for all photos.
 
-    Attributes
-    ----------
-    authentic : bool
-    at_seam, elsewhere : ndarray of shape (n_measures, n), float32
-        What is measured along borders of superpixels, at the seam and elsewhere.
-    features : PhotoFeatures
-    strengths : ndarray of shape (m,), float32
-        Of the photo's squares.
-    trial : CutTrial or None
-        What a cut of the photo needs; None without a network, and for authentic photos.
+    Along borders of superpixels at the seam and elsewhere, (n_measures, n); what the photo is
+    judged by, and its squares; and what a cut needs, of a spliced photo with a network.
     """
 
     authentic: bool
@@ -68,6 +62,29 @@ class CalibrationPhoto(NamedTuple):
     features: PhotoFeatures
     strengths: NDArray[np.float32]
     trial: CutTrial | None = None
+
+    def arrays(self) -> Tensors:
+        """Return all of it as arrays, for a checkpoint."""
+        kept = {name: np.atleast_1d(getattr(self, name)) for name in _ARRAYS}
+        kept["features"] = np.array([*self.features[:5], *self.features.learned])
+        trial = {} if self.trial is None else self.trial._asdict()
+        return kept | {f"trial.{name}": value for name, value in trial.items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Tensors) -> CalibrationPhoto:
+        """Return what `arrays` gave."""
+        row: Any = arrays["features"].tolist()
+        trial = None
+        if "trial.area" in arrays:
+            trial = CutTrial(*(arrays[f"trial.{name}"] for name in CutTrial._fields))
+        return cls(
+            bool(arrays["authentic"][0]),
+            arrays["at_seam"],
+            arrays["elsewhere"],
+            PhotoFeatures._make([*row[:5], tuple(row[5:])]),
+            arrays["strengths"],
+            trial,
+        )
 
 
 def calibrate(
@@ -106,27 +123,35 @@ def measure_photos(
     client: Any = None,
 ) -> list[CalibrationPhoto]:
     """Measure photos of known truth; see `calibrate` for the parameters."""
-    n_done, photos = (0, []) if checkpoint is None else _load(checkpoint)
-    n_saved, unsaved = n_done, list[CalibrationPhoto]()
+    photos: list[CalibrationPhoto] = []
+    n_done = 0
+    for n_done, arrays in checkpoint.load_parts() if checkpoint else ():  # noqa: B007
+        numbers = sorted({int(name.partition(".")[0]) for name in arrays})
+        for prefix in (f"{number}." for number in numbers):
+            one = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+            photos.append(CalibrationPhoto.from_arrays(one))
+    left, n_before = samples[n_done:], n_done
 
     def report(share: float) -> None:
         if progress is not None:
-            progress((n_done + share * (len(samples) - n_done)) / len(samples))
+            progress((n_before + share * len(left)) / len(samples))
 
     work = partial(_measure, localizer)
-    left = samples[n_done:]
     results = (
         map_threads(work, left, jobs=jobs, progress=report)
         if client is None
         else map_in_order(client, work, left, progress=report)
     )
-    for number, photo in enumerate(results, start=n_done + 1):
+    unsaved: list[CalibrationPhoto] = []
+    for number, photo in enumerate(results, start=n_before + 1):
         unsaved += [] if photo is None else [photo]
         if number % _PHOTOS_PER_SAVE == 0 or number == len(samples):
             photos += unsaved
             if checkpoint is not None:
-                _save(checkpoint, n_saved, number, unsaved)
-            n_saved, unsaved = number, []
+                parts = [one.arrays() for one in unsaved]
+                named = {f"{i}.{k}": v for i, part in enumerate(parts) for k, v in part.items()}
+                checkpoint.save_part(n_done, number, named)
+            n_done, unsaved = number, []
     return photos
 
 
@@ -136,7 +161,6 @@ def learn_calibration(
     """Learn a calibration from what was measured in photos; see `calibrate`."""
     if not sum(photo.at_seam.shape[1] for photo in photos):
         return None
-    options = preset.verdict
     evidence = SeamEvidence.learn(
         np.concatenate([photo.at_seam for photo in photos], axis=1),
         np.concatenate([photo.elsewhere for photo in photos], axis=1),
@@ -148,27 +172,24 @@ def learn_calibration(
         evidence = learn_cut_weights(trials, evidence, sides, preset.regions, jobs=jobs)
     authentic = np.array([photo.authentic for photo in photos])
     n_spliced, n_authentic = int((~authentic).sum()), int(authentic.sum())
+    learned = Calibration(
+        evidence,
+        options=preset.verdict,
+        n_spliced=n_spliced,
+        n_authentic=n_authentic,
+        sides=sides,
+    )
     if min(n_spliced, n_authentic) < _MIN_PHOTOS:
-        return Calibration(
-            evidence,
-            options=options,
-            n_spliced=n_spliced,
-            n_authentic=n_authentic,
-            sides=sides,
-        )
+        return learned
     features = np.array([photo.features.score_features for photo in photos])
     similarity = np.array([photo.features.similarity_features for photo in photos])
-    if preset.network:
-        weights = evidence_direction(features[~authentic], features[authentic])
-    else:
-        weights = fisher_direction(features[~authentic], features[authentic])
+    direction = evidence_direction if preset.network else fisher_direction
+    weights = direction(features[~authentic], features[authentic])
     known = np.column_stack([similarity, features @ weights])[authentic]
     offset = None
     if preset.network:
         offset = float((features[authentic][:, 1:] @ weights[1:]).mean())
-    learned = Calibration(
-        evidence, weights, known, None, options, n_spliced, n_authentic, sides, offset
-    )
+    learned = replace(learned, weights=weights, authentic=known, square_offset=offset)
     if weights[0] <= 0.0:  # the peak does not speak for a splice, nor does any square
         return learned
     tail = _learn_tail(learned, [photo for photo in photos if photo.authentic])
@@ -267,51 +288,3 @@ def _draw(values: NDArray[np.float32]) -> NDArray[np.float32]:
         return values
     chosen = np.random.default_rng(0).choice(n, _MAX_BORDER_PIXELS, replace=False)
     return values[:, chosen]
-
-
-def _save(
-    checkpoint: Checkpoint, start: int, stop: int, photos: Sequence[CalibrationPhoto]
-) -> None:
-    arrays: dict[str, NDArray[np.generic]] = {}
-    for number, photo in enumerate(photos):
-        features = np.array([*photo.features[:5], *photo.features.learned])
-        parts: dict[str, NDArray[np.generic]] = {
-            "authentic": np.array(photo.authentic),
-            "at_seam": photo.at_seam,
-            "elsewhere": photo.elsewhere,
-            "features": features,
-            "strengths": photo.strengths,
-        }
-        if photo.trial is not None:
-            parts |= {f"trial.{name}": value for name, value in photo.trial._asdict().items()}
-        arrays |= {f"{number}.{name}": value for name, value in parts.items()}
-    checkpoint.save_part(start, stop, arrays)
-
-
-def _load(checkpoint: Checkpoint) -> tuple[int, list[CalibrationPhoto]]:
-    """Return how many photos are done, and what was measured in them."""
-    n_done, photos = 0, []
-    for n, arrays in checkpoint.load_parts():
-        n_done = n
-        for number in range(sum(name.endswith(".authentic") for name in arrays)):
-            prefix = f"{number}."
-            parts = {
-                name.removeprefix(prefix): value
-                for name, value in arrays.items()
-                if name.startswith(prefix)
-            }
-            row: Any = [float(value) for value in parts["features"]]
-            trial = None
-            if "trial.area" in parts:
-                trial = CutTrial(*(parts[f"trial.{name}"] for name in CutTrial._fields))
-            photos.append(
-                CalibrationPhoto(
-                    bool(parts["authentic"]),
-                    parts["at_seam"],
-                    parts["elsewhere"],
-                    PhotoFeatures._make([*row[:5], tuple(row[5:])]),
-                    parts["strengths"],
-                    trial,
-                )
-            )
-    return n_done, photos

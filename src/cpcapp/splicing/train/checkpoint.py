@@ -128,11 +128,13 @@ class Checkpoint:
             state = TrainingState.empty(preset)
             state.next_photo, state.n_used = content["next_photo"], content["n_used"]
             state.problems = [Problem(*problem) for problem in content["problems"]]
-            for bank, kept in enumerate(content["kept"]):
-                files = [self._moments(state.next_photo, bank, side) for side in (0, 1)]
-                empty = state.moments[bank]
+            banks = enumerate(zip(content["kept"], list(state.moments), strict=True))
+            for bank, (kept, empty) in banks:
                 target, background = (
-                    Moments.load(files[side]) if kept[side] else empty[side] for side in (0, 1)
+                    Moments.load(self._moments(state.next_photo, bank, side))
+                    if full
+                    else empty[side]
+                    for side, full in enumerate(kept)
                 )
                 state.moments[bank] = target, background
             return state

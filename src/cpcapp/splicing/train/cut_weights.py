@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -27,6 +27,8 @@ _TRIED = {
     "mosaic_weight": (0.0, 0.002, 0.005, 0.01, 0.02, 0.04),
     "trim_per_pixel": (0.0, 0.5, 1.0, 1.5, 2.0),
 }
+# For each weight the number of the value in `_TRIED`.
+Places = tuple[int, ...]
 # A superpixel lies on one side if at least this share of it does.
 _CERTAIN = 0.95
 
@@ -34,18 +36,8 @@ _CERTAIN = 0.95
 class CutTrial(NamedTuple):
     """What a cut of a spliced photo needs, and the truth: small enough to keep for all photos.
 
-    Attributes
-    ----------
-    one, two : ndarray of shape (n,), int32
-        The superpixels on either side of each pixel along borders.
-    measured : ndarray of shape (n_measures, n), float16
-    total : ndarray of shape (count, n_statistics)
-    pixels : ndarray of shape (count,)
-        Of the mosaic's statistics.
-    vectors : ndarray of shape (count, n_features)
-    area : ndarray of shape (count,)
-    pasted : ndarray of shape (count,)
-        How many of the pixels were pasted.
+    Two superpixels and the measures of each pixel along borders; and of each superpixel the
+    statistics and pixels of the mosaic, the traces, the area and how many pixels were pasted.
     """
 
     one: NDArray[np.int32]
@@ -119,81 +111,77 @@ def learn_cut_weights(
     options: RegionOptions,
     *,
     jobs: int = 1,
-    report: Callable[[str, float, float], None] | None = None,
 ) -> SeamEvidence:
     """Learn prior and weights: those whose cuts have the highest mean F1 on spliced photos.
 
     One weight after the other is moved as far as the score rises, twice. In the end the learned
     traces get the least weight, and a seam the lowest prior, that is not worse by more than a
     standard error; with less weight of the traces a lower prior and more trimming are tried too.
-
-    ``report``: called with the name of a weight, its value and the mean F1.
     """
     borders = [(trial, trial.borders()) for trial in choose_evenly(trials, _MAX_TRIALS)]
+    known: dict[Places, FloatArray] = {}
 
-    def scores(candidate: SeamEvidence) -> FloatArray:
-        def cut(pair: tuple[CutTrial, ExtractedBorders]) -> float:
-            return pair[0].f1(pair[1].find_cut(candidate, sides, options)[0].side)
-
-        return np.array(list(map_threads(cut, borders, jobs=jobs)))
-
-    def score(candidate: SeamEvidence) -> float:
-        return float(scores(candidate).mean())
-
-    def at(places: dict[str, int]) -> SeamEvidence:
-        values: dict[str, Any] = {name: _TRIED[name][place] for name, place in places.items()}
+    def weights(places: Places) -> SeamEvidence:
+        values: dict[str, Any] = {
+            name: tried[place] for (name, tried), place in zip(_TRIED.items(), places, strict=True)
+        }
         return replace(evidence, **values)
 
-    places = {name: len(tried) // 2 for name, tried in _TRIED.items()}
+    def scores(places: Places) -> FloatArray:
+        if places not in known:
+            candidate = weights(places)
+
+            def cut(pair: tuple[CutTrial, ExtractedBorders]) -> float:
+                return pair[0].f1(pair[1].find_cut(candidate, sides, options)[0].side)
+
+            known[places] = np.array(list(map_threads(cut, borders, jobs=jobs)))
+        return known[places]
+
+    places: Places = tuple(len(tried) // 2 for tried in _TRIED.values())
     if not borders:
-        return at(places)
-    highest = score(at(places))
+        return weights(places)
     for _ in range(_ROUNDS):
-        before = dict(places)
-        for name, tried in _TRIED.items():
+        for name in _TRIED:
             for step in (1, -1):
-                moved = False
-                # As far as the score rises; if one way was better, the other is not.
-                while 0 <= places[name] + step < len(tried):
-                    candidate = places | {name: places[name] + step}
-                    found = score(at(candidate))
-                    if report is not None:
-                        report(name, tried[candidate[name]], found)
-                    if found <= highest:
+                start = places
+                while moved := _move(places, name, step):
+                    if scores(moved).mean() <= scores(places).mean():
                         break
-                    places, highest, moved = candidate, found, True
-                if moved:
+                    places = moved
+                if places != start:  # one way was better, so the other is not
                     break
-        if places == before:
-            break
     # Real photos differ within themselves more than made ones do, and their seams are fainter: of
     # values that can't be told apart, by one standard error, those that trust the traces least and
     # ask least of a seam. Who trusts the traces less must ask less of a seam, or trim the cut more.
-    best = scores(at(places))
+    best = scores(places)
 
-    def as_good(name: str, candidate: dict[str, int]) -> bool:
-        lost = best - scores(at(candidate))
-        if report is not None:
-            report(f"less {name}", _TRIED[name][candidate[name]], -float(lost.mean()))
+    def as_good(candidate: Places) -> bool:
+        lost = best - scores(candidate)
         return bool(lost.mean() <= lost.std() / len(lost) ** 0.5)
 
     for name in ("trace_weight", "prior"):
-        while places[name]:
-            less = places | {name: places[name] - 1}
-            accepted = next((c for c in _with_compensation(less, name) if as_good(name, c)), None)
-            if accepted is None:
-                break
-            places = accepted
-    return at(places)
+        while less := next(filter(as_good, _weakened(places, name)), None):
+            places = less
+    return weights(places)
 
 
-def _with_compensation(places: dict[str, int], weakened: str) -> Iterator[dict[str, int]]:
-    """Yield weights, and if the traces were weakened what may make up for it."""
-    yield places
-    if weakened != "trace_weight":
+def _move(places: Places, name: str, step: int) -> Places | None:
+    """Return the next value of a weight; None beyond the last."""
+    number = list(_TRIED).index(name)
+    place = places[number] + step
+    if not 0 <= place < len(_TRIED[name]):
+        return None
+    return (*places[:number], place, *places[number + 1 :])
+
+
+def _weakened(places: Places, name: str) -> Iterator[Places]:
+    """Yield places with less of a weight, and of the traces with what may make up for it."""
+    less = _move(places, name, -1)
+    if less is None:
         return
-    lower = places | {"prior": max(0, places["prior"] - 1)}
-    for trim in range(places["trim_per_pixel"], len(_TRIED["trim_per_pixel"])):
-        candidate = lower | {"trim_per_pixel": trim}
-        if candidate != places:
-            yield candidate
+    yield less
+    if name == "trace_weight":
+        lower = _move(less, "prior", -1) or _move(less, "trim_per_pixel", 1)
+        while lower:
+            yield lower
+            lower = _move(lower, "trim_per_pixel", 1)

@@ -30,14 +30,7 @@ _PER_UNCHANGED = 4
 
 
 class TrainingSet(NamedTuple):
-    """What a localizer is trained on.
-
-    Attributes
-    ----------
-    samples : SampleSet
-    calibrate_on : SampleSet or None
-        Photos to calibrate by; None to take some of the samples.
-    """
+    """What a localizer is trained on, and calibrated by; None to take some of the samples."""
 
     samples: SampleSet
     calibrate_on: SampleSet | None
@@ -86,46 +79,32 @@ def open_training_set(
                 remote.append(str(folder))
             else:
                 opened.append(pairs)
-            continue
-        if is_bsds(check_folder(folder)):
+        elif is_bsds(check_folder(folder)):
             plain.append(folder)
-            continue
-        found = open_photos(folder, progress=progress)
-        if found.spliced:
-            opened.append(found)
         else:
-            plain.append(folder)
+            photos = open_photos(folder, progress=progress)
+            if photos.spliced:
+                opened.append(photos)
+            else:
+                plain.append(folder)
     if opened and (plain or remote):
         raise ValueError("give either spliced photos with masks or plain photos, not both")
+    if len(opened) == 1:
+        return TrainingSet(opened[0], None)
     if opened:
-        return TrainingSet(_join_sets(opened), None)
+        # Each photo is named after its set.
+        samples = [replace(s, name=f"{photos.name}/{s.name}") for photos in opened for s in photos]
+        problems = [problem for photos in opened for problem in photos.problems]
+        name = ", ".join(photos.name for photos in opened)
+        return TrainingSet(SampleSet(name, tuple(samples), tuple(problems)), None)
     sources = open_sources(plain) if plain else []
     sources += [source for url in remote for source in open_remote_sources(url)]
-    n_calibration = min(_N_CALIBRATION, 2 * n_splices)
     splices = training_splices(sources, n_splices, seed=seed)
+    n_calibration = min(_N_CALIBRATION, 2 * n_splices)
+    unchanged = min(len(sources), n_calibration // _PER_UNCHANGED)
     return TrainingSet(
         replace(splices, problems=tuple(find_unread(plain))),
-        calibration_photos(
-            sources,
-            n_calibration,
-            seed=seed,
-            as_they_are=min(len(sources), n_calibration // _PER_UNCHANGED),
-        ),
-    )
-
-
-def _join_sets(sets: Sequence[SampleSet]) -> SampleSet:
-    """Return the photos of several sets as one; each is named after its set then."""
-    if len(sets) == 1:
-        return sets[0]
-    return SampleSet(
-        ", ".join(found.name for found in sets),
-        tuple(
-            replace(sample, name=f"{found.name}/{sample.name}")
-            for found in sets
-            for sample in found
-        ),
-        tuple(problem for found in sets for problem in found.problems),
+        calibration_photos(sources, n_calibration, seed=seed, as_they_are=unchanged),
     )
 
 

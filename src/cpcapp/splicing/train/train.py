@@ -69,15 +69,7 @@ _LEVELS = np.arange(1, 100) / 100.0
 
 
 class ThresholdChoice(NamedTuple):
-    """A threshold and how the maps score that it was chosen on.
-
-    Attributes
-    ----------
-    threshold : float
-    f1, mcc : float
-        Means by the protocol ``edge``: each map at its own best threshold.
-    n_photos : int
-    """
+    """A threshold, and how maps score at their own best thresholds: means by the protocol edge."""
 
     threshold: float
     f1: float

@@ -3,18 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cpcapp import Moments
 from cpcapp.splicing import train_localizer
 from cpcapp.splicing.make.splices import SpliceMaker
-from cpcapp.splicing.measure.patches import gather
 from cpcapp.splicing.photo.sources import SourcePhoto
 from cpcapp.splicing.presets import BankOptions, PatchRules, Preset
 from cpcapp.splicing.train import train
-from devices import on_each_device, torch
+from devices import on_each_device
 from trace_networks import textured
-
-from cpcapp.moments.torch import DeviceMoments  # isort: skip
-from cpcapp.splicing.train import device_patches  # isort: skip
 
 SMALL = Preset(
     "small",
@@ -27,34 +22,6 @@ SMALL = Preset(
 def splices():
     photos = [SourcePhoto(f"photo {i}", lambda i=i: textured(96, 128, i)) for i in range(4)]
     return SpliceMaker(photos, seed=1).samples(12)
-
-
-@on_each_device
-class TestPatches:
-    def test_moments_of_patches_of_photos_in_memory(self, rng, device, monkeypatch):
-        monkeypatch.setattr(device_patches, "_PATCHES", 70)
-        photos = rng.integers(0, 256, size=(3, 3, 30, 40), dtype=np.uint8)
-        places = np.stack([rng.integers(0, n, 400) for n in (3, 25, 35)], axis=1)
-        found = device_patches.add_patches(
-            DeviceMoments(device, double=True),
-            torch.from_numpy(photos),
-            torch.from_numpy(places),
-            6,
-        )
-        unit = (photos / np.float32(255.0)).astype(np.float32)
-        rows = np.concatenate([gather(unit[p], np.array([[r, c]]), 6) for p, r, c in places])
-        expected = Moments.of(rows)
-        np.testing.assert_allclose(
-            found.to_moments().covariance(), expected.covariance(), rtol=1e-7, atol=1e-9
-        )
-        assert found.n_samples == 400
-
-    def test_patches_of_one_photo_are_those_of_numpy(self, rng, device):
-        planes = rng.random((3, 20, 25), dtype=np.float32)
-        for n in (0, 9):
-            places = np.stack([rng.integers(0, 15, n), rng.integers(0, 20, n)], axis=1)
-            found = device_patches.cut_on_device(planes, places, 5, device)
-            np.testing.assert_array_equal(found.cpu().numpy(), gather(planes, places, 5))
 
 
 @on_each_device
