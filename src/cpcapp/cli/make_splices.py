@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     advice = "give the same photos and options" if resumed else "--resume to go on"
     advice = f"choose another folder, or {advice}, or --force to replace its splices"
     with user_errors(in_use=advice), ProgressLine() as line:
-        found = make_splices(
+        made = make_splices(
             arguments.photos,
             arguments.output,
             arguments.count,
@@ -81,10 +81,10 @@ def run(arguments: argparse.Namespace) -> int:
             progress=line.stage("making splices"),
             **pick(arguments, "seed", "jobs", "existing"),
         )
-    seconds, kept = time.monotonic() - start, f", {found.n_kept} were there" if found.n_kept else ""
-    counts = f"{found.n_made} splices of {found.n_photos} photos"
-    print(f"{found.folder}: {counts} in {seconds:.0f} s{kept}")
-    return print_left_out("make-splices", found.problems)
+    seconds, kept = time.monotonic() - start, f", {made.n_kept} were there" if made.n_kept else ""
+    counts = f"{made.n_made} splices of {made.n_photos} photos"
+    print(f"{made.folder}: {counts} in {seconds:.0f} s{kept}")
+    return print_left_out("make-splices", made.problems)
 
 
 def _options(arguments: argparse.Namespace) -> SpliceOptions:

@@ -73,14 +73,14 @@ def folder_pair(
 
 def _find_images(folder: Path) -> Path:
     """Return the folder with the photos that the masks belong to."""
-    there = [folder / name for name in ("images", "photos") if (folder / name).is_dir()]
-    if not there or not (folder / "masks").is_dir():
-        missing = "masks" if there else "images"
+    existing = [folder / name for name in ("images", "photos") if (folder / name).is_dir()]
+    if not existing or not (folder / "masks").is_dir():
+        missing = "masks" if existing else "images"
         raise FileNotFoundError(
             f"{folder} has no folder {missing}; it needs images/ (or photos/) and masks/ with the "
             "same names"
         )
-    return there[0]
+    return existing[0]
 
 
 def photo_files(folder: str | os.PathLike[str], *, recursive: bool = False) -> SampleSet:

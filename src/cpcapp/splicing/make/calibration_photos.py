@@ -114,8 +114,8 @@ class Processing:
     def apply_to_mask(self, labels: NDArray[Any]) -> NDArray[Any]:
         """Return a mask or labels of the photo, resized in the same way."""
         rows, cols = (
-            np.arange(there) * here // there
-            for here, there in zip(labels.shape, self._shape(labels.shape), strict=True)
+            np.arange(size) * side // size
+            for side, size in zip(labels.shape, self._shape(labels.shape), strict=True)
         )
         return labels[np.ix_(rows, cols)]
 

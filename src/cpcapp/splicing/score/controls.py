@@ -165,10 +165,10 @@ FILE_CONTROLS = (double_jpeg_map, block_contrast_map)
 def _compressed_once(pixels: Pixels, coefficients: JpegCoefficients | None) -> FloatMap:
     shape = pixels.shape[:2]
     if coefficients is not None:
-        found = coefficients.pixel_map(double_jpeg_trace(coefficients).aligned)
+        values = coefficients.pixel_map(double_jpeg_trace(coefficients).aligned)
         # A file of another size is not that of these pixels.
-        if found.shape == shape:
-            return _unless_constant(found)
+        if values.shape == shape:
+            return _unless_constant(values)
     photo = as_bytes(pixels)
     row, column = grid_offset(luminance(photo)) or (0, 0)
     aligned = double_jpeg_trace(coefficients_from_pixels(photo[row:, column:])).aligned

@@ -94,7 +94,7 @@ class Evaluation:
             "n_authentic": self.n_authentic,
             "problems": [asdict(problem) for problem in self.problems],
             "methods": {
-                method: {protocol: found.to_dict() for protocol, found in scores.items()}
+                method: {protocol: of.to_dict() for protocol, of in scores.items()}
                 for method, scores in self.scores.items()
             },
         }
@@ -178,7 +178,7 @@ def _score_photo(
         coefficients = sample.coefficients if by_file else None
     except (OSError, ValueError) as error:
         return _problem(sample, error)
-    given = (getattr(found, "edges", None) for found in maps.values())
+    given = (getattr(result, "edges", None) for result in maps.values())
     edges: FloatMap | None = next((edges for edges in given if edges is not None), None)
     if edges is None:
         edges = detect_edges(photo.pixels) if controls else np.zeros(mask.shape, np.float32)
@@ -196,10 +196,10 @@ def _score_photo(
         return score_map(values, mask, wanted, threshold=threshold, name=sample.name)
 
     scores = {
-        name: score(name, found.boundary, "edge") | score(name, found.region, "surface")
-        for name, found in maps.items()
+        name: score(name, result.boundary, "edge") | score(name, result.region, "surface")
+        for name, result in maps.items()
     }
-    surface = not maps or any(found.region is not None for found in maps.values())
+    surface = not maps or any(result.region is not None for result in maps.values())
     kinds = ("edge", "surface") if surface else ("edge",)
     for name, control in controls.items():
         file = (coefficients,) if control in FILE_CONTROLS else ()
@@ -268,9 +268,11 @@ class VerdictScores:
     ...     PhotoVerdict("b", True, 20, 20, 0.7, 0.04),
     ...     PhotoVerdict("c", False, 10, 10, 0.5, 0.03),
     ... ]
-    >>> found = VerdictScores(tuple(photos))
-    >>> found.auc(), found.auc(same_size=True), found.alarms(), found.alarms(authentic=False)
-    (0.5, 1.0, 0.5, 1.0)
+    >>> verdicts = VerdictScores(tuple(photos))
+    >>> verdicts.auc(), verdicts.auc(same_size=True)
+    (0.5, 1.0)
+    >>> verdicts.alarms(), verdicts.alarms(authentic=False)
+    (0.5, 1.0)
     """
 
     photos: tuple[PhotoVerdict, ...]

@@ -139,8 +139,8 @@ class LocalizerReport:
         table = csv.writer(text, lineterminator="\n")
         header = None
         for method, scores in self.evaluation.scores.items():
-            for protocol, found in scores.items():
-                for image in found.images:
+            for protocol, by_photo in scores.items():
+                for image in by_photo.images:
                     row = {"method": method, "protocol": protocol, **asdict(image)}
                     if header is None:
                         header = list(row)

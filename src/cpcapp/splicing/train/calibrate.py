@@ -235,13 +235,13 @@ def evidence_direction(target: FloatArray, background: FloatArray) -> FloatArray
     """
     kept = [number for number in range(target.shape[1]) if number not in _WITHOUT_SIGN]
     while True:
-        found = fisher_direction(target[:, kept], background[:, kept], _EVIDENCE_RIDGE)
-        worst = int(found.argmin())
-        if found[worst] >= 0.0 or len(kept) == 1:
+        direction = fisher_direction(target[:, kept], background[:, kept], _EVIDENCE_RIDGE)
+        worst = int(direction.argmin())
+        if direction[worst] >= 0.0 or len(kept) == 1:
             break
         del kept[worst]
     weights = np.zeros(target.shape[1])
-    weights[kept] = np.maximum(found, 0.0)
+    weights[kept] = np.maximum(direction, 0.0)
     return weights
 
 

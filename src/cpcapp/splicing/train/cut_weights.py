@@ -98,9 +98,9 @@ def learn_sides(trials: Sequence[CutTrial], n_filters: int) -> SideContrast | No
     for trial in trials:
         share = trial.pasted / np.maximum(trial.area, 1.0)
         certain = (share <= 1.0 - _CERTAIN) | (share >= _CERTAIN)
-        found = across_and_within(trial.vectors, share > 0.5, certain)
-        if found is not None:
-            photos.append(found)
+        pair = across_and_within(trial.vectors, share > 0.5, certain)
+        if pair is not None:
+            photos.append(pair)
     return SideContrast.learn(photos, n_filters)
 
 

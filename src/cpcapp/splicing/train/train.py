@@ -355,7 +355,7 @@ def _solve(preset: Preset, state: TrainingState) -> tuple[list[FilterBank], list
                     f"{options.n_filters} filters need at least {2 * options.n_filters}; "
                     "give more spliced photos"
                 )
-        found = _solve_filters(target, background, options)
+        contrast = _solve_filters(target, background, options)
         overlap, k = _measure_overlap(target, background)
         counts.append(
             {
@@ -363,25 +363,25 @@ def _solve(preset: Preset, state: TrainingState) -> tuple[list[FilterBank], list
                 "background_patches": background.n_samples,
                 "subspace_overlap": round(overlap, 6),
                 "overlap_dimensions": k,
-                "loading": [found.loading.weight, float(found.loading.diagonal.mean())]
-                if found.loading
+                "loading": [contrast.loading.weight, float(contrast.loading.diagonal.mean())]
+                if contrast.loading
                 else None,
             }
         )
-        banks.append(FilterBank(options, found.filters.astype(np.float32), found.eigenvalues))
+        banks.append(FilterBank(options, contrast.filters.astype(np.float32), contrast.eigenvalues))
     return banks, counts
 
 
 def _solve_filters(target: Any, background: Any, options: BankOptions) -> Contrast:
-    found = _solve_up_to(options.n_filters, target, background, options.scaling)
-    rank = int((found.eigenvalues >= _MIN_EIGENVALUE).sum()) if found else 0
-    if found is None or rank < options.n_filters:
+    contrast = _solve_up_to(options.n_filters, target, background, options.scaling)
+    rank = int((contrast.eigenvalues >= _MIN_EIGENVALUE).sum()) if contrast else 0
+    if contrast is None or rank < options.n_filters:
         raise ValueError(
             f"the {options.channels} patches with a seam vary in only {rank} independent "
             f"directions, too few for {options.n_filters} filters; give more varied photos, in "
             "colour (grey ones have a third of the directions)"
         )
-    return found
+    return contrast
 
 
 def _solve_up_to(k: int, target: Any, background: Any, scaling: str) -> Contrast | None:
@@ -412,7 +412,7 @@ def _fingerprint(
     network: TraceMeter | None,
 ) -> str:
     """Return a hash of everything that decides the result."""
-    names = [[sample.name for sample in some] for some in (samples, calibrate_on or [])]
+    names = [[sample.name for sample in given] for given in (samples, calibrate_on or [])]
     content = [__version__, preset.to_dict(), seed, _PHOTOS_PER_UPDATE, names]
     content += [_hash_some(samples), _hash_some(calibrate_on or [])]
     graphs = network.stages if network is not None else {}
