@@ -89,11 +89,9 @@ def _read_mask(path: Path) -> BoolArray:
 def columbia_mask(edgemask: NDArray[np.uint8]) -> BoolArray:
     """Turn an edge mask of Columbia Uncompressed into the pasted part.
 
-    The data set has two files for each spliced photo. ``NAME_edgemask.jpg``, which is wanted
-    here, has four colours: red for the host and green for the pasted part, each bright
-    (255) in a band along the seam and darker (200) elsewhere. The seam is where red meets green;
-    the shades tell only how near it is. In ``NAME_edgemask_3.jpg`` the band is blue on both
-    sides, so that the seam itself is lost: such a file is refused.
+    ``NAME_edgemask.jpg`` has four colours: red for the host and green for the pasted part, each
+    bright (255) in a band along the seam and darker (200) elsewhere: the seam is where red meets
+    green. In ``NAME_edgemask_3.jpg`` the band is blue on both sides, so it is refused.
 
     The files are JPEGs, hence the colours are mixed along the seam and blocks around it carry
     specks. A pixel counts as red or green only if that channel is at least 96 and twice each of

@@ -18,17 +18,7 @@ MIN_CONFIDENCE = 0.5
 
 @dataclass(frozen=True)
 class DifferenceMask:
-    """What a tampered photo and its host tell about the pasted part.
-
-    Attributes
-    ----------
-    mask : ndarray of shape (height, width), bool
-        True in the pasted part; of the size of the tampered photo.
-    confidence : float
-        From 0, not to be used, to 1.
-    reason : str
-        What keeps the confidence below 1; empty where nothing does.
-    """
+    """The pasted part, how far it can be trusted, from 0 to 1, and what keeps that below 1."""
 
     mask: BoolArray
     confidence: float

@@ -34,22 +34,11 @@ _CRISP = ((0.45, 0.8), (1.0, 2.5))
 
 @dataclass(frozen=True)
 class Processing:
-    """How a photo is processed.
+    """How a photo is processed: its sides get longer, it is blurred in parts, and sharpened.
 
-    Attributes
-    ----------
-    size : float
-        By how much its sides get longer.
-    interpolation : {"linear", "cubic", "lanczos", "area"}
-    sharpening : float
-        How much of the difference to a blurred copy is added.
-    radius : float
-        Of the blur, in pixels.
-    defocus : float
-        Standard deviation of a blur, in pixels, that comes and goes over the photo, as where a lens
-        is out of focus; 0 for none.
-    focus : int
-        Seed that decides where.
+    ``sharpening`` is how much of the difference to a copy blurred by ``radius`` pixels is added.
+    ``defocus`` is the standard deviation of a blur, in pixels, that comes and goes over the photo,
+    as where a lens is out of focus; the seed ``focus`` decides where.
     """
 
     size: float = ranged(1.0, 0.1, 10.0)

@@ -37,15 +37,9 @@ _DIAGONAL = np.concatenate([_DIAGONAL, _DIAGONAL[1::-1]])
 class Camera:
     """The settings of a simulated camera.
 
-    Attributes
-    ----------
-    phase : (int, int)
-        Row and column, each 0 or 1, of the first red filter of the mosaic.
-    demosaicing : {"bilinear", "gradient-corrected", "edge-aware"}
-    shot_noise, read_noise : float
-        The variance of the noise at light ``x`` in [0, 1] is ``shot_noise * x + read_noise``.
-    sharpening : float
-        The share of the difference to a slightly blurred copy that is added at the end.
+    ``phase`` is the row and column, each 0 or 1, of the first red filter of the mosaic. The noise
+    at light ``x`` in [0, 1] has the variance ``shot_noise * x + read_noise``. ``sharpening`` is the
+    share of the difference to a slightly blurred copy that is added at the end.
     """
 
     phase: tuple[int, int] = (0, 0)

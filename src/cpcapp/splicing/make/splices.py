@@ -38,18 +38,10 @@ _MIN_PIXELS = 16
 class Splice:
     """A spliced photo.
 
-    Attributes
-    ----------
-    image : ndarray of shape (height, width, 3), uint8
-    mask : ndarray of shape (height, width), bool
-        The pasted part: where ``alpha`` is at least a half.
-    alpha : ndarray of shape (height, width), float32
-        The donor's weight in each pixel. Where it is 0, the host is as it was (up to JPEG).
-    recipe : dict
-        What was drawn, in types that JSON knows. Pixel (x, y) shows the donor's pixel
-        ``donor_map @ (x, y, 1)``.
-    jpeg : bytes, optional
-        If the photo was compressed in the end: the file, whose pixels are ``image``.
+    The mask, the pasted part, is where ``alpha``, the donor's weight in each pixel, is at least a
+    half; where it is 0, the host is as it was (up to JPEG). The recipe says what was drawn, in
+    types that JSON knows: pixel (x, y) shows the donor's pixel ``donor_map @ (x, y, 1)``. If the
+    photo was compressed in the end, ``jpeg`` is the file, whose pixels are ``image``.
     """
 
     image: NDArray[np.uint8] = field(repr=False)

@@ -67,17 +67,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The scores of methods and controls on a data set.
+    """The scores of methods and controls on a data set, by their names and that of the protocol.
 
-    Attributes
-    ----------
-    dataset : str
-    scores : dict of str to dict of str to ProtocolScores
-        By the name of the method or control, and of the protocol.
-    n_scored, n_authentic : int
-        Spliced photos that were scored, and authentic ones, which have no seam and were not.
-    problems : tuple of Problem
-        Photos that could not be used: when the data set was opened, or now.
+    Authentic photos have no seam: they are counted and not scored. ``problems`` are photos that
+    could not be used: when the data set was opened, or now.
     """
 
     dataset: str

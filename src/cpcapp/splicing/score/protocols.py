@@ -41,17 +41,10 @@ def boundary_band(mask: BoolArray, radius: int = 4) -> BoolArray:
 class ScoringProtocol:
     """The rules by which a map is scored.
 
-    Attributes
-    ----------
-    name : str
-    radius : int or None
-        Half the width of the band around the seam that is the truth; None if the truth is the
-        mask.
-    threshold : float, "best" or "given"
-        From which value of the map on a pixel is marked: a number; the best for each photo
-        and for each of F1 and MCC; or a number that comes with the method.
-    inverts : bool
-        Whether the inverted map is scored too, and the better of both counts.
+    The truth is a band of ``radius`` pixels to either side of the seam, or the mask for None. A
+    pixel is marked from a value of the map on: ``threshold`` is a number, ``"best"`` for each photo
+    and for each of F1 and MCC, or ``"given"``, with the method. ``inverts``: whether the inverted
+    map is scored too, and the better of both counts.
     """
 
     name: str
@@ -77,25 +70,14 @@ PROTOCOLS: dict[str, ScoringProtocol] = {
 class ImageScore:
     """How one map scores by one protocol.
 
-    Attributes
-    ----------
-    name : str
-        Of the photo.
-    f1 : float
-        2 TP / (2 TP + FN + FP), from 0 to 1; 0 where the truth has no pixel.
-    f1_threshold : float or None
-        Pixels are marked where the map is at least this; None: no pixel is.
-    f1_inverted : bool
-        Whether it is the other way round: marked where the map is at most the threshold.
-    mcc : float
-        The Matthews correlation coefficient, from −1 to 1; 0 where it is not defined, that is,
-        if the truth or what is marked is everything or nothing. At the best threshold it is
-        never below 0, since marking nothing is one of the choices.
-    mcc_threshold : float or None
-    mcc_inverted : bool
-    auc : float or None
-        Area under the ROC curve, which needs no threshold. With inversion, the better one. None
-        where the truth is everything or nothing.
+    F1 = 2 TP / (2 TP + FN + FP), from 0 to 1; 0 where the truth has no pixel. The Matthews
+    correlation coefficient, from −1 to 1, is 0 where it is not defined: if the truth or what is
+    marked is everything or nothing. At the best threshold it is never below 0, since marking
+    nothing is one of the choices.
+
+    Pixels are marked where the map is at least the threshold, or, if ``inverted``, at most; no
+    pixel is if it is None. ``auc``, the area under the ROC curve, needs no threshold; with
+    inversion it is the better one, and None where the truth is everything or nothing.
     """
 
     name: str
@@ -110,15 +92,7 @@ class ImageScore:
 
 @dataclass(frozen=True)
 class MeanScore:
-    """Mean scores over photos; None where there is none.
-
-    Attributes
-    ----------
-    n : int
-        How many photos.
-    f1, mcc, auc : float or None
-        The mean of ``auc`` is over the photos that have one.
-    """
+    """Mean scores over ``n`` photos, ``auc`` over those that have one; None where there is none."""
 
     n: int
     f1: float | None
@@ -128,13 +102,7 @@ class MeanScore:
 
 @dataclass(frozen=True)
 class ProtocolScores:
-    """The scores of one method by one protocol.
-
-    Attributes
-    ----------
-    protocol : str
-    images : tuple of ImageScore
-    """
+    """The scores of one method by one protocol, a photo each."""
 
     protocol: str
     images: tuple[ImageScore, ...]

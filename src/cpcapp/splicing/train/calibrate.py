@@ -8,7 +8,7 @@ which scores authentic photos reach.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -137,11 +137,7 @@ def measure_photos(
             progress((n_before + share * len(left)) / len(samples))
 
     work = partial(_measure, localizer)
-    results = (
-        map_threads(work, left, jobs=jobs, progress=report)
-        if client is None
-        else map_in_order(client, work, left, progress=report)
-    )
+    results = map_photos(work, left, jobs, client, progress=report)
     unsaved: list[CalibrationPhoto] = []
     for number, photo in enumerate(results, start=n_before + 1):
         unsaved += [] if photo is None else [photo]
@@ -153,6 +149,15 @@ def measure_photos(
                 checkpoint.save_part(n_done, number, named)
             n_done, unsaved = number, []
     return photos
+
+
+def map_photos(
+    work: Callable[[Sample], Any], samples: Sequence[Sample], jobs: int, client: Any, **options: Any
+) -> Iterator[Any]:
+    """Yield the results for photos in their order, by threads or by a Dask cluster."""
+    if client is None:
+        return map_threads(work, samples, jobs=jobs, **options)
+    return map_in_order(client, work, samples, **options)
 
 
 def learn_calibration(

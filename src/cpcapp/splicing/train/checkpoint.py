@@ -25,18 +25,7 @@ Rows = list[tuple[Any, Any]]
 
 @dataclass
 class TrainingState:
-    """What a training has learned so far.
-
-    Attributes
-    ----------
-    next_photo : int
-    moments : list of pairs of Moments or DeviceMoments
-        Target and background of each bank.
-    problems : list of Problem
-        Photos that could not be read.
-    n_used : int
-        Photos that gave patches.
-    """
+    """What a training has learned so far: moments of target and background of each bank."""
 
     next_photo: int
     moments: list[tuple[Any, Any]]
@@ -85,18 +74,12 @@ class Checkpoint:
 
     The moments of a state are files of their own, named by its photo; ``state.json`` is
     replaced last and says which files count. What calibration measures is added in files of its
-    own, named by how many photos are done; each holds the fingerprint of its training.
-
-    Parameters
-    ----------
-    folder : Path
-    fingerprint : str
-        Of the training; a checkpoint of another one is an error.
-    every : float
-        Seconds between two states. Chosen by hand: so much is done again after a stop.
+    own, named by how many photos are done. Each holds the fingerprint of its training: a checkpoint
+    of another one is an error.
     """
 
     def __init__(self, folder: Path, fingerprint: str, every: float = 15.0) -> None:
+        # Seconds between two states. Chosen by hand: so much is done again after a stop.
         self.folder = folder
         self.fingerprint = fingerprint
         self.every = every

@@ -19,7 +19,7 @@ from cpcapp import __version__
 from cpcapp._io.files import remove_leftovers
 from cpcapp._io.threads import map_threads
 from cpcapp.contrast.solve import Contrast, InsufficientRankError, solve_contrast, subspace_overlap
-from cpcapp.moments.dask import map_in_order, sum_in_order
+from cpcapp.moments.dask import sum_in_order
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.measure.boundary import BankOptions, FilterBank
 from cpcapp.splicing.measure.channels import image_planes
@@ -31,7 +31,7 @@ from cpcapp.splicing.photo.pixels import BoolArray, FloatMap, as_unit_float
 from cpcapp.splicing.photo.samples import Problem, Sample, choose_evenly
 from cpcapp.splicing.presets import PRESETS, PatchRules, Preset
 from cpcapp.splicing.score.protocols import boundary_band, score_map
-from cpcapp.splicing.train.calibrate import calibrate
+from cpcapp.splicing.train.calibrate import calibrate, map_photos
 from cpcapp.splicing.train.checkpoint import Checkpoint, Rows, TrainingState
 
 
@@ -239,12 +239,7 @@ def train_localizer(
     finder = SpliceLocalizer(preset, banks, calibration=calibration, network=network)
     finder = _on_device(finder, device)
     chosen = choose_evenly([s for s in readable if not s.authentic], _PHOTOS_FOR_THRESHOLD)
-    find = partial(_find_boundary, finder)
-    choice = choose_threshold(
-        map_threads(find, chosen, jobs=jobs)
-        if client is None
-        else map_in_order(client, find, chosen)
-    )
+    choice = choose_threshold(map_photos(partial(_find_boundary, finder), chosen, jobs, client))
     known = {
         **(facts or {}),
         "banks": counts,
