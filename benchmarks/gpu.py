@@ -277,11 +277,21 @@ def photos_in_memory(n: int, side: int, device: torch.device) -> tuple[torch.Ten
     return made[0], made[1]
 
 
+def _add_patches(moments: Any, planes: torch.Tensor, places: torch.Tensor, size: int) -> Any:
+    """Add patches of photos to moments on their device, some thousands at a time."""
+    # All patches as a view: (photos, rows, columns, channels, size, size).
+    windows = planes.to(moments.device).unfold(2, size, 1).unfold(3, size, 1)
+    windows = windows.permute(0, 2, 3, 1, 4, 5)
+    for part in places.to(moments.device).split(4096):
+        photo, row, column = part.unbind(1)
+        moments.update(windows[photo, row, column].flatten(1).float().div_(255.0))
+    return moments
+
+
 def patches_to_filters(run: Run) -> dict[str, Any]:
     """A million patches of 64 x 64 x 3 from photos in memory to filters."""
     from cpcapp.contrast.solve import solve_contrast
     from cpcapp.moments.torch import DeviceMoments
-    from cpcapp.splicing.train.device_patches import add_patches
 
     size, n = run.size(64, 8), run.size(1_000_000, 4000)
     photos = photos_in_memory(run.size(96, 4), run.size(1024, 96), run.device)
@@ -302,7 +312,7 @@ def patches_to_filters(run: Run) -> dict[str, Any]:
         synchronize(run.device)
         start = time.perf_counter()
         sides = [
-            add_patches(DeviceMoments(run.device, **options), planes, where, size)
+            _add_patches(DeviceMoments(run.device, **options), planes, where, size)
             for planes, where in zip(photos, places, strict=True)
         ]
         synchronize(run.device)

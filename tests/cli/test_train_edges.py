@@ -81,6 +81,6 @@ def test_wrong_places(run, folder, tmp_path):
     (folder / "images" / "val" / "3.jpg").write_bytes(b"broken")
     result = run(folder, "-o", tmp_path / "f.yml", "--samples", 2000)
     assert result.returncode == 2
-    assert "can't be read as an image" in result.stderr
+    assert "3.jpg: is not a JPEG" in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert not (tmp_path / "f.yml").exists()

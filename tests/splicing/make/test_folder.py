@@ -39,28 +39,6 @@ def test_what_was_made_can_be_opened(photos, tmp_path):
         assert sample.mask.mean() == pytest.approx(entry["area"], abs=1e-5)
 
 
-def test_a_stopped_run_goes_on(photos, tmp_path):
-    """Even one that is stopped before it could note what it has made."""
-
-    class Stop(Exception):
-        pass
-
-    def stop(share):
-        if share > 0.5:
-            raise Stop
-
-    with pytest.raises(Stop):
-        make_splices([photos], tmp_path / "out", 8, progress=stop)
-    kept = len(json.loads((tmp_path / "out" / "manifest.json").read_bytes())["splices"])
-    assert 0 < kept < 8
-    found = make_splices([photos], tmp_path / "out", 8, existing="resume")
-    assert (found.n_kept, found.n_made) == (kept, 8 - kept)
-    make_splices([photos], tmp_path / "whole", 8)
-    for one in (tmp_path / "whole").rglob("*.*"):
-        other = tmp_path / "out" / one.relative_to(tmp_path / "whole")
-        assert one.read_bytes() == other.read_bytes()
-
-
 def test_errors_name_parameters(photos, tmp_path):
     make_splices([photos], tmp_path / "out", 1)
     with pytest.raises(FolderInUseError, match=r"is not empty; .* existing='resume'"):

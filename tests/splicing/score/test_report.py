@@ -30,12 +30,6 @@ def test_a_folder_in_use_is_kept(tmp_path):
         assert (tmp_path / "mine.txt").exists()
 
 
-def test_a_folder_that_can_not_be_made(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(OSError, match=r"can't make the folder .*file"):
-        open_album(tmp_path / "file" / "below").__enter__()
-
-
 def scene(seed):
     rng = np.random.default_rng(seed)
     blocks = rng.integers(0, 256, (6, 8, 3), dtype=np.uint8)
@@ -72,22 +66,6 @@ def test_scores_verdicts_and_controls_in_one_report(samples):
     assert [photo["authentic"] for photo in photos] == [False] * 3 + [True] * 2
     for photo, sample in zip(photos, [*samples], strict=True):
         assert photo["score"] == load_model("filters").localize(sample.image).score
-
-
-def test_the_folder_holds_the_report(samples, tmp_path):
-    report = evaluate_localizer(
-        samples, load_model("filters"), controls=False, folder=tmp_path / "out"
-    )
-    assert json.loads((tmp_path / "out" / "scores.json").read_bytes()) == report.to_dict()
-    page = (tmp_path / "out" / "index.html").read_text()
-    assert report.verdicts.describe().partition("(")[0] in page
-    assert len(list((tmp_path / "out" / "cases").iterdir())) == 3
-
-
-def test_nothing_to_score(samples, tmp_path):
-    with pytest.raises(ValueError, match=r"mine has 2 authentic photos and no spliced .*; lost: "):
-        evaluate_localizer(samples.authentic, load_model("filters"), folder=tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_localizer_sees_what_the_file_says_and_a_function_the_pixels(tmp_path):

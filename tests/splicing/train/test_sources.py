@@ -91,9 +91,3 @@ def test_mistakes(pairs, plain, tmp_path):
         open_training_set(plain, n_splices=0)
     with pytest.raises(FileNotFoundError, match="nowhere is not a folder"):
         open_training_set([tmp_path / "nowhere"])
-
-
-def test_images_of_kinds_that_are_not_read_are_named(plain):
-    (plain[1] / "phone.cr2").write_bytes(b"not read")
-    (problem,) = open_training_set(plain, n_splices=2).samples.problems
-    assert problem.name == "phone.cr2"

@@ -88,7 +88,7 @@ def casia(
     if not 0.0 <= min_confidence <= 1.0:
         raise ValueError(f"min_confidence={min_confidence} must lie between 0 and 1")
     folder = check_folder(folder)
-    photos = _scan(folder, version, kinds, jobs)
+    photos = _scan(folder, version, kinds)
     rated: Iterable[_Mask | None]
     if masks is None:
         rated = map_threads(_rate_mask, photos.forgeries, jobs=jobs, progress=progress)
@@ -137,7 +137,7 @@ def make_casia_masks(
     cpcapp made are made again.
     """
     folder, output = check_folder(folder), Path(output)
-    forgeries = _scan(folder, version, kinds, jobs).forgeries
+    forgeries = _scan(folder, version, kinds).forgeries
     output.mkdir(parents=True, exist_ok=True)
     remove_leftovers(output)
     record = _read_record(output)
@@ -187,12 +187,10 @@ class _Scan:
     unrecognised: list[Path]
 
 
-def _scan(folder: Path, version: Version, kinds: Sequence[str], jobs: int) -> _Scan:
+def _scan(folder: Path, version: Version, kinds: Sequence[str]) -> _Scan:
     """Return the authentic photos of a version, and the tampered ones of some kinds."""
     if isinstance(kinds, str) or not kinds or not set(kinds) <= {"D", "S"}:
         raise ValueError(f"kinds={kinds!r} must be a sequence of 'D' and 'S', such as ('D',)")
-    if jobs < 1:
-        raise ValueError(f"jobs={jobs} must be at least 1")
     if version not in (1, 2, "auto"):
         raise ValueError(f"version={version!r} must be 1, 2 or 'auto'")
     # Masks of these names lie about in many copies of the data set.

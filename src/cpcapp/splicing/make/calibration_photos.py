@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cpcapp._io.ranges import check_ranges, ranged
 from cpcapp.splicing.make.cameras import Camera
-from cpcapp.splicing.make.cuts import SpliceOptions
+from cpcapp.splicing.make.cuts import INTERPOLATIONS, SpliceOptions
 from cpcapp.splicing.make.splices import SpliceMaker
 from cpcapp.splicing.photo.jpeg import encode_jpeg, recompress
 from cpcapp.splicing.photo.pixels import as_bytes
@@ -21,12 +21,7 @@ from cpcapp.splicing.photo.read import ReadImage, read_image
 from cpcapp.splicing.photo.samples import Sample, SampleSet
 from cpcapp.splicing.photo.sources import SourcePhoto
 
-INTERPOLATION = {
-    "linear": cv2.INTER_LINEAR,
-    "cubic": cv2.INTER_CUBIC,
-    "lanczos": cv2.INTER_LANCZOS4,
-    "area": cv2.INTER_AREA,
-}
+_KERNELS = ("linear", "cubic", "lanczos", "area")
 # Of crisp photos: their share, and the ranges of size and sharpening. Set by hand.
 _CRISP_SHARE = 0.2
 _CRISP = ((0.45, 0.8), (1.0, 2.5))
@@ -49,9 +44,9 @@ class Processing:
     focus: int = 0
 
     def __post_init__(self) -> None:
-        if self.interpolation not in INTERPOLATION:
+        if self.interpolation not in _KERNELS:
             raise ValueError(
-                f"interpolation={self.interpolation!r} must be one of {', '.join(INTERPOLATION)}"
+                f"interpolation={self.interpolation!r} must be one of {', '.join(_KERNELS)}"
             )
         check_ranges(self)
 
@@ -65,7 +60,7 @@ class Processing:
         resized, sharpened = rng.random(2) < (0.8, 0.35)
         ranges = np.log([size, (0.2, 1.0), (0.7, 1.5)])
         longer, sharpening, radius = np.exp(rng.uniform(*ranges.T)).tolist()
-        interpolation = list(INTERPOLATION)[rng.integers(len(INTERPOLATION))]
+        interpolation = _KERNELS[rng.integers(len(_KERNELS))]
         defocused, defocus, focus = (
             rng.random() < 0.35,
             rng.uniform(0.6, 2.0),
@@ -92,7 +87,7 @@ class Processing:
         """
         if self.size != 1.0:
             size = self._shape(photo.shape)[::-1]
-            photo = cv2.resize(photo, size, interpolation=INTERPOLATION[self.interpolation])
+            photo = cv2.resize(photo, size, interpolation=INTERPOLATIONS[self.interpolation])
         if self.defocus:
             photo = _defocus(photo, self.defocus, self.focus)
         if self.sharpening:

@@ -21,29 +21,13 @@ INTERPOLATIONS = {
     "linear": cv2.INTER_LINEAR,
     "cubic": cv2.INTER_CUBIC,
     "lanczos": cv2.INTER_LANCZOS4,
+    "area": cv2.INTER_AREA,
 }
 
 # Chosen by eye, not tuned: how often a neighbouring segment is taken too, and the distance in
 # pixels that a pasted part keeps from a border that it does not reach.
 _NEIGHBOUR_SHARE = 0.35
 _MARGIN = 3
-
-
-def random_shape(kind: str, area: float, rng: np.random.Generator) -> BoolArray:
-    """Return a random region of one of the kinds in `SHAPES`.
-
-    ``kind``: A wavy closed line, smooth noise above a threshold, straight cuts, or a plain shape.
-
-    ``area``: number of pixels, reached to within a few percent; a noise region can be smaller.
-
-    >>> import numpy as np
-    >>> shape = random_shape("ellipse", 2000, np.random.default_rng(0))
-    >>> bool(1800 < shape.sum() < 2200)
-    True
-    """
-    if kind not in SHAPES:
-        raise ValueError(f"kind={kind!r} is not a shape; the shapes are {', '.join(SHAPES)}")
-    return SHAPES[kind](area, rng)
 
 
 def _outline(area: float, rng: np.random.Generator) -> BoolArray:
@@ -86,6 +70,8 @@ def _noise(area: float, rng: np.random.Generator) -> BoolArray:
     return crop_tight(largest_piece(field >= level))[0]
 
 
+#: Random regions by name: a wavy closed line, smooth noise above a threshold, straight cuts, plain
+#: shapes. Each has a number of pixels, to within a few percent; one of noise can be smaller.
 SHAPES: dict[str, Callable[[float, np.random.Generator], BoolArray]] = {
     "outline": _outline,
     "noise": _noise,
@@ -493,7 +479,7 @@ def _draw_shape(
 ) -> CutOut | None:
     weights = np.array([_SHAPE_WEIGHTS[kind] for kind in options.shapes])
     kind = str(rng.choice(options.shapes, p=weights / weights.sum()))
-    region = random_shape(kind, draw_log_between(options.area, rng) * host[0] * host[1], rng)
+    region = SHAPES[kind](draw_log_between(options.area, rng) * host[0] * host[1], rng)
     move = _draw_move(choices, options.scale, options.rotate, rng)
     need = move.donor_box(region.shape)
     spare = (donor[0] - need[0], donor[1] - need[1])

@@ -34,69 +34,8 @@ from cpcapp.splicing.score.protocols import boundary_band, score_map
 from cpcapp.splicing.train.calibrate import calibrate, map_photos
 from cpcapp.splicing.train.checkpoint import Checkpoint, Rows, TrainingState
 
-
-def select_patches(
-    mask: NDArray[np.bool_],
-    edges: FloatMap,
-    size: int,
-    rules: PatchRules,
-    rng: np.random.Generator,
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Choose target and background patches of a photo.
-
-    ``target, background``: First row and column of each patch: of patches across the seam, and of
-    patches with edges but no seam.
-    """
-    if min(mask.shape) < size:
-        nothing = np.empty((0, 2), dtype=np.intp)
-        return nothing, nothing
-    spliced = share_in_patch(mask, size)
-    with_edges = share_in_patch(edges >= rules.edge_strength, size) >= rules.min_edges
-    target = (spliced >= rules.min_spliced) & (spliced <= rules.max_spliced)
-    background = ((spliced == 0.0) | (spliced == 1.0)) & with_edges
-    return _draw(target, rules.per_photo, rng), _draw(background, rules.per_photo, rng)
-
-
-def _draw(allowed: NDArray[np.bool_], n: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    places = np.argwhere(allowed)
-    if len(places) > n:
-        places = places[np.sort(rng.choice(len(places), n, replace=False))]
-    return places
-
-
 # Steps of 0.01: finer ones change F1 by less than photos differ.
 _LEVELS = np.arange(1, 100) / 100.0
-
-
-class ThresholdChoice(NamedTuple):
-    """A threshold, and how maps score at their own best thresholds: means by the protocol edge."""
-
-    threshold: float
-    f1: float
-    mcc: float
-    n_photos: int
-
-
-def choose_threshold(maps: Iterable[tuple[FloatMap, BoolArray]]) -> ThresholdChoice | None:
-    """Return the threshold with the best mean F1 over some photos."""
-    f1, scores = [], []
-    for boundary, mask in maps:
-        band = boundary_band(mask)
-        # Pixels at or above each level, on the band and everywhere.
-        hits, marked = (
-            np.histogram(values, np.append(_LEVELS, np.inf))[0][::-1].cumsum()[::-1]
-            for values in (boundary[band], boundary)
-        )
-        f1.append(2.0 * hits / np.maximum(marked + band.sum(), 1))
-        score = score_map(boundary, mask, ["edge"])["edge"]
-        scores.append((score.f1, score.mcc))
-    if not f1:
-        return None
-    best = float(_LEVELS[np.mean(f1, axis=0).argmax()])
-    means = np.mean(scores, axis=0)
-    return ThresholdChoice(best, float(means[0]), float(means[1]), len(scores))
-
-
 # Photos whose patches are added at once. It decides where sums are rounded, and so belongs to
 # the result: a run that was stopped goes on with the same groups.
 _PHOTOS_PER_UPDATE = 16
@@ -287,6 +226,35 @@ def _find_boundary(localizer: SpliceLocalizer, sample: Sample) -> tuple[FloatMap
     return localizer.localize(sample.photo).boundary, sample.mask
 
 
+def select_patches(
+    mask: NDArray[np.bool_],
+    edges: FloatMap,
+    size: int,
+    rules: PatchRules,
+    rng: np.random.Generator,
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Choose target and background patches of a photo.
+
+    ``target, background``: First row and column of each patch: of patches across the seam, and of
+    patches with edges but no seam.
+    """
+    if min(mask.shape) < size:
+        nothing = np.empty((0, 2), dtype=np.intp)
+        return nothing, nothing
+    spliced = share_in_patch(mask, size)
+    with_edges = share_in_patch(edges >= rules.edge_strength, size) >= rules.min_edges
+    target = (spliced >= rules.min_spliced) & (spliced <= rules.max_spliced)
+    background = ((spliced == 0.0) | (spliced == 1.0)) & with_edges
+    return _draw(target, rules.per_photo, rng), _draw(background, rules.per_photo, rng)
+
+
+def _draw(allowed: NDArray[np.bool_], n: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    places = np.argwhere(allowed)
+    if len(places) > n:
+        places = places[np.sort(rng.choice(len(places), n, replace=False))]
+    return places
+
+
 def _collect(preset: Preset, seed: int, numbered: tuple[int, Sample]) -> Rows | Problem:
     """Return the target and background patches of a photo, for each bank."""
     number, sample = numbered
@@ -397,6 +365,35 @@ def _measure_overlap(target: Any, background: Any) -> tuple[float, int]:
         assert main is not None  # there are filters, so both vary
         k = int((main.eigenvalues > _MIN_VARIANCE * main.eigenvalues[0]).sum())
     return subspace_overlap(target, background, k), k
+
+
+class ThresholdChoice(NamedTuple):
+    """A threshold, and how maps score at their own best thresholds: means by the protocol edge."""
+
+    threshold: float
+    f1: float
+    mcc: float
+    n_photos: int
+
+
+def choose_threshold(maps: Iterable[tuple[FloatMap, BoolArray]]) -> ThresholdChoice | None:
+    """Return the threshold with the best mean F1 over some photos."""
+    f1, scores = [], []
+    for boundary, mask in maps:
+        band = boundary_band(mask)
+        # Pixels at or above each level, on the band and everywhere.
+        hits, marked = (
+            np.histogram(values, np.append(_LEVELS, np.inf))[0][::-1].cumsum()[::-1]
+            for values in (boundary[band], boundary)
+        )
+        f1.append(2.0 * hits / np.maximum(marked + band.sum(), 1))
+        score = score_map(boundary, mask, ["edge"])["edge"]
+        scores.append((score.f1, score.mcc))
+    if not f1:
+        return None
+    best = float(_LEVELS[np.mean(f1, axis=0).argmax()])
+    means = np.mean(scores, axis=0)
+    return ThresholdChoice(best, float(means[0]), float(means[1]), len(scores))
 
 
 def _fingerprint(
