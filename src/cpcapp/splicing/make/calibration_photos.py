@@ -61,11 +61,8 @@ class Processing:
         ranges = np.log([size, (0.2, 1.0), (0.7, 1.5)])
         longer, sharpening, radius = np.exp(rng.uniform(*ranges.T)).tolist()
         interpolation = _KERNELS[rng.integers(len(_KERNELS))]
-        defocused, defocus, focus = (
-            rng.random() < 0.35,
-            rng.uniform(0.6, 2.0),
-            rng.integers(1 << 30),
-        )
+        defocused, defocus = rng.random() < 0.35, rng.uniform(0.6, 2.0)
+        focus = rng.integers(1 << 30)
         if rng.random() < _CRISP_SHARE:
             resized = sharpened = True
             longer, sharpening = np.exp(rng.uniform(*np.log(_CRISP).T)).tolist()
@@ -79,12 +76,7 @@ class Processing:
         )
 
     def apply(self, photo: NDArray[Any]) -> NDArray[Any]:
-        """Return the photo, processed.
-
-        >>> import numpy as np
-        >>> Processing(size=1.5).apply(np.zeros((40, 60, 3), dtype=np.uint8)).shape
-        (60, 90, 3)
-        """
+        """Return the photo, processed."""
         if self.size != 1.0:
             size = self._shape(photo.shape)[::-1]
             photo = cv2.resize(photo, size, interpolation=INTERPOLATIONS[self.interpolation])

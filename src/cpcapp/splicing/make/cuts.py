@@ -131,8 +131,7 @@ def draw_segment(
 ) -> Segment | None:
     """Draw a segment, or two that touch, from a segmentation of a photo.
 
-    None if what was drawn is no usable object: too small or large, thin, or cut off by opposite
-    sides of the photo. Then draw again.
+    None if it is no usable object: too small or large, thin, or cut off by opposite sides.
     """
     counts = np.bincount(labels.ravel())
     # Two that touch may be large enough together, so half of the area will do for one.
@@ -187,17 +186,9 @@ def draw_place(
     sides: Sequence[str] | None = None,
     over: float = 0.0,
 ) -> tuple[int, int] | None:
-    """Draw where a box lies on a host.
+    """Draw top and left of a box on a host; None if it does not fit.
 
-    ``sides``: sides of the host that the box must reach. Without them it reaches no side.
-
-    ``over``: share of the box that lies outside of each of those sides.
-
-    Top and left of the box; None if it does not fit.
-
-    >>> import numpy as np
-    >>> draw_place((10, 20), (50, 60), np.random.default_rng(0), sides=["bottom", "left"])
-    (40, 0)
+    It reaches the ``sides`` of the host, a share ``over`` of it outside of each, and no others.
     """
     corner = []
     for axis, (first, last) in enumerate((("top", "bottom"), ("left", "right"))):

@@ -38,14 +38,7 @@ _BLOCK_WINDOW = 3
 
 
 def constant_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
-    """Return a map that is the same everywhere.
-
-    It shows what a score is worth where the truth alone decides.
-
-    >>> import numpy as np
-    >>> constant_map(np.zeros((2, 3, 3), np.uint8), np.ones((2, 3), np.float32)).max()
-    np.float32(0.0)
-    """
+    """Return a constant: it shows what a score is worth where the truth alone decides."""
     _check(pixels, edges)
     return np.zeros(edges.shape, dtype=np.float32)
 
@@ -57,11 +50,7 @@ def edge_strength_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
 
 
 def error_level_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
-    """Return the error of JPEG at quality 90 on edges: error level analysis.
-
-    Mean over channels of ``|I − JPEG(I)|``, times the edges, smoothed. 16 bits are
-    rounded to 8 first.
-    """
+    """Return the mean over channels of ``|I − JPEG₉₀(I)|``, times the edges, smoothed."""
     _check(pixels, edges)
     photo = as_bytes(pixels)
     error = np.abs(photo.astype(np.float32) - recompress(photo, _QUALITY)).mean(axis=2)
@@ -69,12 +58,7 @@ def error_level_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
 
 
 def grey_level_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
-    """Return the photo's own grey: whether a part is light or dark, for surfaces.
-
-    >>> import numpy as np
-    >>> grey_level_map(np.full((2, 3, 3), 51, np.uint8), np.zeros((2, 3), np.float32)).max()
-    np.float32(0.2)
-    """
+    """Return the photo's own grey: whether a part is light or dark, for surfaces."""
     _check(pixels, edges)
     return np.asarray(as_unit_float(pixels).mean(axis=2), dtype=np.float32)
 
@@ -117,10 +101,6 @@ def double_jpeg_map(
     """Return how likely each block was compressed once, in a photo that was compressed twice.
 
     ``coefficients``: of the photo's file. Without them they are estimated from the pixels.
-
-    >>> import numpy as np
-    >>> double_jpeg_map(np.zeros((40, 48, 3), np.uint8), np.zeros((40, 48), np.float32)).max()
-    np.float32(0.0)
     """
     _check(pixels, edges)
     return _compressed_once(pixels, coefficients)
@@ -132,10 +112,6 @@ def block_contrast_map(
     """Return the contrast of blocks across the photo against blocks nearby.
 
     ``coefficients``: of the photo's file: they tell which side is high. Without them the pixels do.
-
-    >>> import numpy as np
-    >>> block_contrast_map(np.zeros((40, 48, 3), np.uint8), np.zeros((40, 48), np.float32)).max()
-    np.float32(0.0)
     """
     _check(pixels, edges)
     rows, cols = (n // BLOCK for n in edges.shape)

@@ -113,11 +113,6 @@ def for_own_photos(preset: Preset) -> Preset:
 
     The package's models judge photos of collections they don't know, whose scores vary more
     (`cpcapp.splicing.decide.options.VerdictOptions.collection_spread`). Here they need not.
-
-    >>> PRESETS["default"].verdict.collection_spread
-    1.2
-    >>> for_own_photos(PRESETS["default"]).verdict.collection_spread
-    1.0
     """
     return replace(preset, verdict=replace(preset.verdict, collection_spread=1.0))
 
