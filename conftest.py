@@ -18,7 +18,6 @@ if find_spec("torch") is None:
         "src/cpcapp/splicing/make/histories.py",
         "src/cpcapp/splicing/make/stream.py",
         "src/cpcapp/splicing/devices/*.py",
-        "src/cpcapp/splicing/train/device_patches.py",
         "docs/gpu.md",
     ]
 elif find_spec("onnx") is None:
