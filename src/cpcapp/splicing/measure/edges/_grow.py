@@ -182,7 +182,7 @@ def _representative(labels, samples, first, second):
 def grow(binned, labels, n_candidates, n_pairs, min_child, max_depth, seed, progress):
     """Grow a tree.
 
-    binned : (f, n) uint8; labels : (n, pixels) uint8; progress : (1,) int64, samples in leaves
+    binned : (f, n) uint8; labels : (n, pixels) uint8; progress : (1,) float64, which rises to 1
 
     Returns feature (into the rows of ``binned``), bin, left child (0 for a leaf; the right one
     follows it), representative sample and number of samples of each node.
@@ -206,7 +206,7 @@ def grow(binned, labels, n_candidates, n_pairs, min_child, max_depth, seed, prog
     candidates = np.empty(n_candidates, dtype=np.int64)
     order = np.arange(n_features)
     stop[0] = n
-    n_nodes, node = 1, 0
+    n_nodes, node, arrived = 1, 0, 0
     while node < n_nodes:
         mine = samples[start[node] : stop[node]]
         size = mine.shape[0]
@@ -225,7 +225,8 @@ def grow(binned, labels, n_candidates, n_pairs, min_child, max_depth, seed, prog
             found, where, _ = _best_split(binned, mine, classes[:size], candidates, min_child)
         if found < 0:
             chosen[node] = _representative(labels, mine, first, second)
-            progress[0] += size
+            arrived += size
+            progress[0] = max(progress[0], arrived / n)
         else:
             row = binned[found]
             left, right = 0, 0

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp._io.threads import map_threads, spare_threads
-from cpcapp.splicing.measure.edges.features import EdgeOptions, feature_table, put_maps, triangle
+from cpcapp.splicing.measure.edges.features import EdgeOptions, feature_table, smooth_maps, triangle
 from cpcapp.splicing.measure.edges.forest import Forest
 
 # The integer type that NumPy uses for indexing: others would be converted each time.
@@ -105,7 +105,9 @@ class ForestEngine:
             maps, (rows, cols) = buffers.get(), tile
             tall, wide = (_side(some, o, n) for some, n in ((rows, row_of), (cols, col_of)))
             pixels = _cut(image, row_of[tall.pixels], col_of[wide.pixels])
-            put_maps(maps, pixels, o, tall.kept, wide.kept)
+            for kept, smooth in zip(maps, smooth_maps(pixels, o), strict=True):
+                part = smooth[tall.kept, wide.kept]
+                kept[: part.shape[0], : part.shape[1], : o.n_channels] = part
             self._count(counts, maps, rows, cols, lock)
             buffers.put(maps)
 

@@ -6,31 +6,46 @@ same features in use as in training.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from cpcapp._io.ranges import check_ranges, ranged
+from cpcapp.splicing.photo.pixels import FloatMap
 
 
 @dataclass(frozen=True)
 class EdgeOptions:
     """Geometry of patches and features; the names are those of OpenCV's file format."""
 
-    stride: int = 2
-    shrinkNumber: int = 2  # noqa: N815
-    patchSize: int = 32  # noqa: N815
-    patchInnerSize: int = 16  # noqa: N815
-    numberOfGradientOrientations: int = 4  # noqa: N815
-    gradientSmoothingRadius: int = 0  # noqa: N815
-    regFeatureSmoothingRadius: int = 2  # noqa: N815
-    ssFeatureSmoothingRadius: int = 8  # noqa: N815
-    gradientNormalizationRadius: int = 4  # noqa: N815
-    selfsimilarityGridSize: int = 5  # noqa: N815
-    numberOfTrees: int = 8  # noqa: N815
-    numberOfTreesToEvaluate: int = 3  # noqa: N815
+    stride: int = ranged(2, 1, 64)
+    shrinkNumber: int = ranged(2, 1, 8)  # noqa: N815
+    patchSize: int = ranged(32, 2, 256)  # noqa: N815
+    patchInnerSize: int = ranged(16, 1, 256)  # noqa: N815
+    numberOfGradientOrientations: int = ranged(4, 1, 64)  # noqa: N815
+    gradientSmoothingRadius: int = ranged(0, 0, 64)  # noqa: N815
+    regFeatureSmoothingRadius: int = ranged(2, 0, 64)  # noqa: N815
+    ssFeatureSmoothingRadius: int = ranged(8, 0, 64)  # noqa: N815
+    gradientNormalizationRadius: int = ranged(4, 0, 64)  # noqa: N815
+    selfsimilarityGridSize: int = ranged(5, 1, 16)  # noqa: N815
+    numberOfTrees: int = ranged(8, 1, 1024)  # noqa: N815
+    numberOfTreesToEvaluate: int = ranged(3, 1, 1024)  # noqa: N815
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        if (
+            self.patchSize % self.shrinkNumber
+            or self.stride % self.shrinkNumber
+            or self.patchInnerSize > self.patchSize
+        ):
+            raise ValueError("patch sizes, stride and shrinkNumber do not fit together")
+        if self.numberOfTreesToEvaluate > self.numberOfTrees:
+            raise ValueError("numberOfTreesToEvaluate must be at most numberOfTrees")
 
     @property
     def n_channels(self) -> int:
@@ -66,8 +81,7 @@ class EdgeOptions:
         return self.n_regular + cells * (cells - 1) // 2 * self.n_channels
 
 
-@dataclass(frozen=True)
-class FeatureTable:
+class FeatureTable(NamedTuple):
     """Where each feature is read in the maps: one value (row1, col1), or a difference of two."""
 
     rows1: NDArray[np.int64]
@@ -102,38 +116,16 @@ def feature_table(options: EdgeOptions) -> FeatureTable:
     )
 
 
-def feature_maps(
-    image: NDArray[np.float32], options: EdgeOptions
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def feature_maps(image: FloatMap, options: EdgeOptions) -> tuple[FloatMap, FloatMap]:
     """Return the maps of a photo, smoothed for values and for differences."""
     p = options.padding
-    maps = _maps(cv2.copyMakeBorder(image, p, p, p, p, cv2.BORDER_REFLECT), options)
-    radii = (options.regFeatureSmoothingRadius, options.ssFeatureSmoothingRadius)
-    regular, similar = (triangle(maps, round(r / options.shrinkNumber)) for r in radii)
+    padded = cv2.copyMakeBorder(image, p, p, p, p, cv2.BORDER_REFLECT)
+    regular, similar = smooth_maps(padded, options)
     return regular, similar
 
 
-def put_maps(
-    out: NDArray[np.float32],
-    padded: NDArray[np.float32],
-    options: EdgeOptions,
-    rows: slice,
-    cols: slice,
-) -> None:
-    """Write a part of the maps of a photo that has the detector's border already.
-
-    ``out``: the maps for values and for differences are written to its beginning. It must be large
-    enough for them.
-    """
-    maps = _maps(padded, options)
-    height, width = maps[rows, cols].shape[:2]
-    radii = (options.regFeatureSmoothingRadius, options.ssFeatureSmoothingRadius)
-    for smooth, radius in zip(out, radii, strict=True):
-        found = triangle(maps, round(radius / options.shrinkNumber))
-        smooth[:height, :width, : options.n_channels] = found[rows, cols]
-
-
-def _maps(padded: Any, options: EdgeOptions) -> NDArray[np.float32]:
+def smooth_maps(padded: Any, options: EdgeOptions) -> Iterator[FloatMap]:
+    """Yield the maps for values and those for differences, of a photo with its border."""
     shrink = options.shrinkNumber
     size = (padded.shape[0] // shrink, padded.shape[1] // shrink, options.n_channels)
     maps = np.zeros(size, dtype=np.float32)
@@ -146,10 +138,11 @@ def _maps(padded: Any, options: EdgeOptions) -> NDArray[np.float32]:
         options.n_channels,
         options.numberOfGradientOrientations,
     )
-    return maps
+    for radius in (options.regFeatureSmoothingRadius, options.ssFeatureSmoothingRadius):
+        yield triangle(maps, round(radius / shrink))
 
 
-def triangle(maps: Any, radius: int) -> NDArray[np.float32]:
+def triangle(maps: Any, radius: int) -> FloatMap:
     """Smooth with the separable triangle filter of the detector."""
     if radius == 0:
         return np.asarray(maps)

@@ -30,7 +30,7 @@ _LISTS = {
     "edgeBoundaries": np.int32,
     "edgeBins": np.int32,
 }
-_INTEGERS = [name for name, dtype in _LISTS.items() if dtype is np.int32]
+_MAX_INTEGER = np.iinfo(np.int32).max
 _FORMAT = "cpcapp-edge-forest"
 _FORMAT_VERSION = 1
 
@@ -66,7 +66,31 @@ class Forest:
     edgeBins: NDArray[np.int32]  # noqa: N815
 
     def __post_init__(self) -> None:
-        _check(self)
+        """Raise unless every index that the detector uses lies inside its array."""
+        o, shape, bounds, bins = self.options, self.childs.shape, self.edgeBoundaries, self.edgeBins
+        if len(shape) != 2 or shape[0] != o.numberOfTrees or shape[1] < 1:
+            raise ForestError(f"it has {shape[0]} trees, but its options say {o.numberOfTrees}")
+        if self.featureIds.shape != shape or self.thresholds.shape != shape:
+            raise ForestError("its childs, featureIds and thresholds differ in shape")
+        if not np.isfinite(self.thresholds).all():
+            raise ForestError("its thresholds are not all finite")
+        inner = self.childs != 0
+        left, ids = self.childs[inner] - 1, self.featureIds[inner]
+        node = np.broadcast_to(np.arange(shape[1]), shape)[inner]
+        # A child comes after its parent, so every walk from the root ends.
+        if not ((left > node) & (left + 1 < shape[1])).all():
+            raise ForestError("a node's child lies outside its tree or before it")
+        if not ((ids >= 0) & (ids < o.n_features)).all():
+            raise ForestError(f"a feature's number is not between 0 and {o.n_features - 1}")
+        if bounds.ndim != 1 or len(bounds) != shape[0] * shape[1] + 1:
+            raise ForestError("its edgeBoundaries do not fit its nodes")
+        if bounds[0] != 0 or bounds[-1] > len(bins) or (bounds[1:] < bounds[:-1]).any():
+            raise ForestError("its edgeBoundaries do not ascend within edgeBins")
+        n_pixels = o.patchInnerSize**2 * o.n_channels
+        if (bounds[1:] - bounds[:-1]).max() > n_pixels:
+            raise ForestError("a node has more edge pixels than a patch has pixels")
+        if len(bins) and not 0 <= bins.min() <= bins.max() < n_pixels:
+            raise ForestError("an edge pixel lies outside its patch")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file, in OpenCV's YAML if its name ends in ``.yml`` or ``.yml.gz``.
@@ -88,10 +112,8 @@ class Forest:
         try:
             if raw[:2] == b"\x1f\x8b":
                 raw = _unzip(raw)
-            if raw.startswith(b"%YAML"):
-                return _from_yaml(raw.decode("utf-8"))
-            return _from_tensors(raw)
-        except (ForestError, UnicodeDecodeError, zlib.error, EOFError, OSError) as error:
+            return _from_yaml(raw.decode()) if raw.startswith(b"%YAML") else _from_tensors(raw)
+        except (ValueError, zlib.error) as error:
             raise ForestError(f"{path} is not a forest of edges: {error}") from error
 
 
@@ -139,28 +161,37 @@ def _from_tensors(raw: bytes) -> Forest:
     length = int.from_bytes(raw[:8], "little")
     try:
         header = json.loads(json.loads(raw[8 : 8 + length])["__metadata__"]["cpcapp"])
-        found, version = header["format"], header["format_version"]
-        tensors = load(raw)
-        options = EdgeOptions(**header["options"])
+        made = header["format"], header["format_version"]
+        tensors, options = load(raw), dict(header["options"])
         arrays = {name: tensors[name] for name in _LISTS}
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ForestError("it is neither OpenCV's YAML nor a file of this package") from error
-    if (found, version) != (_FORMAT, _FORMAT_VERSION):
-        raise ForestError(f"its format is {found!r} of version {version!r}")
-    if any(type(value) is not int for value in asdict(options).values()):
-        raise ForestError("its options are not whole numbers")
-    for name, dtype in _LISTS.items():
-        kind = arrays[name].dtype.kind
-        if kind != ("f" if dtype is np.float32 else "u"):
-            raise ForestError(f"its {name} are of the type {arrays[name].dtype}")
+    if made != (_FORMAT, _FORMAT_VERSION):
+        raise ForestError(f"its format is {made[0]!r} of version {made[1]!r}")
     counts = arrays["edgeBoundaries"].ravel()
-    # Each fits in 32 bits if all of them together do.
-    total = counts.sum(dtype=np.float64)
-    if max(total, *(arrays[name].max(initial=0) for name in _INTEGERS)) > np.iinfo(np.int32).max:
-        raise ForestError("it holds a number out of range")
+    if counts.dtype.kind != "u" or counts.sum(dtype=np.float64) > _MAX_INTEGER:
+        raise ForestError("its edgeBoundaries hold a number out of range")
     arrays["edgeBoundaries"] = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    converted: dict[str, Any] = {name: arrays[name].astype(_LISTS[name]) for name in _LISTS}
-    return Forest(options, **converted)
+    return _forest(options, arrays)
+
+
+def _forest(options: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Forest:
+    """Return a forest from what a file holds, all of it checked."""
+    names = {entry.name for entry in fields(EdgeOptions)}
+    if names != set(options):
+        raise ForestError(f"its options have no {min(names - set(options), default='such name')}")
+    if any(type(value) is not int for value in options.values()):
+        raise ForestError("its options are not whole numbers")
+    converted: dict[str, Any] = {}
+    for name, dtype in _LISTS.items():
+        values = arrays[name]
+        limit = np.finfo(np.float32).max if dtype is np.float32 else _MAX_INTEGER
+        if values.dtype.kind not in "uif" or not (np.abs(values.astype(float)) <= limit).all():
+            raise ForestError(f"its {name} hold a number out of range")
+        converted[name] = values.astype(dtype)
+        if dtype is np.int32 and (converted[name] != values).any():
+            raise ForestError(f"its {name} are not whole numbers")
+    return Forest(EdgeOptions(**options), **converted)
 
 
 def _to_yaml(forest: Forest) -> str:
@@ -183,105 +214,26 @@ def _wrap(row: NDArray[Any], per_line: int = 20) -> str:
     return ",\n       ".join(", ".join(chunk) for chunk in chunks)
 
 
-_OPTION = re.compile(r"^ +(\w+): *(-?\d+) *$")
-_NUMBERS = re.compile(r"^[\s\d,.eE+-]*$")
-
-
 def _from_yaml(text: str) -> Forest:
-    if not text.startswith("%YAML"):
-        raise ForestError("it does not begin with %YAML")
+    """Read what OpenCV and `_to_yaml` write, without a parser of all that YAML can be."""
     parts = re.split(r"^(\w+):[ ]*$", text, flags=re.MULTILINE)
     sections = dict(zip(parts[1::2], parts[2::2], strict=True))
-    missing = [name for name in ("options", *_LISTS) if name not in sections]
-    if missing:
-        raise ForestError(f"it has no {missing[0]}")
-    known = {f.name for f in fields(EdgeOptions)}
-    found: dict[str, int] = {}
-    for line in sections["options"].splitlines():
-        match = _OPTION.match(line)
-        if match and match[1] in known:
-            found[match[1]] = int(match[2])
-    if known - set(found):
-        raise ForestError(f"its options have no {min(known - set(found))}")
-    options = EdgeOptions(**found)
-    arrays = {name: _rows(sections[name], name, dtype) for name, dtype in _LISTS.items()}
-    for name in ("childs", "featureIds", "thresholds"):
-        if len({len(row) for row in arrays[name]}) != 1:
-            raise ForestError(f"its trees differ in length ({name})")
-    return Forest(
-        options,
-        np.array(arrays["childs"]),
-        np.array(arrays["featureIds"]),
-        np.array(arrays["thresholds"]),
-        np.concatenate(arrays["edgeBoundaries"]),
-        np.concatenate(arrays["edgeBins"]),
-    )
-
-
-def _rows(section: str, name: str, dtype: Any) -> list[NDArray[Any]]:
-    rows = re.findall(r"-\s*\[([^\]]*)\]", section)
-    rest = re.sub(r"-\s*\[[^\]]*\]", "", section).strip()
-    if not rows or rest or not all(_NUMBERS.match(row) for row in rows):
-        raise ForestError(f"its {name} are not lists of numbers")
-    try:
-        values = [np.array(row.replace(",", " ").split(), dtype=np.float64) for row in rows]
-    except ValueError as error:
-        raise ForestError(f"its {name} are not lists of numbers") from error
-    limit = np.finfo(np.float32).max if dtype is np.float32 else np.iinfo(np.int32).max
-    for row in values:
-        whole = dtype is np.float32 or (row == np.rint(row)).all()
-        if not whole or not (np.abs(row) <= limit).all():
-            raise ForestError(f"its {name} hold a number out of range")
-    return [row.astype(dtype) for row in values]
-
-
-def _check(forest: Forest) -> None:
-    """Raise unless every index that the detector uses lies inside its array."""
-    o = forest.options
-    for option, lowest, highest in (
-        ("stride", 1, 64),
-        ("shrinkNumber", 1, 8),
-        ("patchSize", 2, 256),
-        ("patchInnerSize", 1, 256),
-        ("numberOfGradientOrientations", 1, 64),
-        ("gradientSmoothingRadius", 0, 64),
-        ("regFeatureSmoothingRadius", 0, 64),
-        ("ssFeatureSmoothingRadius", 0, 64),
-        ("gradientNormalizationRadius", 0, 64),
-        ("selfsimilarityGridSize", 1, 16),
-        ("numberOfTrees", 1, 1024),
-        ("numberOfTreesToEvaluate", 1, 1024),
-    ):
-        value = getattr(o, option)
-        if not lowest <= value <= highest:
-            raise ForestError(f"{option}={value} must be between {lowest} and {highest}")
-    if o.patchSize % o.shrinkNumber or o.stride % o.shrinkNumber or o.patchInnerSize > o.patchSize:
-        raise ForestError("its patch sizes, stride and shrinkNumber do not fit together")
-    if o.numberOfTreesToEvaluate > o.numberOfTrees:
-        raise ForestError("numberOfTreesToEvaluate must be at most numberOfTrees")
-    shape = forest.childs.shape
-    if len(shape) != 2 or shape[0] != o.numberOfTrees or shape[1] < 1:
-        raise ForestError(f"it has {shape[0]} trees, but its options say {o.numberOfTrees}")
-    if forest.featureIds.shape != shape or forest.thresholds.shape != shape:
-        raise ForestError("its childs, featureIds and thresholds differ in shape")
-    if not np.isfinite(forest.thresholds).all():
-        raise ForestError("its thresholds are not all finite")
-    inner = forest.childs != 0
-    left = forest.childs[inner] - 1
-    node = np.broadcast_to(np.arange(shape[1]), shape)[inner]
-    # A child comes after its parent, so every walk from the root ends.
-    if not ((left > node) & (left + 1 < shape[1])).all():
-        raise ForestError("a node's child lies outside its tree or before it")
-    ids = forest.featureIds[inner]
-    if not ((ids >= 0) & (ids < o.n_features)).all():
-        raise ForestError(f"a feature's number is not between 0 and {o.n_features - 1}")
-    bounds, bins = forest.edgeBoundaries, forest.edgeBins
-    if bounds.ndim != 1 or len(bounds) != shape[0] * shape[1] + 1:
-        raise ForestError("its edgeBoundaries do not fit its nodes")
-    if bounds[0] != 0 or bounds[-1] > len(bins) or (bounds[1:] < bounds[:-1]).any():
-        raise ForestError("its edgeBoundaries do not ascend within edgeBins")
-    n_pixels = o.patchInnerSize**2 * o.n_channels
-    if (bounds[1:] - bounds[:-1]).max() > n_pixels:
-        raise ForestError("a node has more edge pixels than a patch has pixels")
-    if len(bins) and not 0 <= bins.min() <= bins.max() < n_pixels:
-        raise ForestError("an edge pixel lies outside its patch")
+    for name in ("options", *_LISTS):
+        if name not in sections:
+            raise ForestError(f"it has no {name}")
+    names = {entry.name for entry in fields(EdgeOptions)}
+    given = re.findall(r"^ +(\w+): *(-?\d{1,9}) *$", sections["options"], flags=re.MULTILINE)
+    options = {name: int(value) for name, value in given if name in names}
+    arrays: dict[str, NDArray[Any]] = {}
+    for name in _LISTS:
+        rows = re.findall(r"-\s*\[([\s\d,.eE+-]*)\]", sections[name])
+        rest = re.sub(r"-\s*\[[\s\d,.eE+-]*\]", "", sections[name]).strip()
+        try:
+            numbers = [np.array(row.replace(",", " ").split(), np.float64) for row in rows]
+            flat = name.startswith("edge")
+            arrays[name] = np.concatenate(numbers) if flat else np.array(numbers, np.float64)
+        except ValueError as error:
+            raise ForestError(f"its {name} are not lists of numbers of one length") from error
+        if rest:
+            raise ForestError(f"its {name} are not lists of numbers")
+    return _forest(options, arrays)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
@@ -28,6 +29,8 @@ from cpcapp.splicing.measure.edges.forest import Forest
 _N_BINS = 256
 # Nodes that lie together in memory: three lists of 32 numbers, two cache lines each.
 _NODES_TOGETHER = 30
+# Share of the time of a tree that gathering its patches takes.
+_GATHERING = 0.4
 # Patches from which the bounds of the bins are taken; chosen by hand, 80 for each bin.
 _SAMPLES_FOR_BINS = 20_000
 
@@ -91,26 +94,36 @@ def train_forest(
     """Train a forest."""
     options = options or EdgeOptions()
     training = training or TrainingOptions()
-    report = _Progress(options.numberOfTrees, progress)
-    read = list(map_threads(partial(_read, options), photos, jobs=training.jobs))
-    grow_tree = partial(_grow_tree, read, options, training, report)
-    trees = map_threads(grow_tree, range(options.numberOfTrees), jobs=training.jobs)
-    return _plant(list(trees), options)
+    done = np.zeros(options.numberOfTrees)  # the share of each tree, which trees write
+    with _reported(done, progress):
+        read = list(map_threads(partial(_read, options), photos, jobs=training.jobs))
+        grow_tree = partial(_grow_tree, read, options, training, done)
+        trees = list(map_threads(grow_tree, range(len(done)), jobs=training.jobs))
+    return _plant(trees, options)
 
 
-class _Progress:
-    """Adds up the progress of trees that grow at the same time."""
+@contextmanager
+def _reported(
+    shares: NDArray[np.float64], progress: Callable[[float], None] | None
+) -> Iterator[None]:
+    """Report the mean of shares each second, as compiled code can't call back."""
+    if progress is None:
+        yield
+        return
+    stop = threading.Event()
 
-    def __init__(self, n_trees: int, callback: Callable[[float], None] | None) -> None:
-        self.shares = np.zeros(n_trees)
-        self.callback = callback
-        self.lock = threading.Lock()
+    def watch() -> None:
+        while not stop.wait(1.0):
+            progress(float(shares.mean()))
 
-    def update(self, tree: int, share: float) -> None:
-        with self.lock:
-            self.shares[tree] = share
-            if self.callback is not None:
-                self.callback(float(self.shares.mean()))
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        watcher.join()
+    progress(1.0)
 
 
 def _read(options: EdgeOptions, photo: BSDSPhoto) -> _Photo:
@@ -152,7 +165,7 @@ def _grow_tree(
     photos: list[_Photo],
     options: EdgeOptions,
     training: TrainingOptions,
-    report: _Progress,
+    done: NDArray[np.float64],
     number: int,
 ) -> tuple[Any, ...]:
     rng = np.random.default_rng([training.seed, number])
@@ -171,7 +184,7 @@ def _grow_tree(
             *feature_maps(photo.image, options),
             positions * (options.stride // options.shrinkNumber),
             ids,
-            *_columns(table),
+            *table,
             options.n_regular,
             edges,
             binned,
@@ -179,9 +192,17 @@ def _grow_tree(
         )
         _gather_labels(photo, annotators, positions, options, labels[first:])
         first += len(annotators)
-        report.update(number, 0.4 * (i + 1) / len(photos))
-    feature, split, child, chosen_sample, size = _grow_reporting(
-        binned, labels, training, int(rng.integers(2**31)), number, report
+        done[number] = _GATHERING * (i + 1) / len(photos)
+    n_candidates = max(1, round(np.sqrt(len(ids))))
+    feature, split, child, chosen_sample, size = grow(
+        binned,
+        labels,
+        n_candidates,
+        training.n_pairs,
+        training.min_child,
+        training.max_depth,
+        int(rng.integers(2**31)),
+        done[number : number + 1],
     )
     patches = labels[chosen_sample].reshape(-1, options.patchInnerSize, options.patchInnerSize)
     bins = [_edge_bins(p) if not c else _NO_BINS for p, c in zip(patches, child, strict=True)]
@@ -251,41 +272,6 @@ def _round_digits(thresholds: NDArray[Any]) -> NDArray[np.float32]:
     return np.asarray(np.round(thresholds / unit) * unit, dtype=np.float32)
 
 
-def _grow_reporting(
-    binned: Any, labels: Any, training: TrainingOptions, seed: int, number: int, report: _Progress
-) -> Any:
-    """Grow the tree in compiled code while a second thread reports its progress."""
-    done = np.zeros(1, dtype=np.int64)
-    stop = threading.Event()
-
-    def watch() -> None:
-        while not stop.wait(1.0):
-            report.update(number, 0.4 + 0.6 * done[0] / labels.shape[0])
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        n_candidates = max(1, round(np.sqrt(binned.shape[0])))
-        return grow(
-            binned,
-            labels,
-            n_candidates,
-            training.n_pairs,
-            training.min_child,
-            training.max_depth,
-            seed,
-            done,
-        )
-    finally:
-        stop.set()
-        watcher.join()
-        report.update(number, 1.0)
-
-
-def _columns(table: FeatureTable) -> tuple[Any, ...]:
-    return table.rows1, table.cols1, table.channels, table.rows2, table.cols2
-
-
 def _bin_edges(
     photos: list[_Photo],
     chosen: list[Any],
@@ -302,7 +288,7 @@ def _bin_edges(
         corner = some * (options.stride // options.shrinkNumber)
         block = np.empty((len(corner), len(ids)), dtype=np.float32)
         maps = feature_maps(photo.image, options)
-        gather_values(*maps, corner, ids, *_columns(table), options.n_regular, block)
+        gather_values(*maps, corner, ids, *table, options.n_regular, block)
         values.append(block)
     levels = np.arange(1, _N_BINS) / _N_BINS
     stacked = np.sort(np.concatenate(values), axis=0)
