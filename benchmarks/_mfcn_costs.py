@@ -20,7 +20,7 @@ import cv2
 import numpy as np
 
 from cpcapp.splicing import load_model
-from cpcapp.splicing.model_file import find_model_file
+from cpcapp.splicing.model import find_model_file
 
 # Of a photo in the middle of those that are scored: 1 megapixel.
 SHAPE = (832, 1216)

@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 
 from _timing import race
 from cpcapp.splicing import FilterBank, SpliceLocalizer, load_model
-from cpcapp.splicing.measure.channels import image_planes
 from cpcapp.splicing.measure.edges import detect_edges
+from cpcapp.splicing.measure.filters import image_planes, starts
 from cpcapp.splicing.measure.measure import filter_boundary
-from cpcapp.splicing.measure.patches import starts
 from cpcapp.splicing.photo.pixels import as_unit_float
 from cpcapp.splicing.photo.read import read_image
 

@@ -22,7 +22,7 @@ from cpcapp.splicing import PRESETS, SpliceLocalizer, load_model, save_model
 from cpcapp.splicing.datasets.sources import open_sources
 from cpcapp.splicing.make.calibration_photos import calibration_photos
 from cpcapp.splicing.measure.network import TraceMeter
-from cpcapp.splicing.model_file import load_network
+from cpcapp.splicing.model import load_network
 from cpcapp.splicing.photo.pixels import BoolArray, FloatMap
 from cpcapp.splicing.photo.samples import Sample
 from cpcapp.splicing.train.calibrate import calibrate

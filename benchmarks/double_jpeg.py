@@ -5,7 +5,7 @@
 Hosts and pasted parts are training photos of BSDS500. A host is cropped off its own grid and saved
 with quality q1. An ellipse of another photo is pasted, which was resized ("resized") or saved with
 q1 and cropped to another grid ("cropped"). The result is saved with q2. The logistic curve of
-`cpcapp.splicing.measure.double_jpeg` is fitted to one half of the photos and checked on the other.
+`cpcapp.splicing.measure.jpeg_traces` is fitted to one half of the photos and checked on the other.
 Only blocks completely inside or outside count. Thresholds and the form of the curve were chosen
 with both halves in view, so "check_unseen" repeats the check on validation photos, which were used
 for nothing else.
@@ -35,7 +35,8 @@ from sklearn.metrics import roc_auc_score
 
 from _machine import describe_machine
 from cpcapp.splicing import read_image
-from cpcapp.splicing.measure import double_jpeg, jpeg_grid
+from cpcapp.splicing.measure import jpeg_traces
+from cpcapp.splicing.photo import jpeg_grid
 from cpcapp.splicing.photo.coefficients import read_coefficients
 from cpcapp.splicing.photo.jpeg import luminance
 
@@ -111,7 +112,7 @@ def evidences(photos: list[Path]) -> Iterator[dict[str, Any]]:
             kind = ("resized", "cropped")[(number + first // 5) % 2]
             pixels, mask = splice(host, donor, first, kind, seed=number)
             found = read_coefficients(encode(pixels, last))
-            compared = double_jpeg.compare_histories(found)
+            compared = jpeg_traces.compare_histories(found)
             label = label_blocks(mask)
             sure = ~np.isnan(label)
             yield {
@@ -194,12 +195,12 @@ def check_once(photos: list[Path]) -> dict[str, Any]:
         aligned, shifted, scores = [], [], []
         for path in photos:
             data = encode(shrink(read_lying(path)), last)
-            trace = double_jpeg.double_jpeg_trace(read_coefficients(data))
+            trace = jpeg_traces.double_jpeg_trace(read_coefficients(data))
             aligned.append(trace.first_table.any())
             shifted.append(trace.offset is not None)
             coefficients = read_coefficients(data)
             plane = coefficients.plane.astype(np.float32)
-            scores.append(double_jpeg.find_shift(plane, coefficients.table)[1])
+            scores.append(jpeg_traces.find_shift(plane, coefficients.table)[1])
         found[str(last)] = {
             "aligned": mean(aligned),
             "shifted": mean(shifted),
@@ -226,9 +227,9 @@ def check_shifted(photos: list[Path]) -> dict[str, Any]:
             inside = old if place == "pasted" else new
             pixels = np.where(mask[..., None] > 0, inside, old if place == "host" else new)
             coefficients = read_coefficients(encode(pixels, last))
-            trace = double_jpeg.double_jpeg_trace(coefficients)
+            trace = jpeg_traces.double_jpeg_trace(coefficients)
             plane = coefficients.plane.astype(np.float32)
-            scores.append(double_jpeg.find_shift(plane, coefficients.table)[1])
+            scores.append(jpeg_traces.find_shift(plane, coefficients.table)[1])
             right.append(trace.offset == (row, column))
             label = label_blocks(mask > 0)
             sure = ~np.isnan(label)
@@ -269,7 +270,7 @@ def seconds_per_megapixel(photos: list[Path]) -> dict[str, float]:
     coefficients = read_coefficients(encode(sheet, 90))
     plane = luminance(sheet)
     works = {
-        "double_jpeg_trace": lambda: double_jpeg.double_jpeg_trace(coefficients),
+        "double_jpeg_trace": lambda: jpeg_traces.double_jpeg_trace(coefficients),
         "near_zeros": lambda: jpeg_grid.near_zeros(plane),
         "grid_offset": lambda: jpeg_grid.grid_offset(plane),
         "read_coefficients": lambda: read_coefficients(encode(sheet, 90)),

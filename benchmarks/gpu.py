@@ -9,24 +9,19 @@ go on. Needs torch and NumPy. Sections that need more are left out where it is m
 from __future__ import annotations
 
 import argparse
-import cProfile
 import datetime
 import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
-import multiprocessing
 import os
 import platform
-import pstats
 import sys
 import time
 import traceback
 import types
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -335,269 +330,6 @@ def patches_to_filters(run: Run) -> dict[str, Any]:
     return out
 
 
-def read_network() -> tuple[dict[str, bytes], dict[str, Any]]:
-    """Return the graphs of the shipped network without the reader of models."""
-    folder = Path(importlib.util.find_spec("cpcapp").origin).parent  # type: ignore[union-attr, arg-type]
-    data = (folder / "splicing" / "models" / "default.safetensors").read_bytes()
-    length = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + length])
-    graphs = {}
-    for stage in ("pixels", "near", "far", "seam"):
-        start, stop = header[f"network.{stage}"]["data_offsets"]
-        graphs[stage] = data[8 + length + start : 8 + length + stop]
-    about = header["__metadata__"]
-    content = about.get("header") or next(v for v in about.values() if "margins" in v)
-    return graphs, json.loads(content)["network"]
-
-
-@torch.inference_mode()
-def run_network(network: Any, levels: torch.Tensor, steps: torch.Tensor) -> Any:
-    image = levels.float().contiguous(memory_format=torch.channels_last)
-    return network(image, steps)
-
-
-def trace_network(run: Run) -> dict[str, Any]:
-    """The trace network on the card: agreement with ONNX Runtime, and time."""
-    from cpcapp.splicing.devices.network import DeviceTraceMeter
-    from cpcapp.splicing.measure.network import TraceMeter
-
-    graphs, facts = read_network()
-    network = DeviceTraceMeter(TraceMeter(graphs, facts), run.device)
-    out: dict[str, Any] = {"times": []}
-    rng = np.random.default_rng(0)
-    shapes = [("4K", 2160, 3840, 1), ("Columbia", 568, 760, 1), ("Columbia", 568, 760, 16)]
-    for name, height, width, batch in shapes if run.real else [("small", 64, 96, 2)]:
-        levels = torch.from_numpy(rng.integers(0, 256, (batch, 3, height, width), dtype=np.uint8))
-        levels, steps = levels.to(run.device), torch.zeros(batch, 64, device=run.device)
-        for kind in ("float32", "tf32", "float16"):
-            torch.set_float32_matmul_precision("high" if kind == "tf32" else "highest")
-            if run.device.type == "cuda":
-                torch.backends.cudnn.allow_tf32 = kind != "float32"
-            half = kind == "float16" and run.device.type == "cuda"
-            with torch.autocast(run.device.type, torch.float16, enabled=half):
-                # The library convolves in float32 whatever is set.
-                work = network.run if kind == "float32" else partial(run_network, network.network)
-                taken = seconds(partial(work, levels, steps), run.device)
-            out["times"].append(
-                {"photo": name, "batch": batch, "type": kind, "seconds_a_photo": taken / batch}
-            )
-        run.clear()
-    torch.set_float32_matmul_precision("highest")
-    if run.device.type == "cuda":
-        torch.backends.cudnn.allow_tf32 = False
-    if importlib.util.find_spec("onnxruntime") is not None:
-        import onnxruntime
-
-        image = rng.integers(0, 256, (1, 3, 256, 320)).astype(np.float32)
-        image = (image + np.roll(image, 1, 2) + np.roll(image, 1, 3)) // 3
-        steps = np.arange(1, 65, dtype=np.float32)[None]
-        given = torch.from_numpy(image), torch.from_numpy(steps)
-        ours = [part.cpu().numpy() for part in network.run(*given)]
-
-        def stage(name: str, *inputs: Any) -> list[Any]:
-            session = onnxruntime.InferenceSession(graphs[name])
-            return session.run(None, {f"in{i}": x for i, x in enumerate(inputs)})
-
-        blocks, detail = stage("pixels", image, steps)
-        (blocks,) = stage("near", blocks)
-        parts = torch.nn.functional.adaptive_avg_pool2d(torch.from_numpy(blocks), facts["grid"])
-        region, pasted, traces, coarse = stage("far", blocks, parts.numpy())
-        (seam,) = stage("seam", detail, coarse)
-        out["largest_difference_to_onnxruntime"] = {
-            name: float(np.abs(a - b).max())
-            for name, a, b in zip(
-                ("seam", "region", "pasted", "traces"),
-                ours,
-                (seam, region, pasted, traces),
-                strict=True,
-            )
-        }
-    return out
-
-
-def photo_stages(run: Run) -> dict[str, Any]:
-    """Where the time of a photo goes on the CPU, stage by stage."""
-    import cv2
-
-    from cpcapp.splicing import load_model
-    from cpcapp.splicing.measure.edges import detect_edges
-    from cpcapp.splicing.measure.jpeg_blocks import jpeg_block_traces
-    from cpcapp.splicing.measure.mosaic import lattice_contrast
-    from cpcapp.splicing.photo.pixels import as_unit_float
-
-    localizer = load_model()
-    out: dict[str, Any] = {"cores": os.cpu_count(), "photos": {}}
-    rng = np.random.default_rng(0)
-    for name, shape in (("4K", (2160, 3840, 3)), ("Columbia", (568, 757, 3))):
-        if not run.real:
-            shape = (200, 260, 3)
-        photo = cv2.GaussianBlur(rng.integers(0, 256, shape, dtype=np.uint8), (0, 0), 2.0)
-        photo = cv2.normalize(photo, None, 0, 255, cv2.NORM_MINMAX)
-        taken: dict[str, float] = {}
-        for _ in range(2):  # the first one warms up
-            pixels = clock(taken, "as float", as_unit_float, photo)
-            clock(taken, "edges", detect_edges, pixels)
-            mosaic = clock(taken, "mosaic trace", localizer._measure_mosaic, pixels)
-            options = localizer.preset.mosaic
-            clock(taken, "mosaic contrast", lattice_contrast, pixels, mosaic, options)
-            clock(taken, "blocks of JPEG", jpeg_block_traces, photo, None, (0, 0))
-            for bank in localizer.banks:
-                clock(taken, f"filters: {bank.options.channels}", bank.map, pixels)
-            clock(taken, "all", localizer.localize, photo)
-        out["photos"][name] = {"shape": shape, "seconds": taken}
-    return out
-
-
-def noisy_photo(shape: tuple[int, int, int], seed: int) -> Any:
-    """Return a photo with edges, smooth parts and noise."""
-    import cv2
-
-    rng = np.random.default_rng(seed)
-    small = rng.integers(0, 256, (shape[0] // 60 + 2, shape[1] // 60 + 2, 3), dtype=np.uint8)
-    photo = cv2.resize(small, shape[1::-1], interpolation=cv2.INTER_NEAREST)
-    photo = cv2.GaussianBlur(photo, (0, 0), 1.0).astype(np.float32)
-    photo += rng.normal(scale=4.0, size=shape).astype(np.float32)
-    return np.rint(photo.clip(0, 255)).astype(np.uint8)
-
-
-# Parts of a photo's way, each with all that it calls.
-PARTS = (
-    *("detect_edges", "mosaic_trace", "lattice_contrast", "grid_offset", "jpeg_block_traces"),
-    *("measure", "map", "superpixels", "extract_borders", "best_cut", "find_region"),
-    *("measure_features", "estimate_quality", "image_planes", "localize"),
-)
-
-
-def profile_parts(localizer: Any, photo: Any) -> dict[str, float]:
-    """Return the wall time of the parts of one photo."""
-    profile = cProfile.Profile()
-    profile.runcall(localizer.localize, photo)
-    found: dict[str, float] = {}
-    for (_, _, name), (_, _, _, cumulative, _) in pstats.Stats(profile).stats.items():
-        if name in PARTS:
-            found[name] = found.get(name, 0.0) + cumulative
-    return found
-
-
-_worker_localizer: Any = None
-
-
-def _start_worker(device: str, missing: list[str]) -> None:
-    global _worker_localizer
-    sys.meta_path.insert(0, _Finder(missing))
-    import cv2
-
-    from cpcapp.splicing import load_model
-    from cpcapp.splicing.devices.localizer import to_device
-
-    cv2.setNumThreads(1)
-    torch.set_num_threads(1)
-    _worker_localizer = to_device(load_model(), device)
-
-
-def _localize_made(number: int, shape: tuple[int, int, int]) -> tuple[float, float]:
-    """Return the wall time and the processor time of a photo."""
-    photo = noisy_photo(shape, number)
-    wall, processor = time.perf_counter(), time.process_time()
-    _worker_localizer.localize(photo)
-    return time.perf_counter() - wall, time.process_time() - processor
-
-
-def _count(number: int) -> float:
-    """Do work that no cache and no memory slows down, and return its wall time."""
-    start = time.perf_counter()
-    sum(i * i for i in range(3_000_000))
-    return time.perf_counter() - start
-
-
-def in_processes(run: Run, shape: tuple[int, int, int]) -> dict[str, Any]:
-    """Photos a second with a process for each core, all of them on one card."""
-    n, count = run.size(14, 2), run.size(84, 4)
-    # A process works on one photo with one thread: more would be in each other's way.
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    os.environ |= threads
-    alone = _count(0)
-    start = time.perf_counter()
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(n, context, _start_worker, (str(run.device), run.missing)) as pool:
-        list(pool.map(_localize_made, range(2 * n), [shape] * 2 * n))
-        started = time.perf_counter()
-        together = list(pool.map(_count, range(n)))
-        counted = time.perf_counter()
-        taken = list(pool.map(_localize_made, range(count), [shape] * count))
-        end = time.perf_counter()
-    wall, processor = np.mean(taken, axis=0)
-    return {
-        "processes": n,
-        "photos_a_second": count / (end - counted),
-        "seconds_a_photo": wall,
-        "processor_seconds_a_photo": processor,
-        "seconds_to_start": started - start,
-        "cores_that_work_at_once": n * alone / float(np.mean(together)),
-    }
-
-
-def localizing(run: Run) -> dict[str, Any]:
-    """Whole photos: with filters and network on the card, against the CPU alone."""
-    from cpcapp.splicing import load_model
-    from cpcapp.splicing.devices.localizer import to_device
-    from cpcapp.splicing.examples import example_photos
-    from cpcapp.splicing.photo.pixels import as_unit_float
-
-    on_cpu = load_model()
-    on_card = to_device(on_cpu, run.device)
-    out: dict[str, Any] = {"cores": os.cpu_count()}
-    columbia = (568, 757, 3) if run.real else (120, 160, 3)
-    for name, shape in (
-        ("4K", (2160, 3840, 3) if run.real else (160, 240, 3)),
-        ("Columbia", columbia),
-    ):
-        photo = noisy_photo(shape, 0)
-        pixels, taken = as_unit_float(photo), {}
-        for _ in range(2):  # the first one warms up
-            clock(taken, "network on the card", on_card.network.measure, photo)
-            for bank in on_card.banks:
-                clock(taken, f"{bank.options.channels} filters on the card", bank.map, pixels)
-            clock(taken, "everything with the card", on_card.localize, photo)
-        clock(taken, "everything on the CPU", on_cpu.localize, photo)
-        parts = profile_parts(on_card, photo)
-        out[name] = {"shape": shape, "seconds": taken, "parts_with_the_card": parts}
-    pairs = [[m.localize(p.photo) for m in (on_cpu, on_card)] for p in example_photos()]
-    out["examples"] = {
-        "verdicts": [[found.verdict_code for found in pair] for pair in pairs],
-        "largest_difference_of_p": max(abs(a.p_value - b.p_value) for a, b in pairs),
-        "largest_difference_of_a_boundary": max(
-            float(np.abs(a.boundary - b.boundary).max()) for a, b in pairs
-        ),
-    }
-    return out
-
-
-def many_photos(run: Run) -> dict[str, Any]:
-    """Columbia-sized photos a second, by threads and by processes on one card."""
-    from cpcapp._io.threads import map_threads
-    from cpcapp.splicing import load_model
-    from cpcapp.splicing.devices.localizer import to_device
-
-    on_card = to_device(load_model(), run.device)
-    shape = (568, 757, 3) if run.real else (120, 160, 3)
-    photos = [noisy_photo(shape, seed) for seed in range(run.size(24, 4))]
-    on_card.localize(photos[0])
-    out: dict[str, Any] = {"shape": shape, "cores": os.cpu_count(), "threads": []}
-    out["parts"] = profile_parts(on_card, photos[0])
-    for jobs in (1, 8):
-        some = photos[: max(4, 3 * jobs)]
-        start, processor = time.perf_counter(), time.process_time()
-        list(map_threads(on_card.localize, some, jobs=jobs))
-        rate = len(some) / (time.perf_counter() - start)
-        used = (time.process_time() - processor) / len(some)
-        out["threads"].append(
-            {"threads": jobs, "photos_a_second": rate, "processor_seconds_a_photo": used}
-        )
-    out["processes"] = in_processes(run, shape)
-    return out
-
-
 SECTIONS: dict[str, Callable[[Run], dict[str, Any]]] = {
     "rates": product_rates,
     "agreement": numpy_agreement,
@@ -605,10 +337,6 @@ SECTIONS: dict[str, Callable[[Run], dict[str, Any]]] = {
     "errors": moments_errors,
     "solve": solving,
     "patches": patches_to_filters,
-    "network": trace_network,
-    "stages": photo_stages,
-    "localize": localizing,
-    "many": many_photos,
 }
 
 

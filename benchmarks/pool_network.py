@@ -274,7 +274,7 @@ def train(arguments: argparse.Namespace) -> None:
 
 def export(arguments: argparse.Namespace) -> None:
     """Write the network of a training as it is used."""
-    from cpcapp.splicing.model_file import save_network
+    from cpcapp.splicing.model import save_network
     from cpcapp.splicing.networks.export import export_network
 
     run = TrainingRun.resume(arguments.run_folder, TrainingPlan(), "cpu")
@@ -293,7 +293,7 @@ class _MeterNetwork:
 
     def __init__(self, file: str) -> None:
         from cpcapp.splicing import load_model
-        from cpcapp.splicing.model_file import load_network
+        from cpcapp.splicing.model import load_network
 
         self.meter = load_model().network if file == "default" else load_network(file)
 

@@ -43,9 +43,8 @@ from cpcapp.splicing import (
 from cpcapp.splicing.datasets import open_photos
 from cpcapp.splicing.datasets.sources import bsds_sources
 from cpcapp.splicing.make.splices import SpliceMaker, SpliceOptions, training_splices
-from cpcapp.splicing.measure.channels import image_planes
 from cpcapp.splicing.measure.edges import detect_edges
-from cpcapp.splicing.measure.patches import gather
+from cpcapp.splicing.measure.filters import gather, image_planes
 from cpcapp.splicing.photo.pixels import as_unit_float
 from cpcapp.splicing.photo.samples import Sample, SampleSet, choose_evenly
 from cpcapp.splicing.photo.sources import SourcePhoto, photos_from

@@ -44,7 +44,7 @@ def figures_text(found: dict[str, Any]) -> str:
     if kept:
         names = ", ".join(f"`{name}`" for name in kept["sections"])
         head += f" The sections {names} are of an earlier run on such a card, {kept['date']}."
-    parts = [head, *_moments(sections), *_patches(sections), *_photos(sections), *_many(sections)]
+    parts = [head, *_moments(sections), *_patches(sections)]
     return "\n\n".join(parts)
 
 
@@ -98,53 +98,6 @@ def _patches(sections: dict[str, Any]) -> list[str]:
 def _off_by(row: dict[str, Any]) -> str:
     difference = row.get("largest_relative_difference_to_float64")
     return "(compared with)" if difference is None else f"{difference:.0e}"
-
-
-def _photos(sections: dict[str, Any]) -> list[str]:
-    found, rows = sections["localize"], []
-    for name in ("4K", "Columbia"):
-        taken, (height, width, _) = found[name]["seconds"], found[name]["shape"]
-        filters = sum(value for key, value in taken.items() if "filters" in key)
-        rows.append(
-            f"| {width} × {height} | {1e3 * taken['network on the card']:.0f} | "
-            f"{1e3 * filters:.0f} | {1e3 * taken['everything with the card']:.0f} | "
-            f"{1e3 * taken['everything on the CPU']:.0f} |"
-        )
-    examples = found["examples"]
-    same = sum(one == other for one, other in examples["verdicts"])
-    return [
-        "**A photo**, in milliseconds from pixels in memory to the verdict, with the model "
-        "`default`:",
-        "\n".join(
-            [
-                "| photo | network on the card | filters on the card | everything with the card | "
-                "everything on the CPU |",
-                "|---" * 5 + "|",
-                *rows,
-            ]
-        ),
-        f"Of the {len(examples['verdicts'])} example photos {same} get the same verdict; p differs "
-        f"by at most {examples['largest_difference_of_p']:.0e}.",
-    ]
-
-
-def _many(sections: dict[str, Any]) -> list[str]:
-    found = sections.get("many")
-    if found is None or "failed" in found:
-        return []
-    by_threads = ", ".join(
-        f"{row['photos_a_second']:.1f} with {row['threads']} thread{'s' * (row['threads'] > 1)}"
-        for row in found["threads"]
-    )
-    row, parts = found["processes"], found["parts"]
-    slowest = sorted(CPU_PARTS, key=lambda name: -parts[name])
-    named = ", ".join(f"`{name}` {1e3 * parts[name]:.0f} ms" for name in slowest)
-    return [
-        f"**Photos of this smaller size a second**: {by_threads}, and {row['photos_a_second']:.1f} "
-        f"with {row['processes']} processes of one thread each, which share the card. A photo then "
-        f"takes {row['processor_seconds_a_photo']:.2f} s of a core. Most of that is work the card "
-        f"has no part in; the longest steps of a photo alone are {named}."
-    ]
 
 
 if __name__ == "__main__":

@@ -23,9 +23,8 @@ from PIL import Image, ImageDraw, ImageFont
 from cpcapp._io.files import atomic_write
 from cpcapp.splicing import read_image
 from cpcapp.splicing.examples import example_photos
-from cpcapp.splicing.measure.block_contrast import block_contrast
-from cpcapp.splicing.measure.double_jpeg import double_jpeg_trace
-from cpcapp.splicing.measure.error_level import QUALITIES, error_levels
+from cpcapp.splicing.measure.classic_traces import QUALITIES, block_contrast, error_levels
+from cpcapp.splicing.measure.jpeg_traces import double_jpeg_trace
 from cpcapp.splicing.output.overlays import draw_part
 from cpcapp.splicing.photo.coefficients import read_coefficients, spread_blocks
 from cpcapp.splicing.photo.jpeg import luminance

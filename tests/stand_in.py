@@ -8,7 +8,8 @@ import time
 
 import numpy as np
 
-from cpcapp.splicing import Localization, model_file
+from cpcapp.splicing import Localization
+from cpcapp.splicing import model as model_file
 from cpcapp.splicing.photo.read import ReadImage, read_image
 
 

@@ -140,7 +140,7 @@ SPLICING_ROOMS = [
         "presets",
         "result",
         "localizer",
-        "model_file",
+        "model",
     ),
     *("examples", "networks", "devices", "output", "score", "train"),
 ]
@@ -214,6 +214,7 @@ def test_extras_install_only_what_is_used():
         "pillow": "PIL",
         "pillow-heif": "pillow_heif",
         "python-calamine": "python_calamine",
+        "protobuf": "google.protobuf",
         "python-multipart": "python_multipart",
         "urllib3": "requests",
     }

@@ -13,7 +13,7 @@ from cpcapp.splicing.decide.evidence import LikelihoodTable, SeamEvidence
 from cpcapp.splicing.decide.options import VerdictOptions
 from cpcapp.splicing.decide.sides import SideContrast
 from cpcapp.splicing.decide.verdict import Calibration
-from cpcapp.splicing.measure.jpeg_blocks import N_JPEG_TRACES
+from cpcapp.splicing.measure.jpeg_traces import N_JPEG_TRACES
 
 
 def tiny_network(*, compares=True, seed=0):

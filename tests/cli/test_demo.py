@@ -16,7 +16,7 @@ from matplotlib.image import imread
 
 import stand_in
 from cpcapp.cli import main
-from cpcapp.splicing import model_file
+from cpcapp.splicing import model as model_file
 from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.score.protocols import boundary_band
 

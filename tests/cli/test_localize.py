@@ -19,7 +19,8 @@ from PIL import Image
 
 import stand_in
 from cpcapp import __version__
-from cpcapp.splicing import load_model, model_file
+from cpcapp.splicing import load_model
+from cpcapp.splicing import model as model_file
 from cpcapp.splicing.make.cameras import Camera
 from cpcapp.splicing.output.overlays import (
     choose_overlay_white,

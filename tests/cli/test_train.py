@@ -16,7 +16,7 @@ from PIL import Image
 
 from cpcapp.cli import main
 from cpcapp.splicing import load_model
-from cpcapp.splicing.model_file import save_network
+from cpcapp.splicing.model import save_network
 from cpcapp.splicing.train import train
 from trace_networks import tiny_meter
 

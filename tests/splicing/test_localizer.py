@@ -33,11 +33,11 @@ from cpcapp.splicing.decide.decide import measure_features
 from cpcapp.splicing.decide.region import find_region
 from cpcapp.splicing.decide.verdict import Calibration
 from cpcapp.splicing.make.cameras import Camera
+from cpcapp.splicing.measure import filters
 from cpcapp.splicing.measure import measure as measure_module
-from cpcapp.splicing.measure import patches
-from cpcapp.splicing.measure.channels import image_planes
 from cpcapp.splicing.measure.edges import detect_edges
-from cpcapp.splicing.measure.jpeg_blocks import jpeg_block_traces
+from cpcapp.splicing.measure.filters import image_planes
+from cpcapp.splicing.measure.jpeg_traces import jpeg_block_traces
 from cpcapp.splicing.measure.measure import filter_boundary, measure
 from cpcapp.splicing.measure.mosaic import lattice_contrast
 from helpers import examples
@@ -56,7 +56,6 @@ VARIATIONS = {
     "gaussian": replace(PLAIN, window="gaussian"),
     "gaussian, odd": replace(PLAIN, size=7, window="gaussian", stride=3),
     "exponent": replace(PLAIN, exponent=0.3),
-    "laplacian": replace(PLAIN, channels="laplacian"),
     "error level": replace(PLAIN, channels="error-level"),
     "everything": BankOptions(
         "error-level",
@@ -198,7 +197,7 @@ def test_localize_multiplies_with_the_edges_of_the_photo():
 def test_how_many_patches_are_cut_together_does_not_matter(together, monkeypatch):
     localizer, photo = localizer_of(PLAIN, VARIATIONS["everything"]), scene(45, 37)
     expected = localizer.localize(photo).boundary
-    monkeypatch.setattr(patches, "_PATCHES_PER_BLOCK", together)
+    monkeypatch.setattr(filters, "_PATCHES_PER_BAND", together)
     np.testing.assert_allclose(localizer.localize(photo).boundary, expected, atol=1e-5)
 
 

@@ -12,11 +12,10 @@ from cpcapp.splicing import PRESETS, BankOptions, PatchRules, Preset
 shares = st.floats(0.01, 0.99)
 banks = st.builds(
     BankOptions,
-    channels=st.sampled_from(["rgb", "laplacian", "error-level"]),
+    channels=st.sampled_from(["rgb", "error-level"]),
     size=st.integers(8, 64),
     stride=st.integers(1, 8),
     n_filters=st.integers(1, 192),
-    scaling=st.sampled_from(["background", "unit"]),
     weights=st.sampled_from(["none", "excess"]),
     variance_exponent=st.floats(0, 2),
     window=st.sampled_from(["uniform", "gaussian"]),
@@ -66,25 +65,22 @@ def test_the_paper_s_preset_is_the_paper_s_method():
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        (BankOptions, {"channels": "hsv"}, "channels='hsv' must be one of error-level"),
+        (BankOptions, {"channels": "hsv"}, "channels='hsv' must be one of error-level, rgb"),
         (BankOptions, {"weights": "all"}, "weights='all' must be one of none, excess"),
         (BankOptions, {"window": "hann"}, "window='hann' must be one of uniform, gaussian"),
-        (BankOptions, {"scaling": "max"}, "scaling='max' must be one of background, unit"),
         (BankOptions, {"size": 1}, "size=1 must be from 2 to 64"),
-        (BankOptions, {"size": 65}, "size=65 must be from 2 to 64"),
         (BankOptions, {"stride": 0}, "stride=0 must be from 1 to size=16"),
         (BankOptions, {"stride": 17}, "stride=17 must be from 1 to size=16"),
-        (BankOptions, {"n_filters": 0}, "n_filters=0 must be from 1 to 768"),
         (BankOptions, {"n_filters": 769}, "n_filters=769 must be from 1 to 768"),
-        (BankOptions, {"variance_exponent": -0.1}, r"variance_exponent=-0.1 must be in \[0, 2\]"),
+        (BankOptions, {"variance_exponent": -0.1}, "variance_exponent=-0.1 must be from 0 to 2"),
         (BankOptions, {"variance_exponent": math.nan}, "variance_exponent=nan must be"),
-        (BankOptions, {"exponent": 0.0}, r"exponent=0.0 in \(0, 10\]"),
+        (BankOptions, {"exponent": 0.0}, "exponent=0.0 must be from 0.001 to 10"),
         (PatchRules, {"min_spliced": 0.0}, "min_spliced=0.0 and max_spliced=0.7 must rise"),
         (PatchRules, {"min_spliced": 0.7}, "must rise between 0 and 1"),
         (PatchRules, {"max_spliced": 1.0}, "must rise between 0 and 1"),
-        (PatchRules, {"min_edges": 1.1}, "min_edges=1.1"),
-        (PatchRules, {"edge_strength": -1.0}, "edge_strength=-1.0 must lie"),
-        (PatchRules, {"per_photo": 0}, "per_photo=0 must be at least 1"),
+        (PatchRules, {"min_edges": 1.1}, "min_edges=1.1 must be from 0 to 1"),
+        (PatchRules, {"edge_strength": -1.0}, "edge_strength=-1.0 must be from 0 to 1"),
+        (PatchRules, {"per_photo": 0}, "per_photo=0 must be from 1"),
     ],
 )
 def test_options_out_of_range(kind, options, message):
@@ -96,8 +92,8 @@ def test_options_out_of_range(kind, options, message):
     ("options", "message"),
     [
         ({"banks": ()}, "banks must hold at least one set of filters"),
-        ({"smoothing": -1.0}, r"smoothing=-1.0 must be in \[0, 50\]"),
-        ({"smoothing": math.inf}, "smoothing=inf must be in"),
+        ({"smoothing": -1.0}, "smoothing=-1.0 must be from 0 to 50"),
+        ({"smoothing": math.inf}, "smoothing=inf must be from"),
     ],
 )
 def test_presets_out_of_range(options, message):
@@ -123,6 +119,20 @@ def test_settings_from_a_file_are_checked(change, message):
     content = PRESETS["paper"].to_dict()
     change(content)
     with pytest.raises(ValueError, match=message):
+        Preset.from_dict(content)
+
+
+def test_settings_of_older_files():
+    """What is no longer a choice is read where it is what is done, and refused elsewhere."""
+    content = PRESETS["filters"].to_dict()
+    for bank in content["banks"]:
+        bank["scaling"] = "background"
+    assert Preset.from_dict(content) == PRESETS["filters"]
+    content["banks"][0]["scaling"] = "unit"
+    with pytest.raises(ValueError, match="scaling='unit' is no longer computed; train the model"):
+        Preset.from_dict(content)
+    content["banks"][0] |= {"scaling": "background", "channels": "laplacian"}
+    with pytest.raises(ValueError, match="channels='laplacian' must be one of error-level, rgb"):
         Preset.from_dict(content)
 
 

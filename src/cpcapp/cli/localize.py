@@ -41,8 +41,8 @@ no pictures: DIR gets a table in the files photos-*.parquet, with one row for ea
 
 MODEL_HELP = """a model of the package (default, filters or paper), or the path of a model file
 (default: default)"""
-DEVICE_HELP = """run filters and network there, for example cuda (needs the extra torch; default: on
-the processor, without torch)"""
+DEVICE_HELP = """run the filters there, for example cuda (needs the extra torch; default: on the
+processor, without torch)"""
 
 
 def add_parser(commands: Any) -> None:

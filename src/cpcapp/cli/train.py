@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     require("splicing", "cv2", "simplejpeg", "safetensors")
     if arguments.device is not None:
         require("torch", "torch")
-    from cpcapp.splicing.model_file import load_network
+    from cpcapp.splicing.model import load_network
     from cpcapp.splicing.train.sources import train_from_folders
 
     check_at_least(arguments, splices=1, seed=0, jobs=1)

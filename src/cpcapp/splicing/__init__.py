@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from cpcapp.splicing.examples import example_photos
     from cpcapp.splicing.localizer import SpliceLocalizer
     from cpcapp.splicing.make.folder import make_splices
-    from cpcapp.splicing.measure.boundary import BankOptions, FilterBank
     from cpcapp.splicing.measure.edges.detector import detect_edges
-    from cpcapp.splicing.model_file import ModelError, load_model, save_model
+    from cpcapp.splicing.measure.filters import BankOptions, FilterBank
+    from cpcapp.splicing.model import ModelError, load_model, save_model
     from cpcapp.splicing.output.batch import localize_files
     from cpcapp.splicing.output.folder import ResultsError
     from cpcapp.splicing.output.overlays import draw_localization, draw_overlay
@@ -61,12 +61,12 @@ __all__ = [
 # Imported on first use: what trains a network needs no OpenCV, and localizing no SciPy, which takes
 # longer to import than a photo to localize.
 _ON_FIRST_USE = {
-    "BankOptions": "cpcapp.splicing.measure.boundary",
-    "FilterBank": "cpcapp.splicing.measure.boundary",
+    "BankOptions": "cpcapp.splicing.measure.filters",
+    "FilterBank": "cpcapp.splicing.measure.filters",
     "ImageError": "cpcapp.splicing.photo.read",
     "Localization": "cpcapp.splicing.result",
     "LocalizerReport": "cpcapp.splicing.score.report",
-    "ModelError": "cpcapp.splicing.model_file",
+    "ModelError": "cpcapp.splicing.model",
     "PRESETS": "cpcapp.splicing.presets",
     "PatchRules": "cpcapp.splicing.presets",
     "PhotoResult": "cpcapp.splicing.output.photo_result",
@@ -80,12 +80,12 @@ _ON_FIRST_USE = {
     "draw_overlay": "cpcapp.splicing.output.overlays",
     "evaluate_localizer": "cpcapp.splicing.score.report",
     "example_photos": "cpcapp.splicing.examples",
-    "load_model": "cpcapp.splicing.model_file",
+    "load_model": "cpcapp.splicing.model",
     "localize_files": "cpcapp.splicing.output.batch",
     "make_splices": "cpcapp.splicing.make.folder",
     "open_photos": "cpcapp.splicing.datasets.folders",
     "read_image": "cpcapp.splicing.photo.read",
-    "save_model": "cpcapp.splicing.model_file",
+    "save_model": "cpcapp.splicing.model",
     "train_from_folders": "cpcapp.splicing.train.sources",
     "train_localizer": "cpcapp.splicing.train.train",
 }

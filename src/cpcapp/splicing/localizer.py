@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from cpcapp.splicing.decide.decide import decide
 from cpcapp.splicing.decide.verdict import Calibration
-from cpcapp.splicing.measure.boundary import FilterBank
+from cpcapp.splicing.measure.filters import FilterBank
 from cpcapp.splicing.measure.measure import measure
 from cpcapp.splicing.measure.network import TraceMeter
 from cpcapp.splicing.photo.jpeg_grid import estimate_quality
@@ -46,8 +45,7 @@ class SpliceLocalizer:
         SHA-256 of the file that `load_model` read it from, byte by byte. None if it comes from
         elsewhere.
     device : str or None
-        Where its filters and its network run, if `cpcapp.splicing.devices.localizer.to_device`
-        moved them.
+        Where its filters run, if `cpcapp.splicing.devices.to_device` moved them.
 
     Examples
     --------
@@ -145,12 +143,3 @@ class SpliceLocalizer:
             pixels=read.pixels,
             seconds=time.perf_counter() - start,
         )
-
-
-@runtime_checkable
-class SavesItself(Protocol):
-    """A localizer of another kind, with a file format of its own."""
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file."""
-        ...

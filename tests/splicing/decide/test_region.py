@@ -26,7 +26,7 @@ from cpcapp.splicing.decide.region import (
 from cpcapp.splicing.decide.sides import SideContrast, superpixel_vectors
 from cpcapp.splicing.decide.superpixels import border_pixels
 from cpcapp.splicing.make.cameras import Camera
-from cpcapp.splicing.measure.boundary import BoundaryMap
+from cpcapp.splicing.measure.filters import BoundaryMap
 from cpcapp.splicing.measure.mosaic import MosaicTrace, mosaic_trace
 from cpcapp.splicing.measure.network import LearnedTraces
 

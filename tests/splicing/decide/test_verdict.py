@@ -23,7 +23,7 @@ from cpcapp.splicing.decide.verdict import (
     upsample_patches,
 )
 from cpcapp.splicing.make.cameras import Camera
-from cpcapp.splicing.measure.boundary import BoundaryMap
+from cpcapp.splicing.measure.filters import BoundaryMap
 from cpcapp.splicing.measure.mosaic import MosaicLevels, mosaic_levels, mosaic_trace
 from cpcapp.splicing.measure.network import LearnedTraces
 from cpcapp.splicing.photo.jpeg import recompress

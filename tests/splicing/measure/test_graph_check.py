@@ -74,7 +74,7 @@ def with_function():
         (branching, "computes with 'If'"),
         (hidden, "graphs within its operators"),
         (with_function, "functions"),
-        (lambda: graph_of(domains=("", "com.microsoft")), "operators of com.microsoft"),
+        (lambda: graph_of(domains=("", "com.microsoft")), "operators of 'com.microsoft'"),
         (
             lambda: graph_of(helper.make_node("Relu", ["in0"], ["out"], domain="my.own")),
             "operators of 'my.own'",

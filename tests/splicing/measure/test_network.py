@@ -117,13 +117,6 @@ def test_tiles_cover_all_blocks_once_and_see_what_they_may(rows, columns, limit,
         assert max(places[tile.outer].size for tile in tiles) <= limit
 
 
-def test_tiles_are_as_large_as_they_may_be_and_as_many_as_are_run_at_once():
-    assert len(_tiles((375, 500), 110_000, 30)) == 2
-    assert len(_tiles((64, 64), 4_600, 2, at_once=1)) == 1
-    assert len(_tiles((64, 64), 4_600, 2, at_once=2)) == 2
-    assert len(_tiles((1, 1), 4_600, 2, at_once=2)) == 1
-
-
 def test_photos_at_the_same_time_do_not_disturb_each_other(monkeypatch):
     monkeypatch.setattr(learned_module, "_TILES", tile_limits(30, 80_000))
     meter, photos = tiny_meter(), [textured(70, 90), textured(61, 50), textured(20, 130)]
@@ -131,21 +124,6 @@ def test_photos_at_the_same_time_do_not_disturb_each_other(monkeypatch):
     with ThreadPoolExecutor(3) as pool:
         for found, one in zip(pool.map(meter.measure, photos), expected, strict=True):
             assert_close(found, one, 0.0)
-
-
-def test_stages_can_be_run_one_by_one():
-    onnxruntime = pytest.importorskip("onnxruntime")
-    image, table, meter = textured(40, 50), 2.0 + np.arange(64).reshape(8, 8), tiny_meter()
-    inputs = meter.stage_inputs(image, table)
-    assert tuple(inputs) == STAGES
-    outputs = {}
-    for stage, values in inputs.items():
-        session = onnxruntime.InferenceSession(meter.stages[stage])
-        names = [f"in{number}" for number in range(len(values))]
-        outputs[stage] = session.run(None, dict(zip(names, values, strict=True)))
-    expected = meter.measure(image, table)
-    np.testing.assert_allclose(outputs["far"][0][0, 0], expected.region, atol=1e-5)
-    np.testing.assert_allclose(outputs["seam"][0][0, 0, :40, :50], expected.seam, atol=1e-2)
 
 
 def test_the_margins_are_those_of_the_network():
@@ -211,12 +189,6 @@ def test_pixels_know_their_block(offset):
         changes = np.flatnonzero(np.diff(at)) + 1
         assert set(changes % 8) == {start}
         assert (at[0], at[-1]) == (0, count - 1)
-
-
-def test_the_filled_border_is_that_of_torch_too():
-    image = textured(43, 52)
-    expected = by_torch(tiny_network(), image, None, (3, 6))
-    assert_close(tiny_meter().measure(image, offset=(3, 6)), expected, 1e-3)
 
 
 def test_progress_rises_to_1(monkeypatch):

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason="needs the extra torch")
 
 from cpcapp._io.tensor_file import read_format  # noqa: E402
 from cpcapp.cli import main  # noqa: E402
-from cpcapp.splicing import ModelError, load_model, save_model  # noqa: E402
+from cpcapp.splicing import ModelError, load_model  # noqa: E402
 from cpcapp.splicing.networks.mfcn import MFCN, MFCNOptions  # noqa: E402
 from cpcapp.splicing.networks.mfcn_localizer import MFCNLocalizer  # noqa: E402
 from cpcapp.splicing.networks.mfcn_maps import fill_holes, refine_surface  # noqa: E402
@@ -105,18 +105,21 @@ def test_sfcn_marks_where_its_surface_is_near_one_half(photo):
 @pytest.mark.parametrize("edges", [True, False])
 def test_a_saved_model_says_the_same(tmp_path, photo, edges):
     localizer, path = tiny(edges=edges), tmp_path / "model.safetensors"
-    save_model(localizer, path)
+    localizer.save(path)
     assert read_format(path) == "cpcapp-mfcn"
-    again = load_model(path)
+    again, identity = open_model(path)
     assert (again.name, again.facts["steps"]) == ("mfcn" if edges else "sfcn", 7)
     assert again.file_sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     # Weights are rounded to 16 bits.
     one, other = localizer.localize(photo), again.localize(photo)
     np.testing.assert_allclose(one.boundary, other.boundary, atol=0.01)
     second = tmp_path / "second.safetensors"
-    save_model(again, second)
+    again.save(second)
     assert second.read_bytes() == path.read_bytes()
-    assert open_model(again)[1]["sha256"] == again.file_sha256
+    assert open_model(again)[1] == identity
+    assert identity["sha256"] == again.file_sha256
+    with pytest.raises(ModelError, match="another kind of file of this package"):
+        load_model(path)
 
 
 def rewritten(path, change_header=None, change_tensors=None):
@@ -170,7 +173,7 @@ def test_files_that_lie_are_refused_in_one_line(tmp_path, header, tensors, reaso
     tiny().save(path)
     rewritten(path, header, tensors)
     with pytest.raises(ModelError, match=reason) as caught:
-        load_model(path)
+        open_model(path)
     assert "\n" not in str(caught.value)
 
 
@@ -181,7 +184,7 @@ def test_a_cut_file_is_refused(tmp_path):
     for length in (0, 5, 100, len(data) - 1):
         path.write_bytes(data[:length])
         with pytest.raises(ModelError):
-            load_model(path)
+            open_model(path)
 
 
 # -- the commands --------------------------------------------------------------------------
@@ -243,7 +246,7 @@ def test_both_are_trained_by_the_command_and_can_be_used(tmp_path, photo, capsys
     assert state["architecture"] == "mfcn"
     assert (folder / "curve.png").stat().st_size > 1000
     for name in ("mfcn", "sfcn"):
-        localizer = load_model(folder / f"{name}.safetensors")
+        localizer, _ = open_model(folder / f"{name}.safetensors")
         assert localizer.facts["steps"] == state["step"]
         assert localizer.localize(photo).region.shape == photo.shape[:2]
     assert main([*arguments, *timed]) == 2

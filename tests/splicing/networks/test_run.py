@@ -11,7 +11,7 @@ from PIL import Image
 pytest.importorskip("torch", reason="needs the extra torch")
 
 from cpcapp.splicing.make.stream import StreamOptions
-from cpcapp.splicing.model_file import load_network
+from cpcapp.splicing.model import load_network
 from cpcapp.splicing.networks.curve import draw_curve
 from cpcapp.splicing.networks.run import train_in_folder
 from cpcapp.splicing.networks.trace_network import NetworkOptions

@@ -20,9 +20,9 @@ from cpcapp.splicing import (
     ResultsError,
     load_model,
     localize_files,
-    model_file,
     save_model,
 )
+from cpcapp.splicing import model as model_file
 from cpcapp.splicing.output import batch
 
 

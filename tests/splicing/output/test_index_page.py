@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import stand_in
-from cpcapp.splicing import ResultsError, localize_files, model_file
+from cpcapp.splicing import ResultsError, localize_files
+from cpcapp.splicing import model as model_file
 from cpcapp.splicing.output.index_page import is_index, write_index
 from cpcapp.splicing.output.summary import read_results
 from pages import Page

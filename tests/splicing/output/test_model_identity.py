@@ -6,8 +6,9 @@ import hashlib
 
 import pytest
 
-from cpcapp.splicing import load_model, model_file
-from cpcapp.splicing.model_file import ModelError, find_model_file, save_model
+from cpcapp.splicing import load_model
+from cpcapp.splicing import model as model_file
+from cpcapp.splicing.model import ModelError, find_model_file, save_model
 from cpcapp.splicing.output.model_identity import open_model
 
 

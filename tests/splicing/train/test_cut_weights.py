@@ -11,7 +11,7 @@ from cpcapp.splicing.decide.options import RegionOptions
 from cpcapp.splicing.decide.region import extract_borders
 from cpcapp.splicing.decide.sides import SideContrast
 from cpcapp.splicing.decide.superpixels import border_pixels
-from cpcapp.splicing.measure.boundary import BoundaryMap
+from cpcapp.splicing.measure.filters import BoundaryMap
 from cpcapp.splicing.measure.mosaic import MosaicTrace
 from cpcapp.splicing.measure.network import LearnedTraces
 from cpcapp.splicing.train import cut_weights

@@ -13,7 +13,7 @@ from trace_networks import textured
 
 SMALL = Preset(
     "small",
-    (BankOptions(size=6, n_filters=5), BankOptions(channels="laplacian", size=4, n_filters=3)),
+    (BankOptions(size=6, n_filters=5), BankOptions(channels="error-level", size=4, n_filters=3)),
     rules=PatchRules(min_edges=0.0),
 )
 

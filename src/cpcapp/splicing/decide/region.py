@@ -27,7 +27,7 @@ from cpcapp.splicing.decide.superpixels import (
     collect_borders,
     superpixels,
 )
-from cpcapp.splicing.measure.boundary import BoundaryMap
+from cpcapp.splicing.measure.filters import BoundaryMap
 from cpcapp.splicing.measure.mosaic import MosaicTrace
 from cpcapp.splicing.measure.network import LearnedTraces
 from cpcapp.splicing.photo.pixels import BoolArray, FloatArray, FloatMap

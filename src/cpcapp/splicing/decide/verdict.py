@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cpcapp.splicing.decide.evidence import SeamEvidence
 from cpcapp.splicing.decide.options import VerdictOptions
 from cpcapp.splicing.decide.sides import SideContrast
-from cpcapp.splicing.measure.boundary import BoundaryMap
+from cpcapp.splicing.measure.filters import BoundaryMap
 from cpcapp.splicing.measure.mosaic import MosaicLevels
 from cpcapp.splicing.measure.network import LearnedTraces
 from cpcapp.splicing.photo.jpeg_grid import grid_strength

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from cpcapp._io.threads import give_back_memory, shared_cores, spare_threads
-from cpcapp.splicing.measure.boundary import BoundaryMap, combine_banks
 from cpcapp.splicing.measure.edges import detect_edges
-from cpcapp.splicing.measure.jpeg_blocks import jpeg_block_traces
+from cpcapp.splicing.measure.filters import BoundaryMap, combine_banks
+from cpcapp.splicing.measure.jpeg_traces import jpeg_block_traces
 from cpcapp.splicing.measure.mosaic import MosaicTrace, lattice_contrast, mosaic_trace
 from cpcapp.splicing.measure.network import LearnedTraces, TraceMeter
 from cpcapp.splicing.photo.jpeg_grid import JpegGrid
@@ -27,7 +27,6 @@ class Meters(Protocol):
     preset: Any
     banks: Any  # of `FilterBank`
     network: TraceMeter | None
-    device: str | None
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def _measure_edges_and_network(
         blocks = jpeg_block_traces(photo.pixels, table, offset)
         return blocks, detect_edges(as_unit_float(photo.pixels))
 
-    if meters.device is not None or spare_threads() == 1:
+    if spare_threads() == 1:
         # The network first: it needs most memory, and none of what the others make.
         learned = network()
         give_back_memory()

@@ -17,6 +17,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp._io.ranges import check_ranges, ranged
 from cpcapp._io.threads import map_threads, spare_threads
 from cpcapp.splicing.photo.pixels import FloatMap
 
@@ -51,34 +52,19 @@ class MosaicOptions:
         Share of the photo's windows that may show the opposite phase by chance.
     """
 
-    window: int = 24
-    distance: int = 14
-    max_power: float = 36.0
-    rounding: float = 0.3
-    prior_count: float = 10.0
-    half_weight_share: float = 0.4
-    dark: float = 3.0
-    bright: float = 252.0
-    min_valid_share: float = 0.08
-    opposite_quantile: float = 0.02
+    window: int = ranged(24, 1, 256)
+    distance: int = ranged(14, 1, 256)
+    max_power: float = ranged(36.0, 1e-3, 1e5)
+    rounding: float = ranged(0.3, 1e-6, 1e3)
+    prior_count: float = ranged(10.0, 1e-3, 1e6)
+    half_weight_share: float = ranged(0.4, 1e-3, 100.0)
+    dark: float = ranged(3.0, 0.0, 255.0)
+    bright: float = ranged(252.0, 0.0, 255.0)
+    min_valid_share: float = ranged(0.08, 0.0, 1.0)
+    opposite_quantile: float = ranged(0.02, 0.0, 1.0)
 
     def __post_init__(self) -> None:
-        if not (1 <= self.window <= 256 and 1 <= self.distance <= 256):
-            raise ValueError(
-                f"window={self.window} and distance={self.distance} must be from 1 to 256"
-            )
-        for name, low, high in (
-            ("max_power", 1e-3, 1e5),
-            ("rounding", 1e-6, 1e3),
-            ("prior_count", 1e-3, 1e6),
-            ("half_weight_share", 1e-3, 100.0),
-            ("dark", 0.0, 255.0),
-            ("bright", 0.0, 255.0),
-            ("min_valid_share", 0.0, 1.0),
-            ("opposite_quantile", 0.0, 1.0),
-        ):
-            if not low <= getattr(self, name) <= high:
-                raise ValueError(f"{name}={getattr(self, name)} must be from {low:g} to {high:g}")
+        check_ranges(self)
 
 
 # Windows overlap, so more of them would add no information.

@@ -15,7 +15,6 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import cv2
@@ -28,9 +27,9 @@ from cpcapp.splicing.photo.pixels import FloatMap, as_bytes
 
 STAGES = ("pixels", "near", "far", "seam")
 
-# Blocks of a tile, with its margin. Of pixels two tiles of 4,600 take 300 MB. Of blocks one of
-# 110,000 takes 250 MB, and one of 80,000 that is compared with the rest of the photo 600 MB. Larger
-# ones have less margin for their size.
+# Blocks of a tile, with its margin, set by hand for speed and memory. Of pixels two tiles of 4,600
+# take 300 MB. Of blocks one of 110,000 takes 250 MB, and one of 80,000 that is compared with the
+# rest of the photo 600 MB. Larger ones have less margin for their size.
 _TILES = {"pixels": 4_600, "near": 110_000, "far": 80_000, "seam": 4_600}
 # Tiles that are run at a time, by any number of photos together.
 _AT_ONCE = {"pixels": 2, "near": 1, "far": 1, "seam": 2}
@@ -42,7 +41,7 @@ _OUTPUTS: dict[str, tuple[tuple[int, Any], ...]] = {
     "far": ((1, np.float32),) * 4,
     "seam": ((BLOCK, np.float32),),
 }
-# Shares of the time that stages take, for progress.
+# Shares of the time that stages take, for progress, as measured on a photo of 12 megapixels.
 _SHARES = {"pixels": 0.66, "near": 0.15, "far": 0.16, "seam": 0.03}
 
 # No network sees farther or compares with more; a hostile file can't fill the memory.
@@ -61,22 +60,20 @@ class _Tile(NamedTuple):
 
 @dataclass(frozen=True)
 class LearnedTraces:
-    """What the network measured in a photo.
+    """What the network measured in a photo; blocks that its border cuts off are counted too.
 
     Attributes
     ----------
     seam : ndarray of shape (height, width), float32
         Logarithm of the odds that a pixel lies at a seam.
     region : ndarray of shape (rows, columns), float32
-        For each block the logarithm of the odds of lying on one of two sides; which of the two it
-        is, is arbitrary.
+        For each block the logarithm of the odds of lying on one of two sides, whichever it is.
     pasted : ndarray of shape (rows, columns), float32
         The same for the side that was pasted.
     vectors : ndarray of shape (rows, columns, n_traces), float32
         Blocks with one history have like vectors.
     offset : (int, int)
-        Row and column, from 0 to 7, of the corner of the first whole block. Blocks that are cut off
-        by the border of the photo are counted too.
+        Row and column, from 0 to 7, of the corner of the first whole block.
     """
 
     seam: FloatMap = field(repr=False)
@@ -108,16 +105,11 @@ class LearnedTraces:
 
 
 class TraceMeter:
-    """Measures learned traces.
+    """Measures learned traces, with the ONNX graphs of the stages.
 
-    Parameters
-    ----------
-    stages : mapping of str to bytes
-        The ONNX graphs of the stages, named as in `STAGES`.
-    facts : mapping
-        The network's sizes and what is known of its training, in types that JSON knows. ``margins``
-        holds for each stage how far it sees, in blocks, and ``grid`` the number of parts that
-        blocks are compared with.
+    ``facts``: the network's sizes and what is known of its training, in types that JSON knows.
+    ``margins`` holds for each stage how far it sees, in blocks, and ``grid`` the number of parts
+    that blocks are compared with.
     """
 
     def __init__(self, stages: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:
@@ -160,20 +152,35 @@ class TraceMeter:
         height, width = image.shape[:2]
         top, left = ((-start) % BLOCK for start in offset)
         shape = -(-(height + top) // BLOCK), -(-(width + left) // BLOCK)
-        done = _Progress(progress)
+        steps = np.zeros((1, BLOCK * BLOCK), np.float32)  # 0 if there is no table
+        if table is not None:
+            steps[0] = np.ravel(table)
+        shares = [0.0]
 
-        def run(stage: str, cut: Callable[..., list[FloatMap]], *given: Any) -> list[Any]:
-            return self._run_tiles(stage, shape, partial(cut, *given), done)
+        def run(stage: str, cut: Callable[[_Box], list[FloatMap]]) -> list[Any]:
+            def report(tile: _Box) -> None:
+                size = [side.stop - side.start for side in tile]
+                shares.append(_SHARES[stage] * size[0] * size[1] / (shape[0] * shape[1]))
+                if progress is not None:
+                    progress(min(1.0, sum(shares)))
 
-        blocks, detail = run("pixels", _cut_pixels, image, (top, left), steps_of(table))
+            return self._run_tiles(stage, shape, cut, report)
+
+        # Each may be large, and is kept no longer than it is needed.
+        maps: dict[str, FloatMap] = {}
+        maps["blocks"], maps["detail"] = run(
+            "pixels", lambda box: [_cut_pixels(image, (top, left), box), steps]
+        )
         if after_pixels is not None:
             after_pixels()
-        (blocks,) = run("near", _cut_blocks, blocks)
-        parts = _pool(blocks, self._grid)[None]
-        region, pasted, vectors, coarse = run("far", _cut_blocks, blocks, parts)
-        del blocks
-        ((seam,),) = run("seam", _cut_detail, detail, coarse)
-        del detail
+        (maps["blocks"],) = run("near", lambda box: [_cut(maps["blocks"], box)])
+        parts = _pool(maps["blocks"], self._grid)[None]
+        region, pasted, vectors, coarse = run("far", lambda box: [_cut(maps["blocks"], box), parts])
+        del maps["blocks"]
+        ((seam,),) = run(
+            "seam", lambda box: [_cut(maps["detail"], _scale(box, BLOCK)), _cut(coarse, box)]
+        )
+        maps.clear()
         box = slice(top, top + height), slice(left, left + width)
         return LearnedTraces(
             np.ascontiguousarray(seam[box]),
@@ -183,32 +190,16 @@ class TraceMeter:
             (offset[0] % BLOCK, offset[1] % BLOCK),
         )
 
-    def stage_inputs(
-        self, image: NDArray[Any], table: NDArray[Any] | None = None
-    ) -> dict[str, list[NDArray[np.float32]]]:
-        """Return what each stage is given for a photo: to time the graphs one by one.
-
-        By the names of `STAGES`; the inputs of a graph are ``in0``, ``in1`` and so on.
-        """
-        height, width = image.shape[:2]
-        whole = slice(0, -(-height // BLOCK)), slice(0, -(-width // BLOCK))
-        pixels = _cut_pixels(image, (0, 0), steps_of(table), whole)
-        blocks, detail = self._run("pixels", pixels)
-        (near,) = self._run("near", [blocks])
-        far = [near, _pool(near[0], self._grid)[None]]
-        coarse = self._run("far", far)[3]
-        return {"pixels": pixels, "near": [blocks], "far": far, "seam": [detail, coarse]}
-
     def _run_tiles(
         self,
         stage: str,
         shape: tuple[int, int],
-        cut: Callable[[_Box], list[NDArray[Any]]],
-        done: _Progress,
+        cut: Callable[[_Box], list[FloatMap]],
+        report: Callable[[_Box], None],
     ) -> list[Any]:
         """Return the outputs of a stage for a photo of so many blocks, (channels, rows, columns).
 
-        ``cut`` returns the inputs of a tile.
+        ``cut`` returns the inputs of a tile; ``report`` is called with each that is done.
         """
         at_once = min(_AT_ONCE[stage], _n_cores())
         tiles = _tiles(shape, _TILES[stage], self._margins[stage], at_once)
@@ -230,7 +221,7 @@ class TraceMeter:
         jobs = min(at_once, len(tiles))
         # Only ONNX Runtime works here, with threads of its own: no cores are to be divided.
         for inner in map_threads(run, tiles, jobs=jobs, divide_cores=False):
-            done.add(stage, inner, shape)
+            report(inner)
         one = slice(0, 1), slice(0, 1)
         self._run(stage, cut(one), release=True)
         return out
@@ -261,36 +252,8 @@ class TraceMeter:
             return self._sessions[stage]
 
 
-class _Progress:
-    def __init__(self, report: Callable[[float], None] | None) -> None:
-        self.report, self.share = report, 0.0
-
-    def add(self, stage: str, inner: _Box, shape: tuple[int, int]) -> None:
-        part = (inner[0].stop - inner[0].start) * (inner[1].stop - inner[1].start)
-        self.share += _SHARES[stage] * part / (shape[0] * shape[1])
-        if self.report is not None:
-            self.report(min(1.0, self.share))
-
-
-def as_levels(image: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return the levels of a photo, from 0 to 255, of uint8, uint16 or unit float32."""
-    if image.dtype.kind == "f":
-        image = np.rint(np.clip(image, 0.0, 1.0) * np.float32(255.0)).astype(np.uint8)
-    return as_bytes(image)
-
-
-def steps_of(table: NDArray[Any] | None) -> FloatMap:
-    """Return the steps of a table as the network takes them: 0 if there is none."""
-    steps = np.zeros((1, 64), np.float32)
-    if table is not None:
-        steps[0] = np.asarray(table, np.float32).reshape(64)
-    return steps
-
-
-def _cut_pixels(
-    image: NDArray[Any], before: tuple[int, int], steps: FloatMap, box: _Box
-) -> list[FloatMap]:
-    """Return the levels of some blocks, (1, 3, height, width), and the steps.
+def _cut_pixels(image: NDArray[Any], before: tuple[int, int], box: _Box) -> FloatMap:
+    """Return the levels of some blocks, from 0 to 255, (1, 3, height, width).
 
     The photo is filled up to whole blocks with the pixels of its border, as JPEG does it;
     ``before`` are the rows and columns that are missing at the top and the left.
@@ -300,21 +263,11 @@ def _cut_pixels(
         low, high = part.start - missing, part.stop - missing
         cuts.append(slice(max(low, 0), min(high, length)))
         sides.append((max(-low, 0), max(high - length, 0)))
-    levels = as_levels(image[tuple(cuts)])
-    if any(map(any, sides)):
-        levels = np.pad(levels, (*sides, (0, 0)), mode="edge")
-    return [np.ascontiguousarray(levels.transpose(2, 0, 1)[None], np.float32), steps]
-
-
-def _cut_blocks(blocks: FloatMap, *given: Any) -> list[FloatMap]:
-    """Return some blocks, and the parts of the photo that they are compared with, if any."""
-    *parts, box = given
-    return [_cut(blocks, box), *parts]
-
-
-def _cut_detail(detail: NDArray[np.float16], coarse: FloatMap, box: _Box) -> list[FloatMap]:
-    """Return the detail of the pixels of some blocks, and the view of the blocks."""
-    return [_cut(detail, _scale(box, BLOCK)), _cut(coarse, box)]
+    levels = image[tuple(cuts)]
+    if levels.dtype.kind == "f":
+        levels = np.rint(np.clip(levels, 0.0, 1.0) * np.float32(255.0)).astype(np.uint8)
+    levels = np.pad(as_bytes(levels), (*sides, (0, 0)), mode="edge")
+    return np.ascontiguousarray(levels.transpose(2, 0, 1)[None], np.float32)
 
 
 def _cut(planes: NDArray[Any], box: _Box) -> FloatMap:
@@ -329,34 +282,18 @@ def _tiles(shape: tuple[int, int], limit: int, margin: int, at_once: int = 1) ->
 
     ``at_once``: tiles that are run at a time: the last ones shall not have to wait for one.
     """
-    best, chosen = (True, 0, 0), (0, 0)
-    for down in range(1, max(1, shape[0] - 2 * margin) + 1):
-        height = _seen(shape[0], down, margin)
-        least = _count(shape[1], limit // height, margin)
-        for across in (least, least + 1):
-            if across > max(1, shape[1] - 2 * margin):
-                continue
-            size = height * _seen(shape[1], across, margin)
-            work = size * -(-down * across // at_once)
-            # If no tile is as small as the limit, the smallest ones are taken.
-            cost = (size > limit, size if size > limit else work, down * across)
-            if chosen == (0, 0) or cost < best:
-                best, chosen = cost, (down, across)
-    sides = [_side(*side, margin) for side in zip(shape, chosen, strict=True)]
+    counts = [np.arange(1, max(1, length - 2 * margin) + 1) for length in shape]
+    seen = [
+        -(-(n - 2 * margin) // count) + 2 * margin for n, count in zip(shape, counts, strict=True)
+    ]
+    size, count = np.multiply.outer(*seen), np.multiply.outer(*counts)
+    cost = np.where(size <= limit, size * -(-count // at_once), np.iinfo(np.int64).max)
+    if (size > limit).all():
+        cost = size  # no tile is as small as the limit: the smallest ones are taken
+    least = np.flatnonzero(cost == cost.min())
+    chosen = np.unravel_index(least[count.flat[least].argmin()], count.shape)
+    sides = [_side(n, int(index) + 1, margin) for n, index in zip(shape, chosen, strict=True)]
     return [_Tile(*zip(row, column, strict=True)) for row in sides[0] for column in sides[1]]
-
-
-def _seen(length: int, count: int, margin: int) -> int:
-    """Return how many blocks of a side each of some tiles sees."""
-    return -(-(length - 2 * margin) // count) + 2 * margin
-
-
-def _count(length: int, seen: int, margin: int) -> int:
-    """Return how many tiles there must be so that none sees more, as far as that is possible."""
-    if length <= seen:
-        return 1
-    most = max(1, length - 2 * margin)
-    return most if seen <= 2 * margin else min(most, -(-most // (seen - 2 * margin)))
 
 
 def _side(length: int, count: int, margin: int) -> list[tuple[slice, slice, slice]]:

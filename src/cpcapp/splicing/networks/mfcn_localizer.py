@@ -94,7 +94,7 @@ class MFCNLocalizer(SpliceLocalizer):
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, which `cpcapp.splicing.load_model` reads: weights in 16 bits."""
+        """Write it to a file, which commands read with ``--model``: weights in 16 bits."""
         header = {
             "options": self.mfcn.options.to_dict(),
             "training": {"cpcapp": __version__, **self.facts},
@@ -128,6 +128,8 @@ def read_localizer(path: str | os.PathLike[str]) -> MFCNLocalizer:
     network.load_state_dict(state | unused, assign=True)
     _try(network)
     localizer = MFCNLocalizer(network, facts)
+    # So commands know it as the model of this file.
+    localizer.device = "cpu"
     localizer.file_sha256 = hashlib.sha256(data).hexdigest()
     return localizer
 

@@ -14,7 +14,7 @@ import torch
 from cpcapp._io.files import remove_leftovers
 from cpcapp.splicing.datasets.sources import open_sources
 from cpcapp.splicing.make.stream import StreamOptions
-from cpcapp.splicing.model_file import save_network
+from cpcapp.splicing.model import save_network
 from cpcapp.splicing.networks.curve import draw_curve
 from cpcapp.splicing.networks.export import export_network
 from cpcapp.splicing.networks.loop import STATE, TrainingPlan, train_network

@@ -101,8 +101,8 @@ def localize_files(
     max_pixels : int, default=120_000_000
         Larger photos are not read; see `read_image`.
     device : str, optional
-        Where filters and network run, such as ``"cuda"``; see
-        `cpcapp.splicing.devices.localizer.to_device`. By default the CPU, without torch.
+        Where the filters run, such as ``"cuda"``; see `cpcapp.splicing.devices.to_device`. By
+        default the CPU, without torch.
     on_result : callable, optional
         Called with each `PhotoResult` when it is ready, in the order of the photos.
     progress : callable, optional
@@ -157,7 +157,7 @@ def localize_files(
     check_folder(folder, named, resume=resume, force=force)
     localizer, identity = open_model(model)
     if device is not None:
-        from cpcapp.splicing.devices.localizer import to_device
+        from cpcapp.splicing.devices import to_device
 
         localizer = to_device(localizer, device)
     make_folder(folder)

@@ -6,7 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from cpcapp.splicing import model_file
+from cpcapp._io.tensor_file import read_format
+from cpcapp.splicing import model as model_file
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.output.entries import hash_file
 
@@ -34,7 +35,7 @@ def open_model(
         sha256 = kept or _hash_localizer(model)
     else:
         try:
-            localizer = model_file.load_model() if model is None else model_file.load_model(model)
+            localizer = _load(model)
         except OSError as error:
             reason = error.strerror or str(error)
             raise model_file.ModelError(f"can't use the model: {reason}") from error
@@ -42,6 +43,21 @@ def open_model(
         assert localizer.file_sha256 is not None
         sha256 = localizer.file_sha256
     return localizer, {"name": localizer.name, "version": localizer.version, "sha256": sha256}
+
+
+def _load(model: str | os.PathLike[str] | None) -> SpliceLocalizer:
+    """Read a model: one that `load_model` reads, or MFCN, which only networks know."""
+    with model_file.find_model_file(model) as path:
+        if read_format(path) != "cpcapp-mfcn":
+            return model_file.load_model() if model is None else model_file.load_model(model)
+        try:
+            from cpcapp.splicing.networks.mfcn_localizer import read_localizer
+        except ImportError as error:
+            raise model_file.ModelError(
+                f"{path} needs {error.name}; install it with: pip install 'cpcapp[torch]'"
+            ) from error
+        with model_file.model_errors(path):
+            return read_localizer(path)
 
 
 def _hash_localizer(localizer: SpliceLocalizer) -> str:

@@ -13,9 +13,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.splicing.measure.double_jpeg import coefficients_from_pixels, double_jpeg_trace
+from cpcapp.splicing.measure.classic_traces import STRIDE, WINDOW, noise_levels
+from cpcapp.splicing.measure.jpeg_traces import coefficients_from_pixels, double_jpeg_trace
 from cpcapp.splicing.measure.mosaic import MosaicOptions, mosaic_trace
-from cpcapp.splicing.measure.noise import STRIDE, WINDOW, noise_levels
 from cpcapp.splicing.photo.coefficients import JpegCoefficients, read_coefficients
 from cpcapp.splicing.photo.jpeg import BLOCK, luminance, recompress
 from cpcapp.splicing.photo.jpeg_grid import near_zeros, smooth_blocks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import cv2
@@ -12,6 +13,8 @@ from cpcapp.splicing.photo.pixels import FloatMap, as_bytes
 
 BLOCK = 8
 _STRIP = 512
+# JPEG allows sides up to 65,500 pixels: longer photos are compressed in parts of whole blocks.
+_MAX_SIDE = 65_488
 _FREQUENCIES = np.arange(BLOCK)
 # The orthonormal discrete cosine transform, as JPEG has it.
 _COSINES = (
@@ -36,7 +39,12 @@ def recompress(pixels: ArrayLike, quality: int) -> NDArray[np.uint8]:
             f"pixels of shape {array.shape} and type {array.dtype} must be an RGB photo: "
             "(height, width, 3), uint8 or uint16"
         )
-    return decode_jpeg(encode_jpeg(as_bytes(array), quality))
+    whole = as_bytes(array)
+    out = np.empty_like(whole)
+    for top, left in product(*(range(0, side, _MAX_SIDE) for side in whole.shape[:2])):
+        part = slice(top, top + _MAX_SIDE), slice(left, left + _MAX_SIDE)
+        out[part] = decode_jpeg(encode_jpeg(whole[part], quality))
+    return out
 
 
 def encode_jpeg(pixels: NDArray[np.uint8], quality: int) -> bytes:

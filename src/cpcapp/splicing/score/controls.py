@@ -22,9 +22,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.splicing.measure.block_contrast import block_contrast
-from cpcapp.splicing.measure.double_jpeg import coefficients_from_pixels, double_jpeg_trace
-from cpcapp.splicing.measure.error_level import error_levels
+from cpcapp.splicing.measure.classic_traces import block_contrast, error_levels
+from cpcapp.splicing.measure.jpeg_traces import coefficients_from_pixels, double_jpeg_trace
 from cpcapp.splicing.photo.coefficients import JpegCoefficients, spread_blocks
 from cpcapp.splicing.photo.jpeg import BLOCK, luminance, recompress
 from cpcapp.splicing.photo.jpeg_grid import grid_offset, near_zeros, smooth_blocks

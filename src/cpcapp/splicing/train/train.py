@@ -21,12 +21,16 @@ from cpcapp._io.threads import map_threads
 from cpcapp.contrast.solve import Contrast, InsufficientRankError, solve_contrast, subspace_overlap
 from cpcapp.moments.dask import sum_in_order
 from cpcapp.splicing.localizer import SpliceLocalizer
-from cpcapp.splicing.measure.boundary import BankOptions, FilterBank
-from cpcapp.splicing.measure.channels import image_planes
 from cpcapp.splicing.measure.edges import detect_edges
+from cpcapp.splicing.measure.filters import (
+    BankOptions,
+    FilterBank,
+    gather,
+    image_planes,
+    share_in_patch,
+)
 from cpcapp.splicing.measure.network import TraceMeter
-from cpcapp.splicing.measure.patches import gather, share_in_patch
-from cpcapp.splicing.model_file import load_model, save_model
+from cpcapp.splicing.model import load_model, save_model
 from cpcapp.splicing.photo.pixels import BoolArray, FloatMap, as_unit_float
 from cpcapp.splicing.photo.samples import Problem, Sample, choose_evenly
 from cpcapp.splicing.presets import PRESETS, PatchRules, Preset
@@ -206,7 +210,7 @@ def train_localizer(
 def _on_device(localizer: SpliceLocalizer, device: str | None) -> SpliceLocalizer:
     if device is None:
         return localizer
-    from cpcapp.splicing.devices.localizer import to_device
+    from cpcapp.splicing.devices import to_device
 
     return to_device(localizer, device)
 
@@ -336,7 +340,7 @@ def _solve(preset: Preset, state: TrainingState) -> tuple[list[FilterBank], list
 
 
 def _solve_filters(target: Any, background: Any, options: BankOptions) -> Contrast:
-    contrast = _solve_up_to(options.n_filters, target, background, options.scaling)
+    contrast = _solve_up_to(options.n_filters, target, background)
     rank = int((contrast.eigenvalues >= _MIN_EIGENVALUE).sum()) if contrast else 0
     if contrast is None or rank < options.n_filters:
         raise ValueError(
@@ -347,7 +351,9 @@ def _solve_filters(target: Any, background: Any, options: BankOptions) -> Contra
     return contrast
 
 
-def _solve_up_to(k: int, target: Any, background: Any, scaling: str) -> Contrast | None:
+def _solve_up_to(
+    k: int, target: Any, background: Any, scaling: str = "background"
+) -> Contrast | None:
     """Return up to ``k`` filters: as many as there are directions."""
     try:
         # Seams are faint, so the contrast may be as large as it will.

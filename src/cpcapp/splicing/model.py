@@ -6,26 +6,19 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cpcapp._io.tensor_file import (
-    parse_tensors,
-    read_format,
-    read_tensor_file,
-    read_tensors,
-    write_tensors,
-)
+from cpcapp._io.tensor_file import parse_tensors, read_tensor_file, write_tensors
 from cpcapp._io.text import printable
 from cpcapp.splicing.decide.verdict import Calibration
-from cpcapp.splicing.localizer import SavesItself, SpliceLocalizer
-from cpcapp.splicing.measure.boundary import FilterBank
+from cpcapp.splicing.localizer import SpliceLocalizer
+from cpcapp.splicing.measure.filters import BankOptions, FilterBank
 from cpcapp.splicing.measure.graph_check import check_graph, try_network
-from cpcapp.splicing.measure.jpeg_blocks import N_JPEG_TRACES
+from cpcapp.splicing.measure.jpeg_traces import N_JPEG_TRACES
 from cpcapp.splicing.measure.network import STAGES, TraceMeter
 from cpcapp.splicing.presets import Preset
 
@@ -36,9 +29,7 @@ _FORMAT = "cpcapp-splice-localizer"
 _FORMAT_VERSION = 7
 _NETWORK_FORMAT = "cpcapp-trace-network"
 _NETWORK_VERSION = 1
-# Localizers of other kinds, which bring their own reader `read_localizer`, and the extra that it
-# needs. Named, not imported: this module knows nothing of them, and they know nothing of it.
-_OTHER_KINDS = {"cpcapp-mfcn": ("cpcapp.splicing.networks.mfcn_localizer", "torch")}
+_SHIPPED = files("cpcapp.splicing.models")
 # No model of this package comes near; a hostile file can't fill the memory.
 _MAX_BYTES = 256 << 20
 # Their squares, summed over all pixels, stay far within float32.
@@ -65,9 +56,6 @@ def save_model(localizer: SpliceLocalizer, path: str | os.PathLike[str]) -> None
     >>> load_model(path).name
     'filters'
     """
-    if isinstance(localizer, SavesItself):
-        localizer.save(path)
-        return
     header = {
         "preset": localizer.preset.to_dict(),
         "threshold": localizer.threshold,
@@ -90,24 +78,29 @@ def save_network(network: TraceMeter, path: str | os.PathLike[str]) -> None:
 
 def load_network(path: str | os.PathLike[str]) -> TraceMeter:
     """Read a network that `save_network` wrote."""
-    try:
-        header, tensors = read_tensors(
-            path, _NETWORK_FORMAT, _NETWORK_VERSION, max_bytes=_MAX_BYTES
-        )
+    with model_errors(path, "network"):
+        data = read_tensor_file(path, max_bytes=_MAX_BYTES)
+        header, tensors = parse_tensors(data, _NETWORK_FORMAT, _NETWORK_VERSION)
         network = _network(header["network"], tensors)
         try_network(network.stages, network.facts)
         return network
-    except KeyError as error:
-        raise ModelError(f"{path} is no network that can be used: it has no {error}") from error
-    except (ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise ModelError(f"{path} is no network that can be used: {reason}") from error
 
 
 def _graphs(network: TraceMeter) -> dict[str, Any]:
     return {
         f"network.{name}": np.frombuffer(graph, np.uint8) for name, graph in network.stages.items()
     }
+
+
+@contextmanager
+def model_errors(path: str | os.PathLike[str], kind: str = "model") -> Iterator[None]:
+    """Turn what is wrong with the content of a file into a `ModelError` of one line."""
+    try:
+        yield
+    except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        reason = " ".join(reason.split())
+        raise ModelError(f"{path} is no {kind} that can be used: {reason}") from error
 
 
 def load_model(model: str | os.PathLike[str] | None = None) -> SpliceLocalizer:
@@ -126,8 +119,7 @@ def load_model(model: str | os.PathLike[str] | None = None) -> SpliceLocalizer:
     Raises
     ------
     ModelError
-        If the file is damaged, is something else, was written by an older version, or needs an
-        extra that is not installed.
+        If the file is damaged, is something else, or was written by an older version.
     FileNotFoundError
         If there is no such model.
 
@@ -146,9 +138,11 @@ def shipped_models() -> list[str]:
     >>> shipped_models()
     ['default', 'filters', 'paper']
     """
-    folder = files("cpcapp.splicing.models").iterdir()
-    names = {Path(file.name).stem for file in folder if file.name.endswith(".safetensors")}
-    return sorted({"default", *names})
+    return sorted(
+        file.name.removesuffix(".safetensors")
+        for file in _SHIPPED.iterdir()
+        if file.name.endswith(".safetensors")
+    )
 
 
 def _is_shipped(model: str | os.PathLike[str] | None) -> bool:
@@ -157,15 +151,9 @@ def _is_shipped(model: str | os.PathLike[str] | None) -> bool:
 
 @contextmanager
 def find_model_file(model: str | os.PathLike[str] | None = None) -> Iterator[Path]:
-    """Give the path of a model's file, which exists while the context lasts.
-
-    >>> with find_model_file("filters") as path:
-    ...     print(path.name)
-    filters.safetensors
-    """
+    """Give the path of a model's file, which exists while the context lasts."""
     if _is_shipped(model):
-        name = DEFAULT_MODEL if model in (None, "default") else model
-        with as_file(files("cpcapp.splicing.models") / f"{name}.safetensors") as shipped:
+        with as_file(_SHIPPED / f"{model or DEFAULT_MODEL}.safetensors") as shipped:
             yield shipped
     elif model is not None and Path(model).is_file():
         yield Path(model)
@@ -178,84 +166,53 @@ def find_model_file(model: str | os.PathLike[str] | None = None) -> Iterator[Pat
 
 def _read_model(path: str | os.PathLike[str], *, trusted: bool) -> SpliceLocalizer:
     """Read what `save_model` wrote, checking all of it."""
-    try:
-        kind = read_format(path)
-        if kind in _OTHER_KINDS:
-            return _read_other(path, *_OTHER_KINDS[kind])
+    with model_errors(path):
         data = read_tensor_file(path, max_bytes=_MAX_BYTES)
         header, tensors = parse_tensors(data, _FORMAT, _FORMAT_VERSION)
         preset = Preset.from_dict(header["preset"])
         banks = [
-            FilterBank(
-                options,
-                _filters(tensors, number),
-                _eigenvalues(header["eigenvalues"][number]),
-            )
+            _bank(options, tensors[f"filters.{number}"], header["eigenvalues"][number])
             for number, options in enumerate(preset.banks)
         ]
         facts = header["training"]
         if not isinstance(facts, dict):
-            raise ModelError("what it says of its training is not a JSON object")
+            raise ValueError("what it says of its training is not a JSON object")
         known = header["calibration"]
         calibration = None if known is None else Calibration.from_dict(known, preset.verdict)
-        network = _network(header["network"], tensors) if preset.network else None
+        network = _network(header["network"], tensors, trusted) if preset.network else None
         if network is not None and not trusted:  # of the package: no trial, which takes seconds
-            n_traces = try_network(network.stages, network.facts)
-            _check_sides(calibration, n_traces + N_JPEG_TRACES + 2)
+            # Traces of network and JPEG, region, and pasted side.
+            n_traces = try_network(network.stages, network.facts) + N_JPEG_TRACES + 2
+            sides = calibration and calibration.sides
+            if sides and len(sides.filters) != n_traces:
+                raise ValueError(
+                    f"it tells sides apart by {len(sides.filters)} traces, and a photo has "
+                    f"{n_traces}"
+                )
         threshold = float(header["threshold"])
         localizer = SpliceLocalizer(preset, banks, threshold, calibration, facts, network)
         localizer.file_sha256 = hashlib.sha256(data).hexdigest()
         return localizer
-    except KeyError as error:
-        raise ModelError(f"{path} is no model that can be used: it has no {error}") from error
-    except (ValueError, TypeError, IndexError, OverflowError) as error:
-        reason = " ".join(str(error).split())
-        raise ModelError(f"{path} is no model that can be used: {reason}") from error
 
 
-def _read_other(path: str | os.PathLike[str], module: str, extra: str) -> SpliceLocalizer:
-    try:
-        reader = import_module(module)
-    except ImportError as error:
-        raise ModelError(
-            f"it needs {error.name}; install it with: pip install 'cpcapp[{extra}]'"
-        ) from error
-    localizer: SpliceLocalizer = reader.read_localizer(path)
-    return localizer
+def _bank(options: BankOptions, filters: Any, eigenvalues: Any) -> FilterBank:
+    values = np.asarray(eigenvalues, dtype=np.float64)
+    if filters.dtype != np.float32:
+        raise ValueError(f"its filters are {filters.dtype}, not float32")
+    for name, numbers in (("filters", filters), ("eigenvalues", values)):
+        if not (np.abs(numbers) <= _MAX_NUMBER).all():
+            raise ValueError(f"its {name} must be finite, within ±{_MAX_NUMBER:g}")
+    return FilterBank(options, filters, values)
 
 
-def _check_sides(calibration: Calibration | None, n_features: int) -> None:
-    """Raise unless what tells sides apart takes what is measured: traces, region, pasted side."""
-    sides = None if calibration is None else calibration.sides
-    if sides is not None and len(sides.filters) != n_features:
-        raise ModelError(
-            f"it tells sides apart by {len(sides.filters)} traces, and a photo has {n_features}"
-        )
-
-
-def _network(facts: Any, tensors: dict[str, Any]) -> TraceMeter:
+def _network(facts: Any, tensors: dict[str, Any], trusted: bool = False) -> TraceMeter:
     if not isinstance(facts, dict):
-        raise ModelError("what it says of its network is not a JSON object")
+        raise ValueError("what it says of its network is not a JSON object")
     meter = TraceMeter({name: tensors[f"network.{name}"].tobytes() for name in STAGES}, facts)
     for name, graph in meter.stages.items():
         try:
-            check_graph(graph)
+            if not trusted:
+                check_graph(graph)
         except ValueError as error:
-            raise ModelError(f"the graph {name!r} of its network can't be used: {error}") from error
+            raise ValueError(f"the graph {name!r} of its network can't be used: {error}") from error
     return meter
-
-
-def _filters(tensors: dict[str, Any], number: int) -> Any:
-    filters = tensors[f"filters.{number}"]
-    if filters.dtype != np.float32:
-        raise ModelError(f"its filters are {filters.dtype}, not float32")
-    if not (np.abs(filters) <= _MAX_NUMBER).all():
-        raise ModelError(f"its filters must be finite, within ±{_MAX_NUMBER:g}")
-    return filters
-
-
-def _eigenvalues(numbers: Any) -> Any:
-    values = np.asarray(numbers, dtype=np.float64)
-    if not (np.abs(values) <= _MAX_NUMBER).all():
-        raise ModelError(f"its eigenvalues must be finite, within ±{_MAX_NUMBER:g}")
-    return values

@@ -1,36 +1,39 @@
-"""The contrast of blocks inside one photo: what differs across it, but not within small parts.
+"""Traces of parts with another history, as forensic tools show them: no localizer uses them.
 
-The method of the paper, with one photo as the only data. Each 8 x 8 block has a vector of traces of
-compression and sharpness. Vectors of tiles, which are means over 6 x 6 blocks, are the target.
-Deviations of the blocks from their tile are the background. The first component is what varies most
-between tiles, relative to how much it varies within them. If a part has another history than the
-rest, it is the history.
+`error_levels` and `block_contrast` are what localizers are compared with
+(`cpcapp.splicing.score.controls`); `noise_levels` is a view of the page and of reports.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import cv2
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from cpcapp.contrast.solve import solve_contrast
-from cpcapp.splicing.measure.error_level import error_levels
-from cpcapp.splicing.photo.jpeg import BLOCK, block_cosines, luminance
+from cpcapp.splicing.photo.jpeg import BLOCK, block_cosines, luminance, recompress
 from cpcapp.splicing.photo.jpeg_grid import near_zeros, smooth_blocks
 from cpcapp.splicing.photo.pixels import FloatArray, FloatMap, Pixels, as_bytes
 
-# Side of a tile, in blocks, and of the window that the map is smoothed over. The best of 4 and 6,
-# and of 3 and 5, on splices of training photos of BSDS500 as benchmarks/double_jpeg.py makes them.
+# Added to mean squares, in grey levels: rounding to whole levels adds about as much.
+_ROUNDING = 1.0 / 12.0
+
+#: Qualities that most cameras, editors and web sites use.
+QUALITIES = (60, 70, 75, 80, 85, 90, 95)
+
+# Of `block_contrast`. Side of a tile, in blocks, and of the window that the map is smoothed over:
+# the best of 4 and 6, and of 3 and 5, on splices of training photos of BSDS500 as
+# benchmarks/double_jpeg.py makes them.
 _TILE = 6
 _WINDOW = 5
-# Fewer tiles have no covariance to speak of.
+# Fewer tiles have no covariance to speak of. This and the next three were set by hand.
 _MIN_TILES = 12
 _QUALITIES = (65, 75, 85, 95)
 # Sums of both frequencies: low, middle and high bands.
 _BANDS = ((1, 2), (3, 4), (5, 7), (8, 14))
 _SUM = np.add.outer(np.arange(BLOCK), np.arange(BLOCK))
-# Added to mean squares, in grey levels: rounding.
-_ROUNDING = 1.0 / 12.0
 _THIRD_DIFFERENCE = np.array([[1.0, -3.0, 3.0, -1.0]], dtype=np.float32)
 # Features that vary less, in their own units (mostly logarithms), are rounding.
 _CONSTANT = 1e-4
@@ -39,8 +42,13 @@ _CONSTANT = 1e-4
 def block_contrast(pixels: Pixels, once: NDArray[np.floating] | None = None) -> FloatMap:
     """Return the first component of the contrast between tiles and within them, block by block.
 
+    The method of the paper, with one photo as the only data. Each 8 x 8 block has a vector of
+    traces of compression and sharpness. Means over tiles of 6 x 6 blocks are the target, deviations
+    of the blocks from their tile the background. If a part has another history, it varies most
+    between tiles, relative to how much it varies within them.
+
     ``once``: A map that is high where a block was compressed less often, such as ``aligned`` of
-    `cpcapp.splicing.measure.double_jpeg.DoubleJpegTrace`. It gives the sign. By default, and if it
+    `cpcapp.splicing.measure.jpeg_traces.DoubleJpegTrace`. It gives the sign. By default, and if it
     is the same everywhere, `cpcapp.splicing.photo.jpeg_grid.near_zeros` does, negated.
 
     In standard deviations from the median, high on the side that was compressed less often. 0
@@ -147,3 +155,73 @@ def _pool(vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
     tiles = tiles.reshape(down * across, _TILE * _TILE, width)
     means = tiles.mean(axis=1, keepdims=True)
     return means[:, 0], (tiles - means).reshape(-1, width)
+
+
+def error_levels(pixels: ArrayLike, qualities: Sequence[int] = QUALITIES) -> FloatMap:
+    """Return how much each block changes when the photo is compressed at some qualities.
+
+    A block that was compressed once at a quality changes little when it is compressed again at the
+    same one: its curve of errors over qualities has a dip there, also called a JPEG ghost.
+
+    The logarithm of the mean squared difference, minus its mean over the qualities: blocks with
+    much detail change more at all of them. With one quality nothing is subtracted.
+    """
+    photo = as_bytes(np.asarray(pixels))
+    if photo.ndim != 3 or photo.shape[2] != 3:
+        raise ValueError(f"pixels of shape {photo.shape} must be (height, width, 3)")
+    if not len(qualities):
+        raise ValueError("qualities is empty; give at least one, from 1 to 100")
+    rows, cols = (n // BLOCK for n in photo.shape[:2])
+    levels = np.zeros((len(qualities), rows, cols), dtype=np.float32)
+    if not levels.size:
+        return levels
+    for level, quality in zip(levels, qualities, strict=True):
+        # With the incomplete blocks at the borders: the colours of the last ones need them.
+        change = cv2.absdiff(photo, recompress(photo, quality))
+        square = cv2.transform(
+            np.square(change[: BLOCK * rows, : BLOCK * cols], dtype=np.float32),
+            np.full((1, 3), 1.0 / 3.0, dtype=np.float32),
+        )
+        mean = cv2.resize(square, (cols, rows), interpolation=cv2.INTER_AREA)
+        level[...] = np.log(mean + np.float32(_ROUNDING))
+    return levels - levels.mean(axis=0) if len(qualities) > 1 else levels
+
+
+#: Side of the windows in which `noise_levels` are measured, and their distance, in pixels.
+WINDOW, STRIDE = 16, 8
+# Both second differences: constant and slanted parts and straight edges vanish (Immerkær 1996).
+_KERNEL = np.array([[1, -2, 1], [-2, 4, -2], [1, -2, 1]], dtype=np.float32) / 6.0
+# Median of the absolute value of normal noise with a standard deviation of 1.
+_MEDIAN = 0.6745
+# Windows at once: the median copies their pixels.
+_ROWS_PER_STRIP = 16
+
+
+def noise_levels(pixels: Pixels) -> FloatMap:
+    """Return the standard deviation of the noise in windows of 16 x 16 pixels.
+
+    By the median of what a high-pass filter leaves, so that edges in less than half of a window do
+    not count. Parts of another camera, or that were smoothed or sharpened, have another level; so
+    have dark and bright parts of one photo, and fine texture.
+
+    In grey levels of 0 to 255. Windows begin every 8 pixels. Empty if a side has less than 16.
+    """
+    photo = np.asarray(pixels)
+    if photo.ndim != 3 or photo.shape[2] != 3:
+        raise ValueError(f"pixels of shape {photo.shape} must be (height, width, 3)")
+    rows, cols = (max(0, (n - WINDOW) // STRIDE + 1) for n in photo.shape[:2])
+    found = np.zeros((rows, cols), dtype=np.float32)
+    if not found.size:
+        return found
+    for first in range(0, rows, _ROWS_PER_STRIP):
+        last = min(first + _ROWS_PER_STRIP, rows)
+        # One row more on both sides for the filter, where there is one.
+        top, bottom = STRIDE * first, STRIDE * (last - 1) + WINDOW
+        above = min(top, 1)
+        rest = cv2.filter2D(luminance(photo[top - above : bottom + 1]), -1, _KERNEL)
+        rest = np.abs(rest[above : above + bottom - top])
+        windows = np.lib.stride_tricks.sliding_window_view(rest, (WINDOW, WINDOW))
+        windows = windows[::STRIDE, ::STRIDE][:, :cols]
+        found[first:last] = np.median(windows.reshape(last - first, cols, -1), axis=2)
+    found /= np.float32(_MEDIAN)
+    return found

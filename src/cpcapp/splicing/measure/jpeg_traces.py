@@ -1,4 +1,4 @@
-"""Traces of a second JPEG compression, from the quantized coefficients of the last one.
+"""Traces of JPEG in the blocks of a photo: compressed once or twice, and on which grid.
 
 A photo is saved with a step ``q1``, something is pasted, and the result is saved with a step
 ``q2``. The coefficients of the host were rounded to multiples of ``q1`` before they were rounded to
@@ -7,7 +7,8 @@ The pasted part lacks this if it was not compressed before on the same grid. Blo
 likelihoods of both histories are compared, in the manner of Bianchi and Piva (2011, 2012).
 
 If the grid was shifted between both compressions, histograms show nothing. But then blocks that
-begin at the old offset still have more coefficients near 0 than blocks elsewhere.
+begin at the old offset still have more coefficients near 0 than blocks elsewhere. Only views and
+controls ask for this, and for coefficients of a photo without a file.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ from numpy.typing import NDArray
 
 from cpcapp.splicing.photo.coefficients import JpegCoefficients, coefficients_of
 from cpcapp.splicing.photo.jpeg import BLOCK, block_cosines, luminance
-from cpcapp.splicing.photo.jpeg_grid import near_zero_share, offset_shares, smooth_blocks
+from cpcapp.splicing.photo.jpeg_grid import (
+    near_zero_share,
+    near_zeros,
+    offset_shares,
+    smooth_blocks,
+)
 from cpcapp.splicing.photo.pixels import BoolArray, FloatArray, FloatMap, Pixels, as_bytes
 
 Table = NDArray[np.uint8] | NDArray[np.uint16]
@@ -31,7 +37,8 @@ _FREQUENCIES = (
     *((0, 1), (1, 0), (2, 0), (1, 1), (0, 2), (0, 3), (1, 2), (2, 1), (3, 0)),
     *((4, 0), (3, 1), (2, 2), (1, 3), (0, 4), (0, 5)),
 )
-# First steps that are tried. A step of 1 leaves no trace.
+# First steps that are tried. A step of 1 leaves no trace. Where nothing else is said, numbers were
+# set by hand.
 _STEPS = np.arange(2, 31)
 # Larger coefficients, in grey levels, are too rare for a histogram.
 _REACH = 100.0
@@ -59,9 +66,16 @@ _FULL_SEPARATION = 2.0
 _SLOPE = 4.151
 _CENTRE = -1.738
 _OFFSET = -1.489
-# Photos differ more than a logistic curve has it. What it says, and what held on the same splices.
-_SAID = (0.0, 0.0074, 0.151, 0.2369, 0.3439, 0.4475, 0.5489, 0.6511, 0.7527, 0.8563, 0.9802, 1.0)
-_HELD = (0.0, 0.0066, 0.1248, 0.3419, 0.4388, 0.487, 0.5137, 0.5558, 0.6522, 0.7798, 0.9835, 1.0)
+# Photos differ more than a logistic curve has it: what it says, and the share of pasted blocks on
+# the same splices.
+_FIT = (0.0, 0.0074, 0.151, 0.2369, 0.3439, 0.4475, 0.5489, 0.6511, 0.7527, 0.8563, 0.9802, 1.0)
+_TRUE = (0.0, 0.0066, 0.1248, 0.3419, 0.4388, 0.487, 0.5137, 0.5558, 0.6522, 0.7798, 0.9835, 1.0)
+
+#: Of each block: the evidence for one compression against two, and near-zeros on the grid.
+N_JPEG_TRACES = 2
+# No probability is nearer to 0 or 1 than this.
+_LEAST = 0.02
+_ROWS_PER_STRIP = 128
 
 # Of the shifted grid: what counts as near 0, in median steps of low frequencies, which frequencies
 # are counted, and how far an offset has to stand out, in standard deviations of the others. Chosen
@@ -133,8 +147,8 @@ def double_jpeg_trace(coefficients: JpegCoefficients) -> DoubleJpegTrace:
     aligned = np.full((rows, cols), 0.5, dtype=np.float32)
     if first_table.any():
         odds = _SLOPE * found.evidence() + (_CENTRE * found.middle() + _OFFSET)
-        said = 0.5 * (1.0 + np.tanh(0.5 * odds))  # 1 / (1 + exp(-odds)), without overflow
-        aligned = np.interp(said, _SAID, _HELD).astype(np.float32)
+        logistic = 0.5 * (1.0 + np.tanh(0.5 * odds))  # 1 / (1 + exp(-odds)), without overflow
+        aligned = np.interp(logistic, _FIT, _TRUE).astype(np.float32)
     return DoubleJpegTrace(aligned, first_table, coefficients)
 
 
@@ -364,4 +378,39 @@ def _visible_step(values: FloatMap) -> int:
             found, highest = step, fit
         elif found > 1:
             break  # below a step its divisors fit as well
+    return found
+
+
+def jpeg_block_traces(
+    pixels: NDArray[Any], table: NDArray[Any] | None = None, offset: tuple[int, int] = (0, 0)
+) -> FloatMap:
+    """Measure the traces of JPEG in each block of a photo.
+
+    ``table``: luminance table of the JPEG file, row by row. Without it there is no evidence for one
+    compression or two.
+
+    For each block, those that are cut off by the border included: the logarithm of the odds of one
+    compression against two, by `double_jpeg_trace`, and `near_zeros`.
+
+    >>> import numpy as np
+    >>> jpeg_block_traces(np.zeros((20, 40, 3), np.uint8)).shape
+    (3, 5, 2)
+    """
+    top, left = ((-start) % BLOCK for start in offset)
+    height, width = pixels.shape[:2]
+    sides = ((top, -(height + top) % BLOCK), (left, -(width + left) % BLOCK))
+    plane = np.empty((height, width), np.float32)
+    for first in range(0, height, _ROWS_PER_STRIP):
+        rows = slice(first, first + _ROWS_PER_STRIP)
+        plane[rows] = luminance(pixels[rows])
+    if np.any(sides):
+        plane = np.pad(plane, sides, mode="edge")
+    found = np.zeros((plane.shape[0] // BLOCK, plane.shape[1] // BLOCK, N_JPEG_TRACES), np.float32)
+    found[..., 1] = near_zeros(plane)
+    if table is not None:
+        steps = np.asarray(table, np.uint16)
+        levels = np.rint(plane).clip(0, 255).astype(np.uint8)
+        once = double_jpeg_trace(JpegCoefficients(steps, coefficients_of(plane, steps), levels))
+        share = once.aligned.clip(_LEAST, 1.0 - _LEAST)
+        found[..., 0] = np.log(share / (1.0 - share))
     return found
