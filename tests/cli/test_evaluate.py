@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import cpcapp.splicing
 from cpcapp import __version__
 from cpcapp.cli import main
 from cpcapp.splicing.output.panels import PINK
@@ -43,12 +42,10 @@ class Steps:
 @pytest.fixture(autouse=True)
 def model(monkeypatch):
     def load(path=None):
-        if path is not None:
-            raise ValueError(f"{path} is not\na model")
         return model
 
     model = Steps()
-    monkeypatch.setattr(cpcapp.splicing, "load_model", load)
+    monkeypatch.setattr("cpcapp.splicing.model.load_model", load)
     return model
 
 
@@ -268,7 +265,7 @@ def test_the_limit_is_spread_and_the_jobs_change_nothing(run, dataset):
         (["--kind", "coco"], "invalid choice: 'coco'"),
         (["--collection", "Nimble-WEB"], "has no reference"),
         (["--collection", "WEB", "--kind", "pairs"], "--collection is for Nimble, not for"),
-        (["--model", "other.safetensors"], "other.safetensors is not a model"),
+        (["--model", "other.safetensors"], "there is no model file other.safetensors"),
         (["--force"], "--force replaces results in a folder; give it with -o DIR"),
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import struct
-import zipfile
 
 import numpy as np
 import pytest
@@ -147,6 +146,23 @@ def test_cut_off(path, twentieth):
     assert_refused(path)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(bytes(7), bytes(1000), b"%YAML:1.0\n---\nhello: 1\n", pickle.dumps({"filters.0": 3})),
+        save({"weight": np.zeros(3)}, metadata={"format": "pt"}),
+        *(save({"weight": np.zeros(3)}, metadata={"cpcapp": text}) for text in ("[]", "{", "3")),
+        struct.pack("<Q", 2**63) + b"{}",
+        (lambda text: struct.pack("<Q", len(text)) + text)(
+            b'{"__metadata__": {"cpcapp": ' + b"[" * 100_000 + b"}}"
+        ),
+    ],
+)
+def test_files_of_another_kind(tmp_path, content):
+    (tmp_path / "model").write_bytes(content)
+    assert_refused(tmp_path / "model")
+
+
 def test_damaged_bytes_never_do_worse_than_an_error(path, rng):
     """A flipped byte may hit a filter, where nobody can tell; it never breaks the reader."""
     data = path.read_bytes()
@@ -168,54 +184,6 @@ def test_damaged_bytes_never_do_worse_than_an_error(path, rng):
     assert min(outcomes.values()) > 10
 
 
-def pickled(path):
-    path.write_bytes(pickle.dumps({"filters.0": np.zeros(3)}))
-
-
-def torch_like(path):
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("archive/data.pkl", pickle.dumps([1, 2, 3]))
-
-
-def npz(path):
-    with path.open("wb") as file:
-        np.savez(file, filters=np.zeros(3))
-
-
-def huge_header(path):
-    path.write_bytes(struct.pack("<Q", 2**63) + b"{}")
-
-
-def deep_header(path):
-    text = b'{"__metadata__": {"cpcapp": ' + b"[" * 100_000 + b"}}"
-    path.write_bytes(struct.pack("<Q", len(text)) + text)
-
-
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda path: path.write_bytes(b""),
-        lambda path: path.write_bytes(bytes(7)),
-        lambda path: path.write_bytes(bytes(8)),
-        lambda path: path.write_bytes(bytes(1000)),
-        lambda path: path.write_bytes(b"\xff" * 1000),
-        lambda path: path.write_text("%YAML:1.0\n---\nhello: 1\n"),
-        lambda path: path.write_bytes(save({"weight": np.zeros((3, 4), dtype=np.float32)})),
-        lambda path: path.write_bytes(save({"weight": np.zeros(3)}, metadata={"format": "pt"})),
-        lambda path: path.write_bytes(save({"weight": np.zeros(3)}, metadata={"cpcapp": "[]"})),
-        lambda path: path.write_bytes(save({"weight": np.zeros(3)}, metadata={"cpcapp": "{"})),
-        pickled,
-        torch_like,
-        npz,
-        huge_header,
-        deep_header,
-    ],
-)
-def test_files_of_another_kind(tmp_path, write):
-    write(tmp_path / "model")
-    assert_refused(tmp_path / "model")
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -225,12 +193,8 @@ def test_files_of_another_kind(tmp_path, write):
             "another kind of file of this package",
         ),
         (lambda h: h.update(format_version=3), "its format is version 3, this is cpcapp"),
-        (lambda h: h.update(format_version=None), "its format is version None"),
         (lambda h: h.pop("preset"), "it has no 'preset'"),
-        (lambda h: h.pop("threshold"), "it has no 'threshold'"),
-        (lambda h: h.pop("eigenvalues"), "it has no 'eigenvalues'"),
         (lambda h: h.update(threshold=1.5), "threshold=1.5 must be in"),
-        (lambda h: h.update(threshold="high"), "could not convert"),
         (lambda h: h.update(threshold=float("nan")), "threshold=nan must be in"),
         (lambda h: h.update(threshold=10**400), "too large"),
         (lambda h: h.update(training=[]), "is not a JSON object"),
@@ -239,10 +203,7 @@ def test_files_of_another_kind(tmp_path, write):
         (lambda h: h["preset"]["banks"][0].update(size=10**9), "must be from 2 to 64"),
         (lambda h: h["preset"]["banks"][0].update(size=8), r"which want \(192, 3\)"),
         (lambda h: h["preset"]["banks"][0].pop("exponent"), "it has no 'exponent'"),
-        (lambda h: h["preset"]["banks"].append(h["preset"]["banks"][0]), "it has no 'filters.2'"),
-        (lambda h: h["eigenvalues"].pop(), "out of range"),
         (lambda h: h["eigenvalues"][0].pop(), r"with \(2,\) eigenvalues"),
-        (lambda h: h["eigenvalues"][0].insert(0, [1]), "shape"),
         (lambda h: h.update(eigenvalues=[[1, 2, 10**400], [1, 2, 3, 4]]), "too large"),
         (lambda h: h["eigenvalues"][0].__setitem__(0, float("inf")), "must be finite"),
     ],
@@ -255,42 +216,24 @@ def test_headers_that_can_not_be(path, change, message):
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "message"),
+    ("part", "name", "value", "message"),
     [
-        (("evidence", "tables", 0, "ratio", -1), 1e308, r"ratio must lie within ±1000"),
-        (("evidence", "tables", 0, "value", -1), 1e308, r"value must lie within ±1e\+06"),
-        (("evidence", "weights", 0), 1e308, "weights=.* must lie within ±1000"),
-        (("evidence", "prior"), -1e308, "prior=-1e\\+308 must lie within ±1000"),
-        (("evidence", "mosaic_weight"), 1e300, "mosaic_weight=.* must lie within"),
-        (("evidence", "trim_per_pixel"), 1e300, "trim_per_pixel=.* must lie within"),
-        (("weights", 0), 1e308, r"weights must lie within ±1e\+09"),
-        (("authentic", 0, 1), -1e308, r"authentic must lie within ±1e\+09"),
-        (("patch_tail", "z_score", -1), 1e308, "z_score and log_survival must lie within"),
-        (("photos", "authentic"), -3, "n_authentic=-3 must be from 0"),
-        (("photos", "spliced"), 1e308, "n_spliced=.* must be from 0"),
+        ("calibration", "weights", [1e308] * 4, r"weights must lie within ±1e\+09"),
+        ("calibration", "evidence", {"prior": -1e308}, r"prior=-1e\+308 must lie within ±1000"),
+        ("calibration", "evidence", {"weights": [1e308]}, "weights=.* must lie within ±1000"),
+        ("calibration", "photos", {"authentic": -3, "spliced": 1}, "n_authentic=-3 must be from 0"),
+        ("preset", "mosaic", {"prior_count": 0.0}, "prior_count=0.0 must be from"),
+        ("preset", "mosaic", {"half_weight_share": 1e-300}, "half_weight_share=1e-300 must be"),
     ],
 )
-def test_numbers_of_a_calibration_are_bounded(tmp_path, place, value, message):
-    """With a ratio of 1e308, the search for a region would not end."""
+def test_numbers_without_which_a_search_would_not_end(tmp_path, part, name, value, message):
     path = tmp_path / "model.safetensors"
     save_model(load_model("filters"), path)
     header = header_of(path)
-    part = header["calibration"]
-    for key in place[:-1]:
-        part = part[key]
-    part[place[-1]] = value
+    whole = header[part][name]
+    header[part][name] = whole | value if isinstance(value, dict) else value
     with_header(path, json.dumps(header))
     assert_refused(path, message)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("prior_count", 0.0), ("half_weight_share", 1e-300), ("rounding", 0.0)]
-)
-def test_settings_that_would_divide_by_nothing(path, name, value):
-    header = header_of(path)
-    header["preset"]["mosaic"][name] = value
-    with_header(path, json.dumps(header))
-    assert_refused(path, f"{name}={value} must be from")
 
 
 @pytest.mark.parametrize(
@@ -377,36 +320,18 @@ def test_a_model_with_a_network_finds_the_same_after_a_round_trip(network_path):
     assert network_path.with_name("again").read_bytes() == network_path.read_bytes()
 
 
-@pytest.mark.parametrize("missing", ["pixels", "near", "far", "seam"])
-def test_a_network_without_all_of_its_stages_is_refused(network_path, missing):
-    network = network_localizer()
-    tensors = {f"filters.{i}": bank.filters for i, bank in enumerate(network.banks)}
-    for name, graph in network.network.stages.items():
-        if name != missing:
-            tensors[f"network.{name}"] = np.frombuffer(graph, np.uint8)
-    network_path.write_bytes(
-        save(tensors, metadata={"cpcapp": json.dumps(header_of(network_path))})
-    )
-    assert_refused(network_path, f"it has no 'network.{missing}'")
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda h: h.pop("network"), "it has no 'network'"),
         (lambda h: h.update(network=[]), "its network is not a JSON object"),
         (lambda h: h["network"].pop("margins"), "it has no 'margins'"),
-        (lambda h: h["network"]["margins"].pop("far"), "it has no 'far'"),
-        (lambda h: h["network"].pop("grid"), "it has no 'grid'"),
-        (lambda h: h["network"].update(grid="wide"), "invalid literal"),
         (lambda h: h["network"].update(grid=10**9), "grid=1000000000 must be from 1 to 256"),
-        (lambda h: h["network"].update(grid=0), "grid=0 must be from 1 to 256"),
         (
             lambda h: h["network"]["margins"].update(near=-1),
             "near=-1 must be from 0 to 256",
         ),
         (lambda h: h["calibration"]["evidence"]["tables"].pop(), "1 tables and 2 weights"),
-        (lambda h: h["calibration"]["evidence"]["weights"].pop(), "2 tables and 1 weights"),
         (lambda h: h["calibration"]["sides"]["eigenvalues"].pop(), "do not fit"),
         (lambda h: h["calibration"]["weights"].pop(), r"weights of shape \(5,\)"),
         (lambda h: h["calibration"].pop("sides"), "it has no 'sides'"),
@@ -467,26 +392,6 @@ def test_a_network_measures_the_same_after_a_round_trip(meter_path):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     save_network(after, meter_path.with_name("again"))
     assert meter_path.with_name("again").read_bytes() == meter_path.read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda h: h.pop("network"), "it has no 'network'"),
-        (lambda h: h.update(network="large"), "its network is not a JSON object"),
-        (lambda h: h["network"].pop("grid"), "it has no 'grid'"),
-        (lambda h: h["network"].update(grid=0), "grid=0 must be from 1 to 256"),
-        (lambda h: h["network"].update(grid=[1]), "int"),
-        (lambda h: h["network"].update(margins=None), "subscriptable"),
-        (lambda h: h.update(format_version=2), "its format is version 2.*a newer cpcapp"),
-        (lambda h: h.update(format="other"), "it has no header of this package"),
-    ],
-)
-def test_headers_that_networks_can_not_have(meter_path, change, message):
-    header = header_of(meter_path)
-    change(header)
-    with_header(meter_path, json.dumps(header))
-    assert_no_network(meter_path, message)
 
 
 def assert_no_network(path, message):

@@ -54,8 +54,8 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     require("splicing", "cv2", "PIL", "simplejpeg", "safetensors", "jinja2")
-    from cpcapp.splicing import load_model
     from cpcapp.splicing.datasets import open_photos
+    from cpcapp.splicing.output.model_identity import read_model
     from cpcapp.splicing.score.report import INDEX, check_album_folder, evaluate_localizer
 
     check_at_least(arguments, limit=1, jobs=1)
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         if folder is not None:
             # Now, since opening a data set may take minutes.
             check_album_folder(folder, replace=arguments.force)
-        model = load_model(arguments.model)
+        model = read_model(arguments.model)
         samples = open_photos(arguments.dataset, kind, progress=line.stage("opening"), **options)
         report = evaluate_localizer(
             samples.limit(arguments.limit),

@@ -19,13 +19,10 @@ from cpcapp.splicing.measure.jpeg_traces import (
     _requantization,
     _rounded_histogram,
     coefficients_from_pixels,
-    compare_histories,
     double_jpeg_trace,
     jpeg_block_traces,
 )
 from cpcapp.splicing.photo.coefficients import read_coefficients
-from cpcapp.splicing.photo.jpeg import luminance
-from cpcapp.splicing.photo.jpeg_grid import near_zeros
 
 
 def encode(pixels, quality):
@@ -93,16 +90,6 @@ def test_no_contrast_in_a_photo_that_was_saved_once(photo, quality):
     assert not found.shifted.any()
 
 
-def test_weak_evidence_is_no_wrong_first_step(photo):
-    """If the last quality is lower: steps that would explain a few blocks only are left out."""
-    true = table_of(80)
-    for crop in ((0, 0), (120, 0), (0, 120), (120, 120)):
-        part = photo[crop[0] : crop[0] + 320, crop[1] : crop[1] + 320]
-        found = double_jpeg_trace(read_coefficients(encode(compress(part, 80), 75)))
-        known = found.first_table > 0
-        assert (found.first_table[known] == true[known]).all()
-
-
 def test_the_likelihood_of_requantization():
     """Against a simulation: multiples of 7, noise, multiples of 3."""
     reach = 10
@@ -114,16 +101,6 @@ def test_the_likelihood_of_requantization():
         for value in range(-reach, reach + 1):
             wanted = (noisy == value).mean()
             assert found[middle + multiple, value + reach] == pytest.approx(wanted, abs=0.01)
-
-
-def test_the_ratio_separates_both_histories_as_expected(photo):
-    """The means over blocks, against what the histograms promise."""
-    coefficients = read_coefficients(encode(paste(compress(photo, 80), photo), 95))
-    found = compare_histories(coefficients)
-    assert np.count_nonzero(found.first_table) >= 8
-    assert found.if_twice < 0 < found.if_once
-    assert found.ratio[INSIDE].mean() == pytest.approx(found.if_once, rel=0.6)
-    assert found.ratio[~INSIDE].mean() == pytest.approx(found.if_twice, rel=0.6)
 
 
 def test_the_constants_are_those_of_the_benchmark():
@@ -223,14 +200,6 @@ def test_any_size_and_flat(shape, level, rng):
             assert (found.aligned == 0.5).all()
 
 
-def test_a_grey_photo(photo):
-    grey = np.asarray(Image.fromarray(photo).convert("L"))
-    file = io.BytesIO(encode(grey, 70))
-    host = np.asarray(Image.open(file))
-    found = double_jpeg_trace(read_coefficients(encode(paste(host, grey), 90)))
-    assert area(found.aligned) > 0.95
-
-
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 16])
 @pytest.mark.parametrize("reach", [4, 20])
 def test_sorted_values_are_counted_as_rounded_ones(rng, step, reach):
@@ -287,12 +256,6 @@ def test_the_grid_may_begin_anywhere(spliced):
     np.testing.assert_allclose(there[4:, 4:, 1], whole[4:, 4:, 1], atol=0.01)
     assert roc_auc_score(INSIDE.ravel(), there[..., 0].ravel()) > 0.95
     assert elsewhere[..., 1].mean() < 0.2 * there[..., 1].mean()
-
-
-def test_the_second_trace_is_near_zeros(spliced):
-    found = jpeg_block_traces(spliced.pixels, spliced.jpeg_table)[..., 1]
-    np.testing.assert_array_equal(found, near_zeros(luminance(spliced.pixels)))
-    assert found.any()
 
 
 def test_without_a_table_nothing_speaks_for_one_compression_or_two(spliced):

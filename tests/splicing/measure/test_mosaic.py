@@ -79,16 +79,6 @@ def test_few_pixels_are_believed_less(rng):
     assert seen[1] < 0.5 * seen[0]
 
 
-def test_statistics_are_centred_for_each_colour(rng):
-    statistics = mosaic_trace(photo(Camera(), rng)).statistics.reshape(3, 4, 100, 150)
-    np.testing.assert_allclose(statistics.mean(axis=1), 0.0, atol=1e-5)
-
-
-def test_clipped_colours_say_nothing():
-    white = np.ones((80, 120, 3), dtype=np.float32)
-    np.testing.assert_allclose(lattice_contrast(white), 0.0, atol=1e-6)
-
-
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (2, 2), (3, 50), (51, 3), (33, 47)])
 def test_any_size(shape, rng):
     contrast = lattice_contrast(rng.random((*shape, 3), dtype=np.float32))
@@ -103,18 +93,6 @@ def test_a_photo_without_a_mosaic_has_a_low_level(rng):
     without = mosaic_levels(mosaic_trace(scene.astype(np.float32) / 255))
     assert mosaic_levels(mosaic_trace(shot)).level > 10 * without.level
     assert mosaic_levels(None) == (0.0, 0.0)
-
-
-def test_of_a_large_photo_a_part_of_the_places_is_enough(rng):
-    shot = Camera(shot_noise=1e-3).shoot(np.full((320, 400, 3), 120, np.uint8), rng)
-    trace = mosaic_trace(shot.astype(np.float32) / 255)
-    large = MosaicTrace(
-        np.tile(trace.statistics, (1, 9, 9)),
-        np.tile(trace.valid_share, (9, 9)),
-        np.tile(trace.usable, (9, 9)),
-    )
-    assert large.valid_share.size > 2_000_000
-    np.testing.assert_allclose(mosaic_levels(large), mosaic_levels(trace), rtol=0.02, atol=0.01)
 
 
 def made_trace(statistics):
@@ -154,22 +132,3 @@ def test_the_contrast_is_the_largest_of_four_directions(distance, rng):
     largest = by_direction.max(axis=0).astype(np.float32)
     expected = cv2.resize(largest, (52, 40), interpolation=cv2.INTER_LINEAR)
     np.testing.assert_allclose(found, expected, atol=1e-4)
-
-
-@pytest.mark.parametrize(("down", "right"), [(0, 14), (14, 0), (10, 10), (10, -10)])
-def test_a_difference_in_one_direction_alone_is_seen(down, right):
-    """Two windows that differ, one step to either side; about the cell between them."""
-    statistics = np.zeros((12, 41, 41), dtype=np.float32)
-    statistics[0] = 1.0
-    statistics[:2, 20 + down, 20 + right] = 0.0, 1.0
-    image = np.zeros((82, 82, 3), dtype=np.float32)
-    found = lattice_contrast(image, made_trace(statistics))
-    # 2(|a||b| - a · b) = 2 of two unit vectors at right angles; most of it at each pixel.
-    assert found[40:42, 40:42].min() > 2 * 0.75**2 - 1e-4
-
-
-def test_the_trace_is_measured_if_it_is_not_given(rng):
-    image = photo(Camera(shot_noise=3e-4), rng)
-    options = MosaicOptions(window=16, distance=9)
-    expected = lattice_contrast(image, mosaic_trace(image, options), options)
-    np.testing.assert_array_equal(lattice_contrast(image, options=options), expected)

@@ -181,16 +181,6 @@ def test_a_photo_that_was_cropped_has_the_blocks_of_the_whole(top, left):
         assert np.abs(wrong - whole.vectors[far:, far:][: size[0], : size[1]]).max() > 0.01
 
 
-@pytest.mark.parametrize("offset", [(0, 0), (3, 5), (7, 1)])
-def test_pixels_know_their_block(offset):
-    found = tiny_meter().measure(textured(29, 38), offset=offset)
-    rows, columns = found.block_of(np.arange(29), np.arange(38))
-    for at, start, count in zip((rows, columns), offset, found.region.shape, strict=True):
-        changes = np.flatnonzero(np.diff(at)) + 1
-        assert set(changes % 8) == {start}
-        assert (at[0], at[-1]) == (0, count - 1)
-
-
 def test_progress_rises_to_1(monkeypatch):
     monkeypatch.setattr(learned_module, "_TILES", tile_limits(30, 40))
     shares = []
@@ -207,22 +197,6 @@ def test_all_kinds_of_pixels_give_the_same():
     expected = meter.measure(image)
     for same in (image.astype(np.uint16) * 257, image.astype(np.float32) / np.float32(255)):
         assert_close(meter.measure(same), expected, 0.0)
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (5, 3), (1, 20), (8, 8)])
-@pytest.mark.parametrize("offset", [(0, 0), (2, 7)])
-def test_the_smallest_photos_are_measured(shape, offset):
-    found = tiny_meter().measure(textured(*shape), offset=offset)
-    assert found.seam.shape == shape
-    assert found.region.shape == found.pasted.shape == found.vectors.shape[:2]
-    assert all(np.isfinite(getattr(found, name)).all() for name in MAPS)
-
-
-def test_a_stage_that_is_missing_is_named():
-    tiny = tiny_meter()
-    stages = {name: tiny.stages[name] for name in STAGES if name != "far"}
-    with pytest.raises(ValueError, match=r"stages have no far; they must be .*'pixels'"):
-        TraceMeter(stages, tiny.facts)
 
 
 def test_without_onnx_runtime_the_message_says_what_to_install(monkeypatch):

@@ -35,7 +35,7 @@ def open_model(
         sha256 = kept or _hash_localizer(model)
     else:
         try:
-            localizer = _load(model)
+            localizer = read_model(model)
         except OSError as error:
             reason = error.strerror or str(error)
             raise model_file.ModelError(f"can't use the model: {reason}") from error
@@ -45,7 +45,7 @@ def open_model(
     return localizer, {"name": localizer.name, "version": localizer.version, "sha256": sha256}
 
 
-def _load(model: str | os.PathLike[str] | None) -> SpliceLocalizer:
+def read_model(model: str | os.PathLike[str] | None) -> SpliceLocalizer:
     """Read a model: one that `load_model` reads, or MFCN, which only networks know."""
     with model_file.find_model_file(model) as path:
         if read_format(path) != "cpcapp-mfcn":

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -12,8 +10,6 @@ from cpcapp.splicing.measure.edges import (
     engine,
     thin_edges,
 )
-from cpcapp.splicing.measure.edges.features import EdgeOptions
-from cpcapp.splicing.measure.edges.forest import Forest
 
 
 @pytest.fixture
@@ -67,14 +63,6 @@ def test_kinds_of_images(image):
     np.testing.assert_array_equal(detect_edges(np.repeat(image[..., :1], 3, axis=2)), grey)
 
 
-def test_an_edge_is_as_strong_at_the_border(image):
-    wide = np.zeros((100, 100), dtype=np.uint8)
-    wide[:, 50:] = 180
-    edges = detect_edges(wide)
-    column = edges[:, 49:51].max(axis=1)
-    assert column.min() > 0.5 * column.max()
-
-
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
@@ -124,29 +112,3 @@ def test_large_photos_go_in_tiles_and_nobody_can_tell(shape, tile, monkeypatch):
     monkeypatch.setattr(engine, "_TILE", tile)
     monkeypatch.setattr(engine, "_WALKS_TOGETHER", 3000)
     np.testing.assert_array_equal(EdgeDetector().detect(image), expected)
-
-
-@pytest.mark.parametrize("scales", [(1.0,), (0.5, 1.0)])
-def test_thin_and_detect_of_a_forest_of_ones_own_in_either_format(tmp_path, scales):
-    image = cluttered((90, 120))
-    forest = stumps(3)
-    found = []
-    for name in ("f.yml", "f.safetensors.gz"):
-        forest.save(tmp_path / name)
-        own = EdgeDetector(tmp_path / name)
-        found.append(own.thin(own.detect(image, scales=scales)))
-    assert found[0].any()
-    np.testing.assert_array_equal(*found)
-
-
-def stumps(trees):
-    """A root that asks for a value of the first channel; both leaves have some edge pixels."""
-    return Forest(
-        replace(EdgeOptions(), numberOfTrees=8, numberOfTreesToEvaluate=trees),
-        childs=np.tile(np.array([2, 0, 0], np.int32), (8, 1)),
-        featureIds=np.tile(np.array([120, 0, 0], np.int32), (8, 1)),
-        thresholds=np.tile(np.array([0.4, 0, 0], np.float32), (8, 1))
-        + np.linspace(0, 0.2, 8, dtype=np.float32)[:, None],
-        edgeBoundaries=np.arange(25, dtype=np.int32) * 3,
-        edgeBins=np.random.default_rng(0).integers(0, 256, 72).astype(np.int32),
-    )

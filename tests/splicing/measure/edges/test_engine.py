@@ -93,9 +93,3 @@ def test_edge_pixels_of_all_channels_are_added_up(tmp_path):
     image = scene(60, 70)
     expected = opencv(forest, image, tmp_path)
     np.testing.assert_allclose(ForestEngine(forest).detect(image, MARGIN), expected, atol=1e-6)
-
-
-def test_a_forest_without_edges_finds_none():
-    forest = grown(EdgeOptions(), n_questions=3)
-    forest.edgeBoundaries[:] = 0
-    assert not ForestEngine(forest).detect(scene(40, 50), MARGIN).any()

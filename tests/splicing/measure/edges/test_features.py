@@ -8,16 +8,6 @@ from cpcapp.splicing.measure.edges import Forest
 from cpcapp.splicing.measure.edges.features import EdgeOptions, feature_maps, feature_table
 
 
-def test_counts_are_those_of_the_method():
-    options = EdgeOptions()
-    assert options.n_channels == 13
-    assert options.n_regular == 16 * 16 * 13
-    assert options.n_features == 16 * 16 * 13 + 300 * 13
-    table = feature_table(options)
-    assert len(table.rows1) == options.n_features
-    assert max(table.rows1.max(), table.cols1.max(), table.rows2.max()) < 16
-
-
 @pytest.mark.parametrize("feature", [0, 5, 16, 300, 3327, 3328, 3500, 7000, 7227])
 def test_our_features_are_those_that_opencv_uses(rng, tmp_path, feature):
     """A one-question tree run by OpenCV answers as our own table and maps do, at every patch."""

@@ -59,13 +59,6 @@ def test_opencv_reads_it(forest, tmp_path, rng):
     assert engine.detectEdges(rng.random((64, 64, 3), dtype=np.float32)).max() > 0
 
 
-def test_the_same_forest_is_the_same_file(forest, tmp_path):
-    for end in ("yml.gz", "safetensors.gz"):
-        forest.save(tmp_path / f"a.{end}")
-        forest.save(tmp_path / f"b.{end}")
-        assert (tmp_path / f"a.{end}").read_bytes() == (tmp_path / f"b.{end}").read_bytes()
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -10,7 +10,6 @@ from scipy.spatial.distance import cdist
 
 from cpcapp.splicing.datasets.sources import bsds_photos
 from cpcapp.splicing.measure.edges.scoring import (
-    Counts,
     _disk,
     count_correspondences,
     match_pixels,
@@ -55,13 +54,6 @@ class TestKnownAnswers:
         assert counts.recall[0] == 1.0
         assert counts.precision[0] == pytest.approx(0.5)
 
-    def test_half_of_the_truth(self):
-        half = line()
-        half[:, 100:] = False
-        counts = count_correspondences(half * 1.0, [line()])
-        assert counts.precision[0] == pytest.approx(1.0)
-        assert counts.recall[0] == pytest.approx(0.5, abs=0.02)
-
     def test_two_annotators(self):
         other = line(row=150)
         counts = count_correspondences(line() * 1.0, [line(), other])
@@ -78,20 +70,12 @@ class TestKnownAnswers:
         assert counts.detected[-1] == 0
         assert counts.precision[-1] == 1.0
 
-    def test_nothing_detected(self):
-        assert summarize([count_correspondences(np.zeros((50, 50)), [line((50, 50), 25)])]).ods == 0
-
     def test_ois_is_at_least_ods(self):
         a = count_correspondences(0.9 * line() + 0.5 * line(row=150), [line()])
         b = count_correspondences(0.4 * line(), [line()])
         scores = summarize([a, b])
         assert scores.ois == 1.0
         assert scores.ods < 1.0
-
-    def test_average_precision_of_a_perfect_curve(self):
-        n = np.arange(99, 0, -1)
-        curve = Counts(found=n, drawn=np.full(99, 99), right=n, detected=n)
-        assert summarize([curve]).ap == pytest.approx(1.0, abs=0.02)
 
     def test_shapes_must_fit(self):
         with pytest.raises(ValueError, match=r"edges have shape \(5, 5\)"):

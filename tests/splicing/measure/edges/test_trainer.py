@@ -78,11 +78,6 @@ def test_trees_differ_and_use_both_kinds_of_features(forest):
     assert (used >= OPTIONS.n_regular).any()
 
 
-def test_children_are_large_enough(forest):
-    leaves = int((forest.childs == 0).sum(axis=1).max())
-    assert leaves <= 3000 * 1.2 / TRAINING.min_child + 1
-
-
 def test_progress_goes_from_start_to_end():
     seen = []
     train_forest(
