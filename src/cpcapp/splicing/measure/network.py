@@ -332,13 +332,15 @@ def _n_cores() -> int:
 
 
 def _import_onnxruntime() -> Any:
-    """Import ONNX Runtime so that it sends nothing to anybody.
-
-    From version 1.29 on it reports to its maker, unless this variable is set before the import.
-    """
+    # From version 1.29 on it reports to its maker, unless this is set before the import.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-    import onnxruntime
-
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise ImportError(
+            "this model measures learned traces with ONNX Runtime, which is not installed: "
+            "pip install 'cpcapp[splicing]', or use the model 'filters'"
+        ) from error
     return onnxruntime
 
 
@@ -350,13 +352,7 @@ def _release_memory() -> Any:
 
 
 def _open(graph: bytes, at_once: int) -> Any:
-    try:
-        onnxruntime = _import_onnxruntime()
-    except ImportError as error:
-        raise ImportError(
-            "this model measures learned traces with ONNX Runtime, which is not installed: "
-            "pip install 'cpcapp[splicing]', or use the model 'filters'"
-        ) from error
+    onnxruntime = _import_onnxruntime()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     # Each tile is run by a thread of its own, which the session's threads help.

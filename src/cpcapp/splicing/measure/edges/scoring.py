@@ -19,28 +19,20 @@ MAX_DISTANCE = 0.0075
 
 @dataclass(frozen=True)
 class Counts:
-    """Correspondences of one photo, or of many, at each threshold.
+    """Correspondences of one photo, or of many, at each threshold."""
 
-    Attributes
-    ----------
-    found, drawn : ndarray of shape (n_thresholds,)
-        Drawn pixels that were found, and all drawn pixels, over all annotators.
-    right, detected : ndarray of shape (n_thresholds,)
-        Detected pixels that any annotator drew, and all detected pixels.
-    """
-
-    found: NDArray[np.int64]
+    found: NDArray[np.int64]  # drawn pixels that were found, over all annotators
     drawn: NDArray[np.int64]
-    right: NDArray[np.int64]
+    right: NDArray[np.int64]  # detected pixels that any annotator drew
     detected: NDArray[np.int64]
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(
-            self.found + other.found,
-            self.drawn + other.drawn,
-            self.right + other.right,
-            self.detected + other.detected,
-        )
+        mine, others = vars(self).values(), vars(other).values()
+        return Counts(*(a + b for a, b in zip(mine, others, strict=True)))
+
+    def at(self, threshold: int) -> Counts:
+        """Return what it counts at one of the thresholds."""
+        return Counts(*(part[threshold : threshold + 1] for part in vars(self).values()))
 
     @property
     def recall(self) -> NDArray[np.float64]:
@@ -61,26 +53,13 @@ class Counts:
 
 @dataclass(frozen=True)
 class EdgeScores:
-    """The figures by which edge detectors are compared.
+    """The figures by which edge detectors are compared."""
 
-    Attributes
-    ----------
-    ods : float
-        F-measure at the one threshold that is best over all photos.
-    ods_threshold : float
-    ois : float
-        F-measure with the best threshold for each photo.
-    ap : float
-        Area under precision over recall.
-    curve : Counts
-        Over all photos.
-    """
-
-    ods: float
+    ods: float  # F-measure at the one threshold that is best over all photos
     ods_threshold: float
-    ois: float
-    ap: float
-    curve: Counts
+    ois: float  # F-measure with the best threshold for each photo
+    ap: float  # area under precision over recall
+    curve: Counts  # over all photos
 
 
 def count_correspondences(
@@ -123,17 +102,9 @@ def summarize(counts: Iterable[Counts], thresholds: NDArray[np.float64] = THRESH
     every = list(counts)
     if not every:
         raise ValueError("there are no counts to summarize")
-    total = every[0]
-    for one in every[1:]:
-        total = total + one
-    best = [int(one.f_measure.argmax()) for one in every]
-    at_best = np.array(
-        [
-            [c.found[i], c.drawn[i], c.right[i], c.detected[i]]
-            for c, i in zip(every, best, strict=True)
-        ]
-    ).sum(axis=0)
-    ois = Counts(*(np.array([v]) for v in at_best)).f_measure[0]
+    total = sum(every[1:], every[0])
+    best = [one.at(int(one.f_measure.argmax())) for one in every]
+    ois = sum(best[1:], best[0]).f_measure[0]
     top = int(total.f_measure.argmax())
     return EdgeScores(
         ods=float(total.f_measure[top]),
