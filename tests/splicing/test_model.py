@@ -200,6 +200,7 @@ def test_damaged_bytes_never_do_worse_than_an_error(path, rng):
         (lambda h: h.update(training=[]), "is not a JSON object"),
         (lambda h: h.update(preset=3), "not subscriptable"),
         (lambda h: h["preset"].update(banks=[]), "at least one set of filters"),
+        (lambda h: h["preset"].update(banks=[None]), "not subscriptable"),
         (lambda h: h["preset"]["banks"][0].update(size=10**9), "must be from 2 to 64"),
         (lambda h: h["preset"]["banks"][0].update(size=8), r"which want \(192, 3\)"),
         (lambda h: h["preset"]["banks"][0].pop("exponent"), "it has no 'exponent'"),

@@ -103,6 +103,7 @@ class Preset:
         >>> Preset.from_dict(PRESETS["paper"].to_dict()) == PRESETS["paper"]
         True
         """
+        banks = tuple(_build(BankOptions, bank) for bank in content["banks"])
         for bank in content["banks"]:
             if bank.get("scaling", "background") != "background":
                 raise ValueError(
@@ -113,7 +114,6 @@ class Preset:
             for entry in fields(cls)
             if entry.default_factory is not MISSING
         }
-        banks = tuple(_build(BankOptions, bank) for bank in content["banks"])
         return _build(cls, content | parts | {"name": str(content["name"]), "banks": banks})  # type: ignore[no-any-return]
 
 

@@ -16,7 +16,7 @@ from cpcapp._io.threads import map_threads, spare_threads
 from cpcapp.splicing.photo.jpeg import recompress
 from cpcapp.splicing.photo.pixels import FloatMap, as_unit_float
 
-CHOICES = {
+_CHOICES = {
     "channels": ("error-level", "rgb"),
     "weights": ("none", "excess"),
     "window": ("uniform", "gaussian"),
@@ -299,7 +299,7 @@ class BankOptions:
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        for name, allowed in CHOICES.items():
+        for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             if value not in allowed:
                 raise ValueError(f"{name}={value!r} must be one of {', '.join(allowed)}")
