@@ -130,10 +130,10 @@ def _build(kind: Any, content: dict[str, Any]) -> Any:
     return kind(**values)
 
 
-# Of "paper", size and number of filters: the first two rows of
+# Of "paper", size and number of filters were set by hand, see
 # benchmarks/results/paper_preset_trials.json. Those of "filters", with weights, exponents and
-# smoothing, were chosen on made splices and pairs of photos of CASIA. "default" has the same, and
-# its `collection_spread` says where that is from.
+# smoothing, have the best mean score on made splices and pairs of photos of CASIA 2.0. "default"
+# has the same, and `VerdictOptions` says where its `collection_spread` is from.
 PRESETS = {
     "paper": Preset("paper", (BankOptions(n_filters=50),)),
     "filters": Preset(
