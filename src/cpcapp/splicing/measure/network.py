@@ -27,7 +27,7 @@ from cpcapp.splicing.photo.pixels import FloatMap, as_bytes
 
 STAGES = ("pixels", "near", "far", "seam")
 
-# Blocks of a tile, with its margin, set by hand for speed and memory. Of pixels two tiles of 4,600
+# Blocks of a tile, with its margin, chosen for speed and memory. Of pixels two tiles of 4,600
 # take 300 MB. Of blocks one of 110,000 takes 250 MB, and one of 80,000 that is compared with the
 # rest of the photo 600 MB. Larger ones have less margin for their size.
 _TILES = {"pixels": 4_600, "near": 110_000, "far": 80_000, "seam": 4_600}
@@ -41,7 +41,7 @@ _OUTPUTS: dict[str, tuple[tuple[int, Any], ...]] = {
     "far": ((1, np.float32),) * 4,
     "seam": ((BLOCK, np.float32),),
 }
-# Shares of the time that stages take, for progress, as measured on a photo of 12 megapixels.
+# Rough shares of the time that stages take, for progress.
 _SHARES = {"pixels": 0.66, "near": 0.15, "far": 0.16, "seam": 0.03}
 
 # No network sees farther or compares with more; a hostile file can't fill the memory.

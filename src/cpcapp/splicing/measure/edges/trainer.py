@@ -29,7 +29,7 @@ from cpcapp.splicing.measure.edges.forest import Forest
 _N_BINS = 256
 # Nodes that lie together in memory: three lists of 32 numbers, two cache lines each.
 _NODES_TOGETHER = 30
-# Share of the time of a tree that gathering its patches takes.
+# Rough share of the time of a tree that gathering its patches takes, for progress.
 _GATHERING = 0.4
 # Patches from which the bounds of the bins are taken; chosen by hand, 80 for each bin.
 _SAMPLES_FOR_BINS = 20_000
