@@ -140,9 +140,8 @@ def run_photos(case: dict[str, Any]) -> dict[str, Any]:
     """Return photos a second on one and on two workers, in turns."""
     from PIL import Image
 
-    from cpcapp.splicing import load_model
+    from cpcapp.splicing import load_model, localize_files
     from cpcapp.splicing.examples import example_photos
-    from cpcapp.splicing.output.photo_table import localize_to_table
 
     folder = Path(tempfile.mkdtemp())
     try:
@@ -155,7 +154,7 @@ def run_photos(case: dict[str, Any]) -> dict[str, Any]:
             for turn in range(1 + case["rounds"]):
                 for count, client in clients.items():
                     before, start = _worker_seconds(client), time.perf_counter()
-                    localize_to_table(
+                    localize_files(
                         folder, folder / f"out-{turn}-{count}", localizer, client=client
                     )
                     wall = time.perf_counter() - start

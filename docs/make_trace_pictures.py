@@ -25,7 +25,7 @@ from cpcapp.splicing import read_image
 from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.measure.classic_traces import QUALITIES, block_contrast, error_levels
 from cpcapp.splicing.measure.jpeg_traces import double_jpeg_trace
-from cpcapp.splicing.output.overlays import draw_part
+from cpcapp.splicing.output.draw import draw_part
 from cpcapp.splicing.photo.coefficients import read_coefficients, spread_blocks
 from cpcapp.splicing.photo.jpeg import luminance
 from cpcapp.splicing.photo.jpeg_grid import near_zeros, smooth_blocks

@@ -21,7 +21,7 @@ from cpcapp._io.files import atomic_write
 from cpcapp.splicing import Localization, SpliceLocalizer, load_model
 from cpcapp.splicing.decide.words import format_verdict
 from cpcapp.splicing.examples import example_photos
-from cpcapp.splicing.output.overlays import draw_localization, draw_part
+from cpcapp.splicing.output.draw import draw_localization, draw_part
 from cpcapp.splicing.photo.samples import Sample
 
 PANEL, GAP, TEXT = 270, 6, 15

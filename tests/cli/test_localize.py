@@ -22,7 +22,7 @@ from cpcapp import __version__
 from cpcapp.splicing import load_model
 from cpcapp.splicing import model as model_file
 from cpcapp.splicing.make.cameras import Camera
-from cpcapp.splicing.output.overlays import (
+from cpcapp.splicing.output.draw import (
     choose_overlay_white,
     draw_boundary,
     draw_overlay,

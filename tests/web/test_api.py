@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from cpcapp.splicing import load_model, read_image
-from cpcapp.splicing.output.overlays import choose_boundary_white, draw_boundary
+from cpcapp.splicing.output.draw import choose_boundary_white, draw_boundary
 from cpcapp.splicing.photo.pixels import as_bytes
 from made_photos import exif_with_thumbnail
 from serving import EXAMPLES, serving, wait_until

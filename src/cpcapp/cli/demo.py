@@ -69,7 +69,7 @@ def _localize(folder: Path) -> None:
     from cpcapp.reports.pdf import has_reportlab
     from cpcapp.splicing.decide.words import FADING, format_verdict
     from cpcapp.splicing.output.demo import localize_examples
-    from cpcapp.splicing.output.files import INDEX_NAME
+    from cpcapp.splicing.output.folder import INDEX_NAME
 
     start = time.monotonic()
     with user_errors(), ProgressLine("localizing") as progress:
@@ -105,10 +105,9 @@ def _describe_seam(result: ExampleResult) -> str:
         found = result.found
         if found.calibrated and found.verdict_code not in ("signs", "weak"):
             return "nothing is marked, rightly, as nothing was pasted"
-        marked = (
-            "marked, though" if result.reaches_threshold else "below the threshold, rightly, as"
-        )
-        return f"{where}: {marked} nothing was pasted"
+        marked = result.seam["strength"] >= found.threshold
+        reached = "marked, though" if marked else "below the threshold, rightly, as"
+        return f"{where}: {reached} nothing was pasted"
     if result.distance <= _NEAR_SEAM:
         return f"{where}: on the seam"
     return f"{where}: {result.distance:.0f} pixels from the seam"

@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     require("splicing", "cv2", "PIL", "simplejpeg", "safetensors", "jinja2")
     from cpcapp.splicing.datasets import open_photos
-    from cpcapp.splicing.output.model_identity import read_model
+    from cpcapp.splicing.output.batch import read_model
     from cpcapp.splicing.score.report import INDEX, check_album_folder, evaluate_localizer
 
     check_at_least(arguments, limit=1, jobs=1)

@@ -27,17 +27,16 @@ if TYPE_CHECKING:
 _DESCRIPTION = """Look for the seam of a pasted part in photos, and say of each whether there are
 signs of splicing (p at most 0.05), weak signs (p at most 0.15) or none; p says how often a
 genuine photo scores this high. DIR gets, for each photo: NAME.overlay.png (the photo in grey with
-the likely seam in colours, from purple to light yellow; with signs, a blue line around what
-reaches the threshold; the colours fade as p rises and are gone from 0.3 on, and where the verdict
-is "can't tell" the map is grey), NAME.boundary.png (the boundary map as it is, whatever the
+the likely seam in colours, from purple to light yellow, and a blue line around what reaches the
+threshold; both are fainter with weak signs, there are none without signs, and where the verdict is
+"can't tell" the map is grey), NAME.boundary.png (the boundary map as it is, whatever the
 verdict; grey 255 stands for boundary_white in NAME.json), NAME.region.png (white: the part that
 may come from elsewhere; all black without signs), NAME.hot_spots.png (white: spots significant
 after correcting for multiple testing), NAME.thumbnail.jpg and NAME.json (verdict, p-value, JPEG
 quality and more); with --report also NAME.report.html and NAME.report.pdf. summary.csv and the page
 index.html have all results in DIR. Pictures are upright, like the photo on a screen. Photos that
 can't be read are named at the end, also GIF and raw files in a folder, and the exit status
-is 1. After Ctrl-C the photos at hand are finished, and --resume goes on. With --scheduler there are
-no pictures: DIR gets a table in the files photos-*.parquet, with one row for each photo."""
+is 1. After Ctrl-C the photos at hand are finished, and --resume goes on."""
 
 MODEL_HELP = """a model of the package (default, filters or paper), or the path of a model file
 (default: default)"""
@@ -52,7 +51,6 @@ def add_parser(commands: Any) -> None:
     )
     add = parser.add_argument
     photos = "files, folders or patterns: JPEG, PNG, TIFF, WebP, BMP, AVIF, HEIC"
-    photos += "; with --scheduler also URLs of folders, such as s3://bucket/folder"
     add("photos", nargs="+", metavar="PHOTO", help=photos)
     output = "folder for the results (default: %(default)s)"
     add("-o", "--output", type=Path, default=Path("cpcapp-output"), metavar="DIR", help=output)
@@ -71,8 +69,8 @@ def add_parser(commands: Any) -> None:
     of this limit to be read, such as a WebP of 76 megapixels (default: 120)"""
     add("--max-megapixels", type=float, default=120.0, metavar="MP", help=limit)
     add("--json", action="store_true", help="print the results as one JSON array, and nothing else")
-    cluster = """for very many photos: look at them on the workers of a Dask cluster, which can open
-    the same paths, and write one Parquet table (needs the extra dask)"""
+    cluster = """look at the photos on the workers of a Dask cluster, which can open the same paths;
+    the results are written here (needs the extra dask)"""
     add("--scheduler", metavar="ADDRESS", help=cluster)
     earlier = parser.add_mutually_exclusive_group()
     resume = "go on in DIR; results that are there stay, if photo and model are the same"
@@ -93,17 +91,18 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(
             f"--max-megapixels {arguments.max_megapixels:g} must be above 0 and at most 1000000"
         )
-    max_pixels, start = 1e6 * arguments.max_megapixels, time.monotonic()
-    if arguments.scheduler is not None:
-        return _run_on_cluster(arguments, max_pixels, start)
+    if arguments.scheduler is not None and arguments.device is not None:
+        raise UserError("--device does not go with --scheduler; leave one out")
     from cpcapp.splicing import localize_files
 
-    with user_errors(), ProgressLine("localizing") as progress:
+    start, cluster = time.monotonic(), open_cluster(arguments.scheduler)
+    with user_errors(), cluster as client, ProgressLine("localizing") as progress:
         printer = _Printer(progress, arguments.json)
         results = localize_files(
             arguments.photos,
             arguments.output,
-            max_pixels=max_pixels,
+            max_pixels=1e6 * arguments.max_megapixels,
+            client=client,
             on_result=printer.print_result,
             progress=progress,
             on_stop=lambda: progress.note("stopping after the photos at hand"),
@@ -119,31 +118,6 @@ def run(arguments: argparse.Namespace) -> int:
     for result in failed:
         print(f"cpcapp localize: {_error_text(result)}", file=sys.stderr)
     return 1 if failed else 0
-
-
-def _run_on_cluster(arguments: argparse.Namespace, max_pixels: float, start: float) -> int:
-    for name in ("report", "json"):
-        if getattr(arguments, name):
-            raise UserError(f"--{name} does not go with --scheduler, which writes a table")
-    from cpcapp.splicing.output.photo_table import localize_to_table
-
-    cluster, line = open_cluster(arguments.scheduler), ProgressLine("localizing")
-    with user_errors(), cluster as client, line as progress:
-        found = localize_to_table(
-            arguments.photos,
-            arguments.output,
-            client=client,
-            max_pixels=max_pixels,
-            progress=progress,
-            **pick(arguments, "model", "recursive", "resume", "force"),
-        )
-    earlier = f", {found.n_earlier} of them earlier" if found.n_earlier else ""
-    seconds = time.monotonic() - start
-    print(f"{found.n_photos} photos{earlier} in {seconds:.0f} s -> {printable(found.folder)}")
-    if found.n_failed:
-        count = f"{found.n_failed} photos" if found.n_failed > 1 else "1 photo"
-        print(f"cpcapp localize: {count} failed; see the column error", file=sys.stderr)
-    return 1 if found.n_failed else 0
 
 
 def _error_text(result: PhotoResult) -> str:

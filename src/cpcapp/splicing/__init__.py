@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from cpcapp.splicing.measure.filters import BankOptions, FilterBank
     from cpcapp.splicing.model import ModelError, load_model, save_model
     from cpcapp.splicing.output.batch import localize_files
-    from cpcapp.splicing.output.folder import ResultsError
-    from cpcapp.splicing.output.overlays import draw_localization, draw_overlay
-    from cpcapp.splicing.output.photo_result import PhotoResult
+    from cpcapp.splicing.output.draw import draw_localization, draw_overlay
+    from cpcapp.splicing.output.folder import PhotoResult, ResultsError
     from cpcapp.splicing.photo.read import ImageError, read_image
     from cpcapp.splicing.photo.samples import Sample, SampleSet
     from cpcapp.splicing.presets import PRESETS, PatchRules, Preset
@@ -69,15 +68,15 @@ _ON_FIRST_USE = {
     "ModelError": "cpcapp.splicing.model",
     "PRESETS": "cpcapp.splicing.presets",
     "PatchRules": "cpcapp.splicing.presets",
-    "PhotoResult": "cpcapp.splicing.output.photo_result",
+    "PhotoResult": "cpcapp.splicing.output.folder",
     "Preset": "cpcapp.splicing.presets",
     "ResultsError": "cpcapp.splicing.output.folder",
     "Sample": "cpcapp.splicing.photo.samples",
     "SampleSet": "cpcapp.splicing.photo.samples",
     "SpliceLocalizer": "cpcapp.splicing.localizer",
     "detect_edges": "cpcapp.splicing.measure.edges.detector",
-    "draw_localization": "cpcapp.splicing.output.overlays",
-    "draw_overlay": "cpcapp.splicing.output.overlays",
+    "draw_localization": "cpcapp.splicing.output.draw",
+    "draw_overlay": "cpcapp.splicing.output.draw",
     "evaluate_localizer": "cpcapp.splicing.score.report",
     "example_photos": "cpcapp.splicing.examples",
     "load_model": "cpcapp.splicing.model",

@@ -14,10 +14,9 @@ from cpcapp._io.text import number
 from cpcapp.reports.pictures import encode_jpeg
 from cpcapp.splicing.decide.words import format_verdict
 from cpcapp.splicing.localizer import SpliceLocalizer
-from cpcapp.splicing.output.entries import describe_result
-from cpcapp.splicing.output.files import ResultFiles
-from cpcapp.splicing.output.model_identity import open_model
-from cpcapp.splicing.output.overlays import choose_overlay_white, draw_boundary, draw_pictures
+from cpcapp.splicing.output.batch import open_model
+from cpcapp.splicing.output.draw import choose_overlay_white, draw_boundary, draw_pictures
+from cpcapp.splicing.output.folder import describe_result
 from cpcapp.splicing.output.report import PhotoReport
 from cpcapp.splicing.output.views import draw_views
 from cpcapp.splicing.photo.file_facts import FileFacts, read_file_facts
@@ -43,8 +42,6 @@ _SHOWN_FORMATS = {
 }
 # Notes of the reader after which a browser shows the same pixels in the same place.
 _HARMLESS_NOTES = frozenset({"grey", "transparency ignored"})
-# What the entry of a result says of files: the page has addresses instead.
-_PATHS = ("overlay", "boundary", "region", "hot_spots")
 
 
 @lru_cache(maxsize=len(MODELS))
@@ -73,25 +70,22 @@ def run_photo(folder: Path, request: dict[str, Any], report: Report) -> dict[str
     files = _JobFiles(folder)
     pictures, previews = _write_pictures(files, image, localization)
     report(0.94, "Writing the report")
-    made = PhotoReport.build(
+    made = PhotoReport(
         *(image, data, localization, identity),
         name=request["name"],
         settings={"model": request["model"]},
         facts=facts,
         views=views,
     )
-    names = ResultFiles(Path(request["name"]), Path(), "result")
     origin = {"sha256": facts.sha256, "model": identity}
-    entry = describe_result(
-        names, image, localization, threshold=localization.threshold, origin=origin
-    )
+    entry = describe_result(image, localization, photo=Path(request["name"]), origin=origin)
     rows = [*facts.rows(), *([("When it was read", "; ".join(image.notes))] if image.notes else [])]
     return {
-        **{key: value for key, value in entry.items() if key not in _PATHS},
+        **entry,
         "sentence": made.sentence,
         "p_text": format_verdict("", localization.p_value).removeprefix(", "),
         "meaning": made.meaning,
-        "limits": list(made.limits),
+        "limits": made.limits,
         "facts": facts.to_dict(),
         "fact_rows": [[str(label), str(text)] for label, text in rows],
         "thumbnail": _write_thumbnail(files, facts),
@@ -166,8 +160,7 @@ def _write_pictures(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Write all pictures, and small copies of those that are larger than a screen."""
     photo = as_bytes(image.pixels)
-    drawn = dict(draw_pictures(image.pixels, localization, localization.threshold))
-    maps = {name: picture for name, picture in drawn.items() if picture is not None}
+    maps = dict(draw_pictures(image.pixels, localization))
     pictures = {"overlay": files.add_png("overlay", maps.pop("overlay"))}
     maps["edges"] = draw_boundary(np.clip(localization.edges, 0.0, 1.0))
     # The file itself where a browser shows it right.

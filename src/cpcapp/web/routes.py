@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import ValidationError
 
 from cpcapp import __version__
-from cpcapp.splicing.output.overlays import LINE_COLOUR, PINK, build_ramp
+from cpcapp.splicing.output.draw import LINE_COLOUR, PINK, build_ramp
 from cpcapp.web.errors import ApiError, invalid_request
 from cpcapp.web.jobs import Job, JobQueue
 from cpcapp.web.models import (
@@ -199,7 +199,7 @@ def make_photo_routes(jobs: JobQueue) -> APIRouter:
     @router.get("/", response_class=HTMLResponse, include_in_schema=False)
     async def photos_page() -> HTMLResponse:
         shown = {
-            "ramp": build_ramp(True).round().astype(int).tolist(),
+            "ramp": build_ramp().round().astype(int).tolist(),
             "part": list(PINK),
             "line": list(LINE_COLOUR),
             "max_bytes": settings.max_bytes,

@@ -21,7 +21,7 @@ from cpcapp.splicing import ModelError, load_model  # noqa: E402
 from cpcapp.splicing.networks.mfcn import MFCN, MFCNOptions  # noqa: E402
 from cpcapp.splicing.networks.mfcn_localizer import MFCNLocalizer  # noqa: E402
 from cpcapp.splicing.networks.mfcn_maps import fill_holes, refine_surface  # noqa: E402
-from cpcapp.splicing.output.model_identity import open_model  # noqa: E402
+from cpcapp.splicing.output.batch import open_model  # noqa: E402
 
 SIZES = {"widths": (2, 3, 4, 5, 6), "top": 8, "window": 3}
 

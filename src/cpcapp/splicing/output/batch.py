@@ -1,14 +1,14 @@
-"""Localizing many photos and writing the results to a folder."""
+"""Localizing many photos, by threads or on a cluster, and writing the results to a folder."""
 
 from __future__ import annotations
 
 import hashlib
-import io
 import os
+import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,35 +17,27 @@ import cv2
 
 from cpcapp._io.files import remove_leftovers
 from cpcapp._io.messages import Message
+from cpcapp._io.tensor_file import read_format
 from cpcapp._io.text import natural_order, printable
-from cpcapp._io.threads import map_threads
+from cpcapp._io.threads import map_threads, shared_cores
 from cpcapp.reports.pdf import require_reportlab
+from cpcapp.splicing import model as model_file
 from cpcapp.splicing.localizer import SpliceLocalizer
-from cpcapp.splicing.output.entries import (
-    has_whole_pictures,
-    has_whole_reports,
+from cpcapp.splicing.output.folder import (
+    PhotoResult,
+    ResultFiles,
+    ResultsError,
+    check_folder,
+    is_complete,
     is_result_picture,
+    make_result,
+    name_results,
     read_entry,
+    write_overviews,
     write_result,
 )
-from cpcapp.splicing.output.files import (
-    INDEX_NAME,
-    SUMMARY_NAME,
-    ResultFiles,
-    name_results,
-)
-from cpcapp.splicing.output.folder import ResultsError, check_folder, make_folder
-from cpcapp.splicing.output.index_page import write_index
-from cpcapp.splicing.output.model_identity import open_model
-from cpcapp.splicing.output.photo_result import PhotoResult
 from cpcapp.splicing.output.report import PhotoReport
-from cpcapp.splicing.output.summary import read_results, write_summary
-from cpcapp.splicing.photo.file_search import (
-    FoundImages,
-    advise_unread,
-    explain_unread,
-    find_images,
-)
+from cpcapp.splicing.photo.file_search import advise_unread, explain_unread, find_images
 from cpcapp.splicing.photo.read import (
     MAX_PIXELS,
     ImageError,
@@ -67,6 +59,7 @@ def localize_files(
     force: bool = False,
     max_pixels: float = MAX_PIXELS,
     device: str | None = None,
+    client: Any = None,
     on_result: Callable[[PhotoResult], None] | None = None,
     progress: Callable[[float], None] | None = None,
     on_stop: Callable[[], None] | None = None,
@@ -103,6 +96,10 @@ def localize_files(
     device : str, optional
         Where the filters run, such as ``"cuda"``; see `cpcapp.splicing.devices.to_device`. By
         default the CPU, without torch.
+    client : distributed.Client, optional
+        Looks at the photos on the workers of a Dask cluster, which can open the same paths, as many
+        at once as it has threads. The results are written here. If it is stopped, the photos at
+        hand are dropped.
     on_result : callable, optional
         Called with each `PhotoResult` when it is ready, in the order of the photos.
     progress : callable, optional
@@ -147,12 +144,17 @@ def localize_files(
         raise ValueError(f"jobs={jobs} must be at least 1")
     if resume and force:
         raise ValueError("resume=True and force=True can't be combined; choose one")
+    if device is not None and client is not None:
+        raise ValueError(f"device={device!r} can't be used on a cluster; leave it out")
     check_max_pixels(max_pixels)
     if report:
         require_reportlab()
     folder = Path(folder)
-    found = _find_photos(paths, recursive)
-    named = name_results(found.readable, folder)
+    photos, unreadable = _find_photos(paths, recursive)
+    if client is not None:
+        # Names that a worker understands too.
+        photos = [photo.absolute() for photo in photos]
+    named = name_results(photos, folder)
     remove_leftovers(folder)
     check_folder(folder, named, resume=resume, force=force)
     localizer, identity = open_model(model)
@@ -160,15 +162,20 @@ def localize_files(
         from cpcapp.splicing.devices import to_device
 
         localizer = to_device(localizer, device)
-    make_folder(folder)
-    items: list[ResultFiles | Path] = [*named, *found.unreadable]
-    items.sort(key=_sort_key)
+    _make_folder(folder)
+    items: list[ResultFiles | Path] = [*named, *unreadable]
+    items.sort(key=lambda item: natural_order(item if isinstance(item, Path) else item.photo))
+    tasks = (_Task.of(item, resume) for item in items)
+    # Where a model of the user lies is not told.
+    settings = {"model": Path(model).name} if isinstance(model, str | os.PathLike) else {}
+    job = _Job(localizer, identity, max_pixels, settings if report else None)
     shares = _Shares(progress, len(items))
-    settings = None if not report else _settings(model)
-    job = _Job(localizer, identity, resume, max_pixels, settings)
-    work = partial(_localize_photo, job=job, shares=shares)
+    if client is None:
+        work = partial(_localize_here, job=job, shares=shares)
+        running = map_threads(work, tasks, jobs=jobs, on_stop=on_stop)
+    else:
+        running = _localize_on_cluster(client, tasks, job, shares)
     results: list[PhotoResult] = []
-    running = map_threads(work, items, jobs=jobs, on_stop=on_stop)
     try:
         with closing(running):
             for result in running:
@@ -177,8 +184,183 @@ def localize_files(
                     on_result(result)
     finally:
         # Also if it was stopped: table and page show what is done.
-        _write_overviews(folder, results)
+        write_overviews(folder, results)
     return results
+
+
+def open_model(
+    model: SpliceLocalizer | str | os.PathLike[str] | None = None,
+) -> tuple[SpliceLocalizer, dict[str, str]]:
+    """Return a localizer, and its name, version and the SHA-256 of its file.
+
+    ``model``: a localizer, the name of a model of the package, or the path of a file; by default
+    the default model. The hash of a localizer is that of the file it would be saved as; of one that
+    was moved to a device that of the file it was read from.
+    """
+    if isinstance(model, SpliceLocalizer):
+        localizer = model
+        sha256 = model.file_sha256 if model.device is not None else None
+        if sha256 is None:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "model.safetensors"
+                model_file.save_model(model, path)
+                sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    else:
+        try:
+            localizer = read_model(model)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise model_file.ModelError(f"can't use the model: {reason}") from error
+        # Of the bytes that it was read from: the file may be another one by now.
+        sha256 = str(localizer.file_sha256)
+    return localizer, {"name": localizer.name, "version": localizer.version, "sha256": sha256}
+
+
+def read_model(model: str | os.PathLike[str] | None) -> SpliceLocalizer:
+    """Read a model: one that `load_model` reads, or MFCN, which only networks know."""
+    with model_file.find_model_file(model) as path:
+        if read_format(path) != "cpcapp-mfcn":
+            return model_file.load_model() if model is None else model_file.load_model(model)
+        try:
+            from cpcapp.splicing.networks.mfcn_localizer import read_localizer
+        except ImportError as error:
+            raise model_file.ModelError(
+                f"{path} needs {error.name}; install it with: pip install 'cpcapp[torch]'"
+            ) from error
+        with model_file.model_errors(path):
+            return read_localizer(path)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is the same for all photos; with ``settings`` there are reports."""
+
+    localizer: SpliceLocalizer
+    identity: dict[str, str]
+    max_pixels: float
+    settings: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A photo to be localized, and what there is of an earlier result that may stay."""
+
+    photo: Path
+    files: ResultFiles | None
+    entry: dict[str, Any] | None = None
+    complete: bool = False
+
+    @classmethod
+    def of(cls, item: ResultFiles | Path, resume: bool) -> _Task:
+        if isinstance(item, Path):
+            return cls(item, None)
+        entry = read_entry(item.entry) if resume else None
+        return cls(item.photo, item, entry, entry is not None and is_complete(item, entry))
+
+    def explain_renewal(self, origin: dict[str, Any], *, report: bool) -> str:
+        """Return why the earlier result has to be made again; nothing if it can stay."""
+        assert self.entry is not None and self.files is not None
+        if self.entry["sha256"] != origin["sha256"]:
+            if Path(self.entry["file"]).resolve() != self.photo.resolve():
+                raise ValueError(
+                    f"{printable(self.files.entry)} is of another photo, "
+                    f"{printable(self.entry['file'])}; choose another folder for the results, or "
+                    "force to replace it"
+                )
+            return "made again: the photo has changed"
+        if self.entry["model"] != origin["model"]:
+            return "made again: with another model"
+        if not self.complete:
+            return "made again: was not complete"
+        if report and not (self.entry.get("report") and self.entry.get("report_pdf")):
+            return "made again: with a report"
+        return ""
+
+
+# What became of a photo, and the contents of the files that are to be written.
+_Done = tuple[PhotoResult, dict[str, bytes]]
+
+
+def _localize_here(task: _Task, *, job: _Job, shares: _Shares) -> PhotoResult:
+    with shares.of_photo() as progress:
+        return _write(_localize(task, job, progress))
+
+
+def _localize_on_cluster(
+    client: Any, tasks: Iterable[_Task], job: _Job, shares: _Shares
+) -> Generator[PhotoResult]:
+    from cpcapp.moments.dask import map_in_order
+
+    work = partial(_localize_on_worker, job=job)
+    with closing(map_in_order(client, work, tasks, on_lost=_explain_lost)) as running:
+        for done in running:
+            with shares.of_photo():
+                result = _write(done)
+            yield result
+
+
+def _localize_on_worker(task: _Task, *, job: _Job) -> _Done:
+    # A worker has as many threads as it should use; OpenCV would take all cores for each.
+    with shared_cores(os.cpu_count() or 1):
+        return _localize(task, job, None)
+
+
+def _explain_lost(task: _Task) -> _Done:
+    return _fail(task, "workers died of it again and again; look at it on its own")
+
+
+def _localize(task: _Task, job: _Job, progress: Callable[[float], None] | None) -> _Done:
+    if task.files is None:
+        advice = advise_unread([task.photo]).format(them="it")
+        return _fail(task, f"{task.photo.suffix} files are not read; {advice}")
+    try:
+        data, remark = file_bytes(task.photo), ""
+        # Read once: the hash is that of the pixels, also if the file is replaced meanwhile.
+        origin = {"sha256": hashlib.sha256(data).hexdigest(), "model": job.identity}
+        if task.entry is not None:
+            remark = task.explain_renewal(origin, report=job.settings is not None)
+            if not remark:
+                return PhotoResult(task.photo, task.files, task.entry, "already done"), {}
+        image = replace(read_image(data, max_pixels=job.max_pixels), name=task.photo.name)
+        found = job.localizer.localize(image, progress=progress)
+        report = None
+        if job.settings is not None:
+            report = PhotoReport(
+                image, data, found, job.identity, name=image.name, settings=job.settings
+            )
+        entry, contents = make_result(
+            image, found, photo=task.photo, name=task.files.name, origin=origin, report=report
+        )
+        return PhotoResult(task.photo, task.files, entry, remark), contents
+    except MemoryError:
+        return _fail(
+            task, "needs more memory than there is; work on fewer photos at once or make it smaller"
+        )
+    except ImageError as error:
+        return _fail(task, error.message.problem, error.message)
+    except (OSError, ValueError, cv2.error) as error:
+        return _fail(task, " ".join(str(error).split()))
+
+
+def _write(done: _Done) -> PhotoResult:
+    result, contents = done
+    if result.files is not None and result.entry is not None and contents:
+        try:
+            write_result(result.files, result.entry, contents)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            folder = printable(result.files.folder)
+            error_text = f"{printable(result.photo)}: can't write its results to {folder}: {reason}"
+            return PhotoResult(result.photo, result.files, error=error_text)
+    return result
+
+
+def _fail(task: _Task, reason: str, message: Message | None = None) -> _Done:
+    problem = f"{printable(task.photo)}: {reason.removeprefix('the image: ')}"
+    if message is None:
+        return PhotoResult(task.photo, task.files, error=problem), {}
+    message = replace(message, problem=problem)
+    return PhotoResult(task.photo, task.files, error=message.text(), message=message), {}
 
 
 class _Shares:
@@ -213,7 +395,8 @@ class _Shares:
 
 def _find_photos(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], recursive: bool
-) -> FoundImages:
+) -> tuple[list[Path], list[Path]]:
+    """Return the photos, and images of kinds that are not read."""
     found = find_images(paths, recursive=recursive)
     if not found.readable:
         if not found.unreadable:
@@ -224,118 +407,17 @@ def _find_photos(
     if not photos:
         first = printable(found.readable[0])
         raise ResultsError(f"{first} is a picture of an earlier result", "give photos")
-    return FoundImages(photos, found.unreadable)
+    return photos, found.unreadable
 
 
-def _sort_key(item: ResultFiles | Path) -> list[str | int]:
-    return natural_order(item.photo if isinstance(item, ResultFiles) else item)
-
-
-class _PhotoBytes(io.BytesIO):
-    """The bytes of a photo, which `read_image` reads like a file of that name."""
-
-    def __init__(self, photo: Path) -> None:
-        data = file_bytes(photo)
-        super().__init__(data)
-        self.name = os.fspath(photo)
-        self.sha256 = hashlib.sha256(data).hexdigest()
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What is the same for all photos; with ``settings`` there are reports."""
-
-    localizer: SpliceLocalizer
-    identity: dict[str, str]
-    resume: bool
-    max_pixels: float
-    settings: dict[str, Any] | None
-
-
-def _settings(model: SpliceLocalizer | str | os.PathLike[str] | None) -> dict[str, Any]:
-    """Return what a report says that was chosen by hand."""
-    if model is None or isinstance(model, SpliceLocalizer):
-        return {}
-    # Where it lies is nobody's business.
-    return {"model": Path(model).name}
-
-
-def _localize_photo(item: ResultFiles | Path, *, job: _Job, shares: _Shares) -> PhotoResult:
-    with shares.of_photo() as progress:
-        return _localize_one(item, job, progress)
-
-
-def _localize_one(
-    item: ResultFiles | Path, job: _Job, progress: Callable[[float], None]
-) -> PhotoResult:
-    if isinstance(item, Path):
-        advice = advise_unread([item]).format(them="it")
-        reason = f"{item.suffix} files are not read; {advice}"
-        return PhotoResult(item, error=f"{printable(item)}: {reason}")
-    photo, message = item.photo, None
+def _make_folder(folder: Path) -> None:
     try:
-        # Read once: the hash is that of the pixels, also if the file is replaced meanwhile.
-        content = _PhotoBytes(photo)
-        origin = {"sha256": content.sha256, "model": job.identity}
-        remark = ""
-        if job.resume and (entry := read_entry(item.entry)) is not None:
-            remark = _explain_renewal(item, entry, origin, report=job.settings is not None)
-            if not remark:
-                return PhotoResult(photo, item, entry, "already done")
-        image = read_image(content, max_pixels=job.max_pixels)
-        data = None if job.settings is None else content.getvalue()
-        del content
-        found = job.localizer.localize(image, progress=progress)
-        report = None
-        if job.settings is not None:
-            report = PhotoReport.build(
-                image, data, found, job.identity, name=photo.name, settings=job.settings
-            )
-        threshold = float(job.localizer.threshold)
-        entry = write_result(item, image, found, threshold=threshold, origin=origin, report=report)
-        return PhotoResult(photo, item, entry, remark)
-    except MemoryError:
-        reason = "needs more memory than there is; work on fewer photos at once or make it smaller"
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        reason = f"can't write its results to {printable(item.folder)}: {error.strerror}"
-    except ImageError as error:
-        reason, message = error.message.problem, error.message
-    except (ValueError, cv2.error) as error:
-        reason = " ".join(str(error).split())
-    # An error of the reader begins with the path.
-    path = printable(photo)
-    reason = f"{path}: {reason.removeprefix(f'{path}: ')}"
-    if message is not None:
-        message = Message(reason, message.advice, message.values)
-        reason = message.text()
-    return PhotoResult(photo, item, error=reason, message=message)
-
-
-def _explain_renewal(
-    files: ResultFiles, entry: dict[str, Any], origin: dict[str, Any], *, report: bool
-) -> str:
-    """Return why an earlier result has to be made again; nothing if it can stay."""
-    if entry["sha256"] != origin["sha256"]:
-        if Path(str(entry["file"])).resolve() != files.photo.resolve():
-            raise ValueError(
-                f"{printable(files.entry)} is of another photo, {printable(entry['file'])}; "
-                "choose another folder for the results, or force to replace it"
-            )
-        return "made again: the photo has changed"
-    if entry["model"] != origin["model"]:
-        return "made again: with another model"
-    if not has_whole_pictures(files, entry):
-        return "made again: was not complete"
-    if report and not (entry.get("report") and has_whole_reports(files)):
-        return "made again: with a report"
-    return ""
-
-
-def _write_overviews(folder: Path, results: list[PhotoResult]) -> None:
-    entries = read_results(folder, results)
-    for write, name in ((write_summary, SUMMARY_NAME), (write_index, INDEX_NAME)):
-        try:
-            write(folder, entries)
-        except OSError as error:
-            path = printable(folder / name)
-            raise ResultsError(f"can't write {path}: {error.strerror}") from error
+        raise ResultsError(
+            f"can't make the folder {printable(folder)}: {error.strerror}"
+        ) from error
+    if not os.access(folder, os.W_OK):
+        raise ResultsError(
+            f"can't write to the folder {printable(folder)}", "choose another {folder}"
+        )

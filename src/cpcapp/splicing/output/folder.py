@@ -1,20 +1,211 @@
-"""Checks of the folder for results, before anything is written."""
+"""A folder of results: the files of each photo, what is there already, the table and page of all.
+
+The JSON file of a photo is written last: if it exists, the others are complete.
+"""
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import io
+import json
+import math
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
 
-from cpcapp._io.messages import MessageError
-from cpcapp._io.text import printable
-from cpcapp.splicing.output.files import INDEX_NAME, SUMMARY_NAME, ResultFiles
-from cpcapp.splicing.output.index_page import is_index
-from cpcapp.splicing.output.summary import is_summary
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from cpcapp import __version__
+from cpcapp._io.files import atomic_write, stage_results
+from cpcapp._io.messages import Message, MessageError
+from cpcapp._io.text import natural_order, number, printable, spreadsheet_text
+from cpcapp.reports import render
+from cpcapp.reports.pictures import encode_jpeg
+from cpcapp.splicing.decide.words import format_p, format_verdict
+from cpcapp.splicing.output.draw import choose_boundary_white, draw_pictures, encode_png
+from cpcapp.splicing.output.report import PhotoReport
+from cpcapp.splicing.photo.read import ReadImage
+from cpcapp.splicing.result import Localization
+
+SUMMARY_NAME, INDEX_NAME = "summary.csv", "index.html"
+# What the names of a photo's files end with, by what the JSON file calls them.
+_SUFFIXES: Final = {
+    "overlay": ".overlay.png",
+    "boundary": ".boundary.png",
+    "region": ".region.png",
+    "hot_spots": ".hot_spots.png",
+    "thumbnail": ".thumbnail.jpg",
+    "report": ".report.html",
+    "report_pdf": ".report.pdf",
+    "entry": ".json",
+}
+_PICTURES: Final = ("overlay", "boundary", "region", "hot_spots", "thumbnail")
+_REPORTS: Final = ("report", "report_pdf")
+# Bytes. Most file systems allow 255, and up to 16 more are added to a name here.
+_MAX_NAME: Final = 200
+# Pixels of the longer side: a table of them fits on a screen, and has a few kB each.
+_THUMBNAIL_SIDE, _THUMBNAIL_QUALITY = 240, 75
+
+# Of which type is what a JSON file says, where it is used.
+_TYPES: Final[dict[str, Any]] = {
+    **dict.fromkeys(("file", "sha256", "overlay", "boundary"), str),
+    "model": dict,
+    **dict.fromkeys(("verdict", "verdict_code", *_PICTURES[2:], *_REPORTS), str | None),
+    **dict.fromkeys(("score", "p_value", "seconds"), int | float | None),
+    **dict.fromkeys(("width", "height"), int | None),
+    "notes": list | None,
+    "seam": dict | None,
+}
+# Ours have some 2 kB.
+_MAX_ENTRY_BYTES: Final = 1 << 20
+
+_COLUMNS: Final = (
+    *("file", "width", "height", "verdict", "verdict_code", "score", "p_value"),
+    *("region_share", "hot_spots_share", "share_above_threshold", "row", "column", "strength"),
+    *("box_top", "box_left", "box_height", "box_width", "seconds", "notes"),
+    *("overlay", "boundary", "region", "hot_spots", "report", "report_pdf", "error"),
+)
+
+_GENERATOR: Final = "cpcapp localize"
+# Pixels: more than any photo has that is read.
+_MAX_SIDE: Final = 10**8
+# Thumbnails that a browser without scripts loads, as it loads all at once.
+_MAX_THUMBNAILS: Final = 300
+# The most suspicious first.
+_VERDICTS: Final = {
+    "signs": "with signs of splicing",
+    "weak": "with weak signs",
+    "unknown": "not judged",
+    "none": "without signs",
+}
+# What a row links to, by its word on the page; the overlay is behind the thumbnail.
+_LINKS: Final = {
+    "report": "report",
+    "report_pdf": "PDF",
+    "boundary": "boundary map",
+    "region": "region",
+    "hot_spots": "hot spots",
+    "entry": "JSON",
+}
 
 
 class ResultsError(MessageError):
     """Photos can't be localized as asked, or their results can't be written; see the message."""
+
+
+def _file(kind: str, text: str) -> Any:
+    return property(lambda files: files.path(kind), doc=text)
+
+
+@dataclass(frozen=True)
+class ResultFiles:
+    """A photo, and the files that its result goes to.
+
+    Attributes
+    ----------
+    photo : Path
+    folder : Path
+    name : str
+        What the names of the files begin with.
+
+    Examples
+    --------
+    >>> files = ResultFiles(Path("cat.jpg"), Path("out"), "cat")
+    >>> files.overlay.name, files.entry.name
+    ('cat.overlay.png', 'cat.json')
+    """
+
+    photo: Path
+    folder: Path
+    name: str
+
+    overlay = _file("overlay", "The photo with the boundary map on it.")
+    boundary = _file("boundary", "The boundary map alone.")
+    region = _file("region", "White: what may come from elsewhere; of calibrated models only.")
+    hot_spots = _file("hot_spots", "White: the significant spots; of calibrated models only.")
+    thumbnail = _file("thumbnail", "The overlay, small, for the page of the folder.")
+    report = _file("report", "The report as a page; only if it was asked for.")
+    report_pdf = _file("report_pdf", "The report as PDF; only if it was asked for.")
+    entry = _file("entry", "Everything else that was found, in JSON.")
+
+    def path(self, kind: str) -> Path:
+        """Return the path of a file by what the JSON file calls it."""
+        return self.folder / (self.name + _SUFFIXES[kind])
+
+    @property
+    def all(self) -> tuple[Path, ...]:
+        """All of them."""
+        return tuple(map(self.path, _SUFFIXES))
+
+
+@dataclass(frozen=True)
+class PhotoResult:
+    """What became of a photo: the content of its JSON file, or an error.
+
+    Attributes
+    ----------
+    photo : Path
+    files : ResultFiles or None
+        Where the result is. None for an image of a kind that is not read.
+    entry : dict or None
+        What the JSON file says. None if there is an error.
+    remark : str
+        What became of an earlier result; empty if there was none.
+    error : str
+        Why there is no result, in one line that begins with the path; empty if there is one.
+    message : Message or None
+        The error in parts, if it names parameters.
+    """
+
+    photo: Path
+    files: ResultFiles | None = None
+    entry: dict[str, Any] | None = field(default=None, repr=False)
+    remark: str = ""
+    error: str = ""
+    message: Message | None = field(default=None, repr=False)
+
+    @property
+    def verdict(self) -> str:
+        """The verdict and its p-value in words; empty if there is an error."""
+        entry = self.entry or {}
+        return format_verdict(entry.get("verdict") or "", entry.get("p_value"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry, with paths of the files that can be opened from here."""
+        if self.entry is None or self.files is None:
+            return {"file": str(self.photo), "error": self.error}
+        present = [kind for kind in (*_PICTURES, *_REPORTS) if self.entry.get(kind)]
+        return {**self.entry, **{kind: str(self.files.path(kind)) for kind in present}}
+
+
+def name_results(photos: Iterable[Path], folder: Path) -> list[ResultFiles]:
+    """Name the results of photos: after their files, and each name once.
+
+    Photos of the same name get a few digits that follow from the whole path: the same in every
+    run that has both, in whatever order. Case does not tell names apart, as on some systems.
+
+    >>> photos = [Path("/a/cat.jpg"), Path("/b/Cat.png"), Path("/b/dog.jpg")]
+    >>> [files.name for files in name_results(photos, Path("out"))]
+    ['cat-b229594b', 'Cat-9a584c93', 'dog']
+    """
+    photos = list(photos)
+    names = [photo.stem for photo in photos]
+    for digits in (8, 64):
+        counts = Counter(name.casefold() for name in names)
+        for i, photo in enumerate(photos):
+            too_long = len(names[i].encode(errors="replace")) > _MAX_NAME
+            if counts[names[i].casefold()] > 1 or too_long:
+                path = str(photo.resolve()).encode(errors="surrogateescape")
+                code = hashlib.sha256(path).hexdigest()[:digits]
+                names[i] = f"{photo.stem[:30] if too_long else photo.stem}-{code}"
+    return [ResultFiles(photo, folder, name) for photo, name in zip(photos, names, strict=True)]
 
 
 def check_folder(
@@ -48,25 +239,262 @@ def check_folder(
 
 def check_overviews(folder: Path, advice: str) -> None:
     """Raise `ResultsError` if the table or the page of a folder is not one of ours."""
-    for name, is_ours, kind in (
-        (SUMMARY_NAME, is_summary, "table"),
-        (INDEX_NAME, is_index, "page"),
-    ):
+    marks = {
+        SUMMARY_NAME: (",".join(_COLUMNS[:3]), "table"),
+        INDEX_NAME: (f'<meta name="generator" content="{_GENERATOR}">', "page"),
+    }
+    for name, (mark, kind) in marks.items():
         path = folder / name
-        if path.is_file() and not is_ours(path):
-            problem = f"{printable(path)} is not a {kind} of results"
-            raise ResultsError(problem, advice, force=True)
+        if path.is_file():
+            with path.open("rb") as file:
+                if mark.encode() not in file.read(1000):
+                    problem = f"{printable(path)} is not a {kind} of results"
+                    raise ResultsError(problem, advice, force=True)
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder that can be written to, or raise `ResultsError`."""
+def make_result(
+    image: ReadImage,
+    found: Localization,
+    *,
+    photo: Path,
+    name: str,
+    origin: dict[str, Any],
+    report: PhotoReport | None = None,
+    pdf: bool = True,
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Return what the JSON file of a photo says, and the contents of all files but it.
+
+    ``origin``: ``sha256`` of the photo and the ``model``, which tell whether the result is still
+    valid.
+    """
+    contents = {}
+    for kind, picture in draw_pictures(image.pixels, found):
+        contents[kind] = encode_png(picture)
+        if kind == "overlay":
+            small = encode_jpeg(picture, _THUMBNAIL_SIDE, quality=_THUMBNAIL_QUALITY)
+            contents["thumbnail"] = small.content
+    if report is not None:
+        contents["report"] = report.html().encode(errors="backslashreplace")
+        if pdf:
+            contents["report_pdf"] = report.pdf()
+    names = {kind: name + _SUFFIXES[kind] if kind in contents else None for kind in _SUFFIXES}
+    del names["entry"]
+    return {**describe_result(image, found, photo=photo, origin=origin), **names}, contents
+
+
+def describe_result(
+    image: ReadImage, found: Localization, *, photo: Path, origin: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what the JSON file of a photo says, but for the names of the other files."""
+    height, width = image.pixels.shape[:2]
+    region, hot_spots = found.mask, found.hot_spots
+    return {
+        "file": str(photo),
+        **origin,
+        "cpcapp": __version__,
+        "format": image.format,
+        "width": width,
+        "height": height,
+        "jpeg_quality": found.jpeg_quality,
+        "notes": list(found.notes),
+        "verdict": found.verdict,
+        "verdict_code": found.verdict_code,
+        "calibrated": found.calibrated,
+        "score": number(found.score),
+        "p_value": number(found.p_value),
+        "threshold": number(found.threshold),
+        "share_above_threshold": number((found.boundary >= found.threshold).mean()),
+        "seam": find_strongest_seam(found.boundary, found.threshold),
+        "seconds": number(found.seconds),
+        "boundary_white": number(choose_boundary_white(found.boundary, found.threshold)),
+        "region_share": None if region is None else number(region.mean()),
+        "pasted_side_by": found.side_rule if region is not None and region.any() else None,
+        "hot_spots_share": None if hot_spots is None else number(hot_spots.mean()),
+    }
+
+
+def find_strongest_seam(boundary: NDArray[np.float32], threshold: float) -> dict[str, Any] | None:
+    """Return where a boundary map is highest, and the box of the piece of seam around it.
+
+    The piece is the connected part of at least the threshold or, if the map does not reach it, of
+    at least half of its maximum. None if the map is 0 everywhere.
+    """
+    row, column = (int(i) for i in divmod(int(boundary.argmax()), boundary.shape[1]))
+    strength = float(boundary[row, column])
+    if strength <= 0.0:
+        return None
+    level = threshold if strength >= threshold else strength / 2
+    _, labels, boxes, _ = cv2.connectedComponentsWithStats((boundary >= level).astype("uint8"))
+    left, top, width, height = (int(side) for side in boxes[labels[row, column]][:4])
+    return {
+        "row": row,
+        "column": column,
+        "strength": number(strength),
+        "box": [top, left, height, width],
+    }
+
+
+def write_result(files: ResultFiles, entry: dict[str, Any], contents: dict[str, bytes]) -> None:
+    """Write the files of a photo in the place of an earlier result, the JSON file last."""
+    text = json.dumps(entry, indent=1, allow_nan=False)
+    with stage_results(files.folder) as staged:
+        for kind, content in {**contents, "entry": text.encode()}.items():
+            with atomic_write(staged.new / files.path(kind).name) as file:
+                file.write(content)
+        staged.commit(marker=files.entry.name, remove=[path.name for path in files.all])
+
+
+def read_entry(path: Path) -> dict[str, Any] | None:
+    """Return what a JSON file says; None if there is none, or it is not of a photo's result."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ResultsError(
-            f"can't make the folder {printable(folder)}: {error.strerror}"
-        ) from error
-    if not os.access(folder, os.W_OK):
-        raise ResultsError(
-            f"can't write to the folder {printable(folder)}", "choose another {folder}"
-        )
+        # Reading a pipe would never end.
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            content = file.read(_MAX_ENTRY_BYTES + 1)
+        if len(content) > _MAX_ENTRY_BYTES:
+            return None
+        entry = json.loads(content, parse_constant=_finite, parse_float=_finite)
+    except (OSError, ValueError, RecursionError):
+        return None
+    fits = isinstance(entry, dict) and all(
+        isinstance(entry.get(name), kind) for name, kind in _TYPES.items()
+    )
+    return entry if fits and isinstance((entry.get("seam") or {}).get("box", []), list) else None
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no number of JSON")
+    return value
+
+
+def is_result_picture(path: Path) -> bool:
+    """Tell whether a file is a picture of an earlier result."""
+    for suffix in (_SUFFIXES[kind] for kind in _PICTURES):
+        if path.name.endswith(suffix):
+            beside = path.with_name(path.name.removesuffix(suffix) + _SUFFIXES["entry"])
+            return read_entry(beside) is not None
+    return False
+
+
+def is_complete(files: ResultFiles, entry: dict[str, Any]) -> bool:
+    """Tell whether all files that an entry names are there."""
+    written = [kind for kind in (*_PICTURES, *_REPORTS) if entry.get(kind)]
+    return all(files.path(kind).is_file() for kind in written)
+
+
+def write_overviews(folder: Path, results: Sequence[PhotoResult] = ()) -> None:
+    """Write the table and the page of all results in a folder, also those of earlier runs."""
+    entries = _read_results(folder, results)
+    for name, text in (
+        (SUMMARY_NAME, _make_table(entries.values())),
+        (INDEX_NAME, _make_page(folder, entries)),
+    ):
+        try:
+            with atomic_write(folder / name) as file:
+                file.write(text.encode(errors="backslashreplace"))
+        except OSError as error:
+            path = printable(folder / name)
+            raise ResultsError(f"can't write {path}: {error.strerror}") from error
+
+
+def _read_results(folder: Path, results: Sequence[PhotoResult]) -> dict[str, dict[str, Any]]:
+    """Return all entries in a folder, and ``file`` and ``error`` of failures, by their names."""
+    entries: dict[str, dict[str, Any]] = {}
+    for path in folder.glob("*.json"):
+        if entry := read_entry(path):
+            # What others call an error is none of ours.
+            entries[path.stem] = {**entry, "error": ""}
+    for result in results:
+        if result.error:
+            name = result.photo.name if result.files is None else result.files.name
+            entries[name] = result.to_dict()
+    return {name: entries[name] for name in sorted(entries, key=natural_order)}
+
+
+def _make_table(entries: Iterable[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    table = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+    table.writeheader()
+    for entry in entries:
+        row = {name: entry[name] for name in _COLUMNS if entry.get(name) is not None}
+        seam = entry.get("seam") or {}
+        row |= {name: seam.get(name) for name in ("row", "column", "strength")}
+        sides = ("box_top", "box_left", "box_height", "box_width")
+        row |= dict(zip(sides, seam.get("box", ()), strict=False))
+        row["notes"] = "; ".join(map(str, entry.get("notes") or ()))
+        table.writerow({column: spreadsheet_text(cell) for column, cell in row.items()})
+    return text.getvalue()
+
+
+def _make_page(folder: Path, entries: Mapping[str, dict[str, Any]]) -> str:
+    """Return the page of all results, which a browser can sort.
+
+    It holds no picture itself, so that ten thousand photos make a page of some megabytes; a
+    browser loads the thumbnails that are seen.
+    """
+    present = set(os.listdir(folder))  # noqa: PTH208 - names only: a folder may have 100,000
+    rows = [_row(folder, *item, present) for item in entries.items() if not item[1]["error"]]
+    rows.sort(key=_suspicion)
+    counts = list(_counts(rows))
+    photos = f"{len(rows):,} photo{'' if len(rows) == 1 else 's'}"
+    return render(
+        "index.html",
+        title=f"{photos}: {', '.join(counts) or 'nothing found'}",
+        generator=_GENERATOR,
+        rows=rows,
+        words=_VERDICTS,
+        n_pictures=_MAX_THUMBNAILS,
+        failures=[entry["error"] for entry in entries.values() if entry["error"]],
+        table=SUMMARY_NAME,
+    )
+
+
+def _row(folder: Path, name: str, entry: dict[str, Any], present: set[str]) -> dict[str, Any]:
+    # Not by the names in the entry: whoever wrote it could send a reader anywhere.
+    files = ResultFiles(Path(entry["file"]), folder, name)
+    code, p_value = entry.get("verdict_code"), _within(entry.get("p_value"), 1)
+    share = _within(entry.get("region_share"), 1) if code in ("signs", "weak") else None
+    small = "thumbnail" if files.thumbnail.name in present else "overlay"
+    return {
+        "code": code if code in _VERDICTS else "unknown",
+        "name": files.photo.name,
+        "folder": str(files.photo.parent) if files.photo.parent != Path() else "",
+        "verdict": entry.get("verdict") or "",
+        "p": p_value,
+        "p_text": "" if p_value is None else format_p(p_value),
+        "part": None if share is None else round(100 * share, 1),
+        "width": _within(entry.get("width"), _MAX_SIDE),
+        "height": _within(entry.get("height"), _MAX_SIDE),
+        "notes": "; ".join(map(str, entry.get("notes") or ())),
+        "small": _address(files.path(small)),
+        "overlay": _address(files.overlay),
+        "links": [
+            (word, _address(files.path(kind)))
+            for kind, word in _LINKS.items()
+            if files.path(kind).name in present
+        ],
+    }
+
+
+def _within(value: Any, largest: float) -> Any:
+    """Return a number of an entry, or None: others may have written it."""
+    return value if isinstance(value, int | float) and 0 <= value <= largest else None
+
+
+def _address(path: Path) -> str:
+    # Bytes, as a name need not be text.
+    return quote(os.fsencode(path.name), safe="")
+
+
+def _suspicion(row: dict[str, Any]) -> tuple[Any, ...]:
+    p_value = 2.0 if row["p"] is None else row["p"]
+    return list(_VERDICTS).index(row["code"]), p_value, natural_order(row["name"])
+
+
+def _counts(rows: list[dict[str, Any]]) -> Iterator[str]:
+    for code, words in _VERDICTS.items():
+        if count := sum(row["code"] == code for row in rows):
+            yield f"{count:,} {words}"

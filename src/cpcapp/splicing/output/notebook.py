@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from cpcapp._io.files import make_folder
+from cpcapp._io.files import atomic_write, make_folder
 from cpcapp.reports import data_uri, render
-from cpcapp.reports.pictures import encode_png
+from cpcapp.reports.pictures import encode_png as encode_small_png
 from cpcapp.splicing.decide.words import format_verdict, verdict_sentence
-from cpcapp.splicing.output.overlays import draw_localization, draw_part, draw_pictures
-from cpcapp.splicing.output.png import write_png
+from cpcapp.splicing.output.draw import draw_localization, draw_part, draw_pictures, encode_png
 from cpcapp.splicing.photo.pixels import as_unit_float
 from cpcapp.splicing.result import Localization
 
@@ -44,9 +43,7 @@ def plot_localization(found: Localization) -> Figure:
     size = (_INCHES * len(panels), _INCHES * min(height / width, 3.0) + 0.7)
     figure = Figure(figsize=size, layout="constrained")
     figure.suptitle(format_verdict(found.verdict, found.p_value))
-    for axes, (title, picture) in zip(
-        figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
-    ):
+    for axes, (title, picture) in zip(figure.subplots(1, len(panels)), panels, strict=True):
         axes.imshow(picture)
         axes.set_title(title, fontsize=10)
         axes.set_axis_off()
@@ -61,10 +58,10 @@ def save_localization(
         raise ValueError(f"name={name!r} must be a name of a file, without a folder")
     image, folder = _pixels(found), make_folder(folder)
     written = []
-    for kind, picture in draw_pictures(image, found, found.threshold):
-        if picture is not None:
-            written.append(folder / f"{name}.{kind}.png")
-            write_png(written[-1], picture)
+    for kind, picture in draw_pictures(image, found):
+        written.append(folder / f"{name}.{kind}.png")
+        with atomic_write(written[-1]) as file:
+            file.write(encode_png(picture))
     return written
 
 
@@ -73,7 +70,7 @@ def localization_png(found: Localization) -> bytes | None:
     if found.pixels is None:
         return None
     picture = draw_localization(found.pixels, found, found.threshold)
-    return encode_png(picture, _MAX_SIDE).content
+    return encode_small_png(picture, _MAX_SIDE).content
 
 
 def localization_html(found: Localization) -> str | None:
@@ -81,12 +78,8 @@ def localization_html(found: Localization) -> str | None:
     png = localization_png(found)
     if png is None:
         return None
-    return render(
-        "figure.html",
-        address=data_uri(png),
-        alt=f"The photo. {found.display.seam_title}.",
-        caption=verdict_sentence(found),
-    )
+    alt = f"The photo. {found.display.seam_title}."
+    return render("figure.html", address=data_uri(png), alt=alt, caption=verdict_sentence(found))
 
 
 def _pixels(found: Localization) -> NDArray[Any]:

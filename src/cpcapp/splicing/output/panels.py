@@ -1,4 +1,4 @@
-"""Pictures of scored photos, as in the paper's figures."""
+"""Sheets of pictures beside each other: of scored photos, and of the demo."""
 
 from __future__ import annotations
 
@@ -9,14 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from cpcapp.splicing.output.overlays import PINK as PINK
+from cpcapp.splicing.decide.words import FADING, format_verdict
+from cpcapp.splicing.output.draw import (
+    PINK,
+    Picture,
+    draw_boundary,
+    draw_localization,
+    draw_part,
+)
 from cpcapp.splicing.photo.pixels import as_unit_float
-
-Picture = NDArray[np.uint8]
+from cpcapp.splicing.photo.samples import Sample
+from cpcapp.splicing.result import Localization
 
 # Pixels: chosen by eye.
 _GAP = 6
 _TEXT = 15
+# The same of the demo's sheet, which has larger letters.
+_DEMO_PANEL, _DEMO_GAP, _DEMO_TEXT, _DEMO_LINE = 360, 8, 17, 25
+_DEMO_TITLES = ("The photo", "What was pasted", "All edges", "The likely seam", "The likely part")
 
 
 def case_picture(
@@ -28,17 +38,10 @@ def case_picture(
     caption: str = "",
     side: int = 480,
 ) -> Picture:
-    """Return a photo, its edges and the map that was found, side by side.
+    """Return the photo with the true seam in pink, all edges and the map that was found in a row.
 
-    From left to right: the photo with the true seam in pink, all edges, the map. The brightest
-    value of either map is white.
+    The brightest value of either map is white.
     """
-    shape = np.shape(image)[:2]
-    for name, array in (("mask", mask), ("edges", edges), ("boundary", boundary)):
-        if np.shape(array) != shape:
-            raise ValueError(f"{name} has shape {np.shape(array)}; the photo has {shape}")
-    if side < 1:
-        raise ValueError(f"side={side!r} must be at least 1")
     photo = _fit(np.asarray(255 * as_unit_float(image), dtype=np.float32), side)
     panel = np.rint(photo).astype(np.uint8)
     share = _fit(mask.astype(np.float32), side)
@@ -46,26 +49,62 @@ def case_picture(
     panel[_find_seam(share >= 0.5, max(1, round(max(panel.shape) / 300)))] = PINK
     gap = np.full((panel.shape[0], _GAP, 3), 255, dtype=np.uint8)
     picture = np.hstack([panel, gap, _draw_grey(edges, side), gap, _draw_grey(boundary, side)])
-    return np.vstack([_draw_caption(caption, picture.shape[1]), picture]) if caption else picture
+    if not caption:
+        return picture
+    line = np.full((2 * _TEXT, picture.shape[1], 3), 255, dtype=np.uint8)
+    return np.vstack([_write_text(line, caption, (2, _TEXT // 4), size=_TEXT), picture])
 
 
 def contact_sheet(pictures: Sequence[Picture]) -> Picture:
     """Return pictures one below the other, the narrower ones filled up with white.
 
-    >>> import numpy as np
     >>> contact_sheet([np.zeros((20, 30, 3), np.uint8), np.zeros((10, 50, 3), np.uint8)]).shape
     (36, 50, 3)
     """
-    if not pictures:
-        raise ValueError("pictures has none; at least one is needed")
     width = max(picture.shape[1] for picture in pictures)
-    rows: list[Picture] = []
-    for picture in pictures:
-        if rows:
-            rows.append(np.full((_GAP, width, 3), 255, dtype=np.uint8))
-        rest = ((0, 0), (0, width - picture.shape[1]), (0, 0))
-        rows.append(np.pad(picture, rest, constant_values=255))
-    return np.vstack(rows)
+    rows = [
+        np.pad(picture, ((0, _GAP), (0, width - picture.shape[1]), (0, 0)), constant_values=255)
+        for picture in pictures
+    ]
+    return np.vstack(rows)[:-_GAP]
+
+
+def draw_demo_sheet(photos: Sequence[tuple[Sample, Localization]]) -> Picture:
+    """Return photos with known splices, and what was found in them, on one white sheet.
+
+    A row of a photo: the photo, the truth, all edges, the likely seam and the likely part. The
+    verdict is written below the last two. Without signs the last one is the photo as it is.
+    """
+    width = len(_DEMO_TITLES) * (_DEMO_PANEL + _DEMO_GAP) + _DEMO_GAP
+    header = np.full((2 * _DEMO_TEXT + _DEMO_LINE, width, 3), 255, dtype=np.uint8)
+    header = _write_text(header, FADING, (_DEMO_GAP, _DEMO_TEXT // 3))
+    for column, title in enumerate(_DEMO_TITLES):
+        header = _write_text(header, title, (_demo_left(column), _DEMO_LINE + _DEMO_TEXT // 3))
+    return np.vstack([header, *(_draw_demo_row(*photo, width) for photo in photos)])
+
+
+def _draw_demo_row(photo: Sample, found: Localization, width: int) -> Picture:
+    pixels, mask = photo.read()
+    panels = [
+        pixels,
+        draw_part(pixels, mask),
+        np.repeat(draw_boundary(found.edges)[..., None], 3, axis=2),
+        draw_localization(pixels, found, found.threshold, line=False),
+        pixels if found.mask is None or not found.mask.any() else draw_part(pixels, found.mask),
+    ]
+    height = round(_DEMO_PANEL * pixels.shape[0] / pixels.shape[1])
+    row = np.full((height + _DEMO_LINE + _DEMO_GAP, width, 3), 255, dtype=np.uint8)
+    for column, panel in enumerate(panels):
+        small = cv2.resize(panel, (_DEMO_PANEL, height), interpolation=cv2.INTER_AREA)
+        row[:height, _demo_left(column) :][:, :_DEMO_PANEL] = small
+    if photo.authentic:
+        row = _write_text(row, "nothing", (_DEMO_PANEL + 3 * _DEMO_GAP, _DEMO_GAP), "white")
+    verdict = format_verdict(found.verdict, found.p_value)
+    return _write_text(row, verdict, (_demo_left(3), height + _DEMO_TEXT // 4))
+
+
+def _demo_left(column: int) -> int:
+    return _DEMO_GAP + column * (_DEMO_PANEL + _DEMO_GAP)
 
 
 def _fit(values: NDArray[np.float32], side: int) -> NDArray[np.float32]:
@@ -92,8 +131,13 @@ def _draw_grey(values: NDArray[np.float32], side: int) -> Picture:
     return np.repeat(level[..., None], 3, axis=2)
 
 
-def _draw_caption(text: str, width: int) -> Picture:
-    line = Image.new("RGB", (width, 2 * _TEXT), "white")
-    font = ImageFont.load_default(_TEXT)
-    ImageDraw.Draw(line).text((2, _TEXT // 4), text, fill="black", font=font)
-    return np.asarray(line)
+def _write_text(
+    picture: Picture,
+    text: str,
+    corner: tuple[int, int],
+    colour: str = "black",
+    size: int = _DEMO_TEXT,
+) -> Picture:
+    canvas = Image.fromarray(picture)
+    ImageDraw.Draw(canvas).text(corner, text, fill=colour, font=ImageFont.load_default(size))
+    return np.asarray(canvas)

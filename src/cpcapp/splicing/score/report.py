@@ -32,7 +32,7 @@ from cpcapp._io.text import spreadsheet_text
 from cpcapp.reports import render
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.output.panels import case_picture, contact_sheet
-from cpcapp.splicing.output.png import write_png
+from cpcapp.splicing.output.draw import write_png
 from cpcapp.splicing.photo.samples import Problem, SampleSet
 from cpcapp.splicing.score.controls import CONTROLS
 from cpcapp.splicing.score.evaluate import (

@@ -3,62 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import Any, Protocol
+from functools import cache
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cpcapp.splicing.decide.words import Display, Judged
 from cpcapp.splicing.photo.pixels import as_unit_float
+from cpcapp.splicing.result import Localization
+
+Picture = NDArray[np.uint8]
 
 # Blue of Okabe and Ito: no common kind of colour vision takes it for a colour of the ramp.
 LINE_COLOUR = (86, 180, 233)
+PINK = (255, 20, 147)
+# How strongly a painted part is covered: chosen by eye.
+_PAINT = 0.6
 
 # How much of the photo's own colour and light is left under the map: chosen by eye.
 _SATURATION, _BRIGHTNESS = 0.35, 0.7
 # The same for a map without colours, which are easily lost on a light photo.
 _GREY_BRIGHTNESS = 0.5
-
+# How much each of the values 0, 1/255, ..., 1 of a map covers of the photo. Exponent chosen by eye:
+# a little more than in proportion, so that a weak seam is seen; much more would lay a veil over
+# photos where the map is nowhere quite 0.
+_COVER = np.linspace(0.0, 1.0, 256, dtype=np.float32) ** np.float32(0.7)
 # Light of red, green and blue (ITU-R BT.709).
 _LUMA = np.array([0.2126, 0.7152, 0.0722], dtype=np.float32)
 
 # Values of the map and their colours, chosen by eye. Each is lighter than the one before, so that
 # the order survives any colour vision and a grey print; none is dark, as the weakest part of the
 # map has to be seen on a dark photo too.
-_RAMP = (
-    (0.0, (126, 26, 128)),
-    (0.35, (196, 50, 106)),
-    (0.6, (238, 98, 60)),
-    (0.8, (250, 165, 40)),
-    (1.0, (250, 250, 140)),
-)
-
-# How strongly a painted part is covered: chosen by eye.
-_PAINT = 0.6
-PINK = (255, 20, 147)
-
+_RAMP_VALUES = (0.0, 0.35, 0.6, 0.8, 1.0)
+_RAMP = ((126, 26, 128), (196, 50, 106), (238, 98, 60), (250, 165, 40), (250, 250, 140))
 # Share of pixels that an overlay shows at its lightest: chosen by eye on the example photos.
 _LIGHTEST_SHARE = 0.003
-
 # Pixels handled at once: little enough for a cache, whatever the size of the photo.
 _STRIP = 1 << 18
-
-
-class Finding(Judged, Protocol):
-    """What can be drawn: a `cpcapp.splicing.Localization`, which draws itself by this room."""
-
-    @property
-    def boundary(self) -> NDArray[np.float32]: ...  # noqa: D102
-    @property
-    def edges(self) -> NDArray[np.float32]: ...  # noqa: D102
-    @property
-    def mask(self) -> NDArray[np.bool_] | None: ...  # noqa: D102
-    @property
-    def hot_spots(self) -> NDArray[np.bool_] | None: ...  # noqa: D102
-    @property
-    def display(self) -> Display: ...  # noqa: D102
 
 
 def draw_overlay(
@@ -69,7 +51,7 @@ def draw_overlay(
     white: float = 1.0,
     opacity: float = 1.0,
     colours: bool = True,
-) -> NDArray[np.uint8]:
+) -> Picture:
     """Lay a boundary map over its photo.
 
     `draw_localization` chooses all options by what was found.
@@ -113,38 +95,41 @@ def draw_overlay(
     >>> draw_overlay(photo, boundary, opacity=0.0)[2, 4]
     array([200, 200, 200], dtype=uint8)
     """
-    pixels, values, white = _check_photo(image), _check_map(boundary), _check_white(white)
+    pixels, values = _check_photo(image), _check_map(boundary)
     if pixels.shape[:2] != values.shape:
         raise ValueError(
             f"boundary has shape {values.shape}; it must be that of image, {pixels.shape[:2]}"
         )
     if threshold is not None and not 0.0 <= threshold <= 1.0:
         raise ValueError(f"threshold={threshold!r} must be from 0 to 1, or None for no line")
+    # Below, 255 / white is no number of float32 any more.
+    if not 1e-30 <= white <= 1.0:
+        raise ValueError(f"white={white!r} must be from 1e-30 to 1")
     if not 0.0 <= opacity <= 1.0:
         raise ValueError(f"opacity={opacity!r} must be from 0 to 1")
-    ramp, cover = build_ramp(colours), _build_cover()
+    ramp = build_ramp() if colours else np.full((256, 3), 255, dtype=np.float32)
     saturation, brightness = (_SATURATION, _BRIGHTNESS) if colours else (0.0, _GREY_BRIGHTNESS)
     # A wide photo is shown at a smaller size, where a line of one pixel would vanish.
     reach = max(1, round(max(values.shape) / 2000))
     picture = np.empty(pixels.shape, dtype=np.uint8)
     for rows in _split_rows(*values.shape):
-        photo, level = as_unit_float(pixels[rows]), _scale_to_grey(values[rows], white)
+        photo, level = as_unit_float(pixels[rows]), draw_boundary(values[rows], white=white)
         light = (photo @ _LUMA)[..., None]
-        shown = light + np.float32(saturation) * (photo - light)
-        shown *= np.float32(brightness * 255)
-        shown += cover[level][..., None] * (ramp[level] - shown)
+        drawn = light + np.float32(saturation) * (photo - light)
+        drawn *= np.float32(brightness * 255)
+        drawn += _COVER[level][..., None] * (ramp[level] - drawn)
         if threshold is not None:
-            shown[_find_outline(values, rows, threshold, reach)] = LINE_COLOUR
+            drawn[_find_outline(values, rows, threshold, reach)] = LINE_COLOUR
         if opacity < 1.0:
             photo = (photo if colours else light) * np.float32(255)
-            shown = photo + np.float32(opacity) * (shown - photo)
-        picture[rows] = np.rint(shown, out=shown).astype(np.uint8)
+            drawn = photo + np.float32(opacity) * (drawn - photo)
+        picture[rows] = np.rint(drawn, out=drawn).astype(np.uint8)
     return picture
 
 
 def draw_localization(
-    image: ArrayLike, found: Finding, threshold: float, *, line: bool = True
-) -> NDArray[np.uint8]:
+    image: ArrayLike, found: Localization, threshold: float, *, line: bool = True
+) -> Picture:
     """Lay what was found over its photo, as strongly as the verdict speaks.
 
     What is shown for which verdict is said by `Localization.display`.
@@ -184,40 +169,30 @@ def draw_localization(
     )
 
 
-def draw_pictures(
-    image: ArrayLike, found: Finding, threshold: float
-) -> Iterator[tuple[str, NDArray[np.uint8] | None]]:
-    """Draw all that is written for a photo, one picture after the other."""
-    yield "overlay", draw_localization(image, found, threshold)
-    white = choose_boundary_white(found.boundary, threshold)
+def draw_pictures(image: NDArray[Any], found: Localization) -> Iterator[tuple[str, Picture]]:
+    """Draw all that is written for a photo, one picture after the other, with the name of each."""
+    yield "overlay", draw_localization(image, found, found.threshold)
+    white = choose_boundary_white(found.boundary, found.threshold)
     yield "boundary", draw_boundary(found.boundary, white=white)
     for kind, mask in (("region", found.mask), ("hot_spots", found.hot_spots)):
-        yield kind, None if mask is None else np.where(mask, np.uint8(255), np.uint8(0))
+        if mask is not None:
+            yield kind, np.where(mask, np.uint8(255), np.uint8(0))
 
 
-def draw_boundary(boundary: ArrayLike, *, white: float = 1.0) -> NDArray[np.uint8]:
-    """Return a boundary map as a grey picture.
+def draw_boundary(boundary: NDArray[np.float32], *, white: float = 1.0) -> Picture:
+    """Return a boundary map as a grey picture in which ``white`` and all above are white.
 
     It is the map as it is: no verdict fades it, and that of a genuine photo has bright spots too.
 
-    ``white``: the value of the map that is white, as all above are.
-
-    >>> draw_boundary([[0.0, 0.5, 1.0]])
-    array([[  0, 128, 255]], dtype=uint8)
-    >>> draw_boundary([[0.0, 0.02, 0.1]], white=0.1)
+    >>> draw_boundary(np.array([[0.0, 0.02, 0.1]], dtype=np.float32), white=0.1)
     array([[  0,  51, 255]], dtype=uint8)
     """
-    values, white = _check_map(boundary), _check_white(white)
-    picture = np.empty(values.shape, dtype=np.uint8)
-    for rows in _split_rows(*values.shape):
-        picture[rows] = _scale_to_grey(values[rows], white)
-    return picture
+    return np.asarray(cv2.convertScaleAbs(boundary, alpha=255 / white))
 
 
-def draw_part(image: ArrayLike, part: NDArray[np.bool_]) -> NDArray[np.uint8]:
+def draw_part(image: ArrayLike, part: NDArray[np.bool_]) -> Picture:
     """Paint a part of a photo pink; the rest is dimmed and nearly grey.
 
-    >>> import numpy as np
     >>> photo = np.full((1, 2, 3), 200, dtype=np.uint8)
     >>> draw_part(photo, np.array([[False, True]]))
     array([[[140, 140, 140],
@@ -233,12 +208,6 @@ def choose_boundary_white(boundary: NDArray[np.float32], threshold: float) -> fl
 
     Models differ in how high their maps are, so it is the maximum. But of a map that does not
     reach the threshold, nothing may look like a seam.
-
-    >>> import numpy as np
-    >>> choose_boundary_white(np.array([[0.0, 0.5]], dtype=np.float32), threshold=0.1)
-    0.5
-    >>> choose_boundary_white(np.array([[0.0, 0.01]], dtype=np.float32), threshold=0.1)
-    0.1
     """
     return max(float(boundary.max()), threshold) or 1.0
 
@@ -248,37 +217,30 @@ def choose_overlay_white(boundary: NDArray[np.float32], threshold: float) -> flo
 
     A few pixels are much higher than the rest of a seam, and an overlay has to show all of it.
     So the highest three of a thousand pixels look alike.
-
-    >>> import numpy as np
-    >>> choose_overlay_white(np.linspace(0, 1, 1001, dtype=np.float32), threshold=0.1)
-    0.997
-    >>> choose_overlay_white(np.zeros((2, 2), dtype=np.float32), threshold=0.1)
-    0.1
     """
     highest = float(np.quantile(boundary, 1 - _LIGHTEST_SHARE))
     return max(round(highest, 6), threshold) or 1.0
 
 
-def _scale_to_grey(values: NDArray[np.float32], white: float) -> NDArray[np.uint8]:
-    level = np.minimum(values * np.float32(255 / white), np.float32(255))
-    return np.asarray(np.rint(level), dtype=np.uint8)
+def encode_png(picture: Picture) -> bytes:
+    """Return an RGB or grey picture as the content of a PNG file."""
+    if picture.ndim == 3:
+        picture = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
+    return bytes(cv2.imencode(".png", picture)[1])
 
 
-def _check_white(value: float) -> float:
-    # Below, 255 / value is no number of float32 any more.
-    if not 1e-30 <= value <= 1.0:
-        raise ValueError(f"white={value!r} must be from 1e-30 to 1")
-    return float(value)
+@cache
+def build_ramp() -> NDArray[np.float32]:
+    """Return the colour of each of the values 0, 1/255, ..., 1."""
+    wanted = np.linspace(0.0, 1.0, 256)
+    channels = [np.interp(wanted, _RAMP_VALUES, channel) for channel in zip(*_RAMP, strict=True)]
+    return np.stack(channels, axis=1).astype(np.float32)
 
 
 def _check_photo(image: ArrayLike) -> NDArray[Any]:
     pixels = np.asarray(image)
-    if (
-        pixels.ndim != 3
-        or pixels.shape[2] != 3
-        or pixels.size == 0
-        or pixels.dtype not in (np.uint8, np.uint16)
-    ):
+    is_rgb = pixels.ndim == 3 and pixels.shape[2] == 3 and pixels.size > 0
+    if not is_rgb or pixels.dtype not in (np.uint8, np.uint16):
         raise ValueError(
             f"image has shape {pixels.shape} and dtype {pixels.dtype}; it must be an RGB photo: "
             "(height, width, 3), uint8 or uint16"
@@ -301,31 +263,6 @@ def _check_map(boundary: ArrayLike) -> NDArray[np.float32]:
             "without NaN"
         )
     return values
-
-
-@lru_cache(maxsize=2)
-def build_ramp(colours: bool = True) -> NDArray[np.float32]:
-    """Return the colour of each of the values 0, 1/255, ..., 1.
-
-    >>> build_ramp()[255].tolist()
-    [250.0, 250.0, 140.0]
-    """
-    if not colours:
-        return np.full((256, 3), 255, dtype=np.float32)
-    at = np.array([value for value, _ in _RAMP])
-    anchors = np.array([colour for _, colour in _RAMP], dtype=np.float64)
-    wanted = np.linspace(0.0, 1.0, 256)
-    return np.stack([np.interp(wanted, at, anchors[:, c]) for c in range(3)], axis=1).astype(
-        np.float32
-    )
-
-
-@lru_cache(maxsize=1)
-def _build_cover() -> NDArray[np.float32]:
-    """Return how much each of these values covers of the photo."""
-    # Exponent chosen by eye: a little more than in proportion, so that a weak seam is seen; much
-    # more would lay a veil over photos where the map is nowhere quite 0.
-    return np.linspace(0.0, 1.0, 256, dtype=np.float32) ** np.float32(0.7)
 
 
 def _find_outline(
