@@ -154,9 +154,7 @@ def run_photos(case: dict[str, Any]) -> dict[str, Any]:
             for turn in range(1 + case["rounds"]):
                 for count, client in clients.items():
                     before, start = _worker_seconds(client), time.perf_counter()
-                    localize_files(
-                        folder, folder / f"out-{turn}-{count}", localizer, client=client
-                    )
+                    localize_files(folder, folder / f"out-{turn}-{count}", localizer, client=client)
                     wall = time.perf_counter() - start
                     if turn:  # the first one warms up
                         _note(found, count, wall, _worker_seconds(client) - before)

@@ -36,7 +36,7 @@ class Oracle(stand_in.StandIn):
         if not self.blind:
             boundary[0, 0] = 0.9 if self.wrong or photo.authentic else 0.0
             boundary[boundary_band(photo.mask, 1)] = 0.7
-        return replace(super().localize(image), boundary=boundary)
+        return replace(super().localize(image), boundary=boundary, threshold=self.threshold)
 
 
 @pytest.fixture
@@ -180,10 +180,10 @@ def test_a_second_demo_replaces_the_first(run, shared, wrong, tmp_path, monkeypa
 
 
 def test_a_full_disk(run, tmp_path, monkeypatch):
-    def full(path, picture):
+    def full(path):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("cpcapp.splicing.output.entries.write_png", full)
+    monkeypatch.setattr("cpcapp.splicing.output.folder.atomic_write", full)
     result = run(Oracle(), "-o", tmp_path)
     assert result.returncode == 2
     assert result.stderr == f"cpcapp demo: can't write to {tmp_path}: No space left on device\n"

@@ -18,7 +18,7 @@ from PIL import Image
 
 from cpcapp import __version__
 from cpcapp.cli import main
-from cpcapp.splicing.output.panels import PINK
+from cpcapp.splicing.output.draw import PINK
 from cpcapp.splicing.photo.read import read_image
 from cpcapp.splicing.score.controls import CONTROLS
 from cpcapp.splicing.score.protocols import boundary_band, score_map

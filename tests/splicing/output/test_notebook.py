@@ -12,7 +12,7 @@ from PIL import Image
 
 from cpcapp.splicing import Localization, load_model
 from cpcapp.splicing.examples import example_photos
-from cpcapp.splicing.output.overlays import draw_localization
+from cpcapp.splicing.output.draw import draw_localization
 from pages import Page
 
 

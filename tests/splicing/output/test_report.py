@@ -6,9 +6,7 @@ import base64
 import hashlib
 import io
 import shlex
-import sys
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,8 +16,10 @@ from cpcapp import __version__
 from cpcapp.splicing import Localization, load_model, read_image
 from cpcapp.splicing.decide.words import explain_limits, explain_verdict, verdict_sentence
 from cpcapp.splicing.examples import example_photos, read_example
-from cpcapp.splicing.output.files import ResultFiles
-from cpcapp.splicing.output.report import PhotoReport, write_reports
+from cpcapp.splicing.output.report import PhotoReport
+from cpcapp.splicing.output.views import TraceView
+from cpcapp.splicing.photo.file_facts import FileFacts
+from cpcapp.splicing.photo.thumbnails import Thumbnail
 from pages import Page, pdf_text
 
 NAME = "cup-in-the-sky.png"
@@ -27,45 +27,16 @@ MODEL = {"name": "filters", "version": "0.1", "sha256": "ab" * 32}
 EVIL = ["<script>x</script>.jpg", '"onmouseover="alert(1)".jpg', "'; rm -rf ~ #.jpg", "-o.jpg"]
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What a file says, in the shape in which a report is given it."""
-
-    warnings: tuple[str, ...] = ("Saved by Adobe Photoshop 25.0.",)
-    remarks: tuple[str, ...] = ("Saved by Adobe Photoshop 25.0.", "It has a <remark>.")
-    camera: str = "A <camera> & more"
-    thumbnail_png: bytes | None = None
-    differs: bool = False
-    n_bytes: int = len(read_example(NAME))
-    sha256: str = hashlib.sha256(read_example(NAME)).hexdigest()
-    md5: str = hashlib.md5(read_example(NAME)).hexdigest()
-
-    def rows(self):
-        return [("format", "PNG"), ("camera", self.camera)]
-
-    def to_dict(self):
-        small = {"width": 16, "height": 12, "differs": self.differs, "difference": 9.0}
-        return {
-            "camera": self.camera,
-            "warnings": list(self.warnings),
-            "remarks": list(self.remarks),
-            "thumbnail": None if self.thumbnail_png is None else small,
-        }
-
-
-@dataclass(frozen=True)
-class View:
-    name: str
-    title: str
-    text: str
-    picture: Any
-    note: str = ""
-
-
+FACTS = FileFacts(
+    *("PNG", 640, 427, 1, hashlib.sha256(read_example(NAME)).hexdigest(), "cd" * 16),
+    camera="A <camera> & more",
+    warnings=("Saved by Adobe Photoshop 25.0.",),
+    remarks=("Saved by Adobe Photoshop 25.0.", "It has a <remark>."),
+)
 VIEWS = (
-    View("noise", "Noise", "Bright where it is strong.", np.full((40, 60), 90, np.uint8)),
-    View("error_level", "Error level", "", np.full((40, 60, 3), 90, np.uint8), "At quality 90."),
-    View("jpeg_grid", "JPEG grid", "", None, "This photo is no JPEG."),
+    TraceView("noise", "Noise", "Bright where it is strong.", np.full((40, 60, 3), 90, np.uint8)),
+    TraceView("error_level", "Error level", "At quality 90.", np.full((9, 9, 3), 90, np.uint8)),
+    TraceView("jpeg_grid", "JPEG grid", "", None, "This photo is no JPEG."),
 )
 
 
@@ -76,8 +47,8 @@ def found():
 
 def build(found, name=NAME, **changes):
     image, data = example_photos()[1].photo, read_example(NAME)
-    options = {"facts": Facts(), "views": VIEWS, **changes}
-    return PhotoReport.build(image, data, found, MODEL, name=name, **options)
+    options = {"facts": FACTS, "views": VIEWS, **changes}
+    return PhotoReport(image, data, found, MODEL, name=name, **options)
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +69,6 @@ def decode(source):
 
 def said(report, found):
     """Everything that both forms of a report say."""
-    sha256 = hashlib.sha256(read_example(NAME)).hexdigest()
     return [
         NAME,
         verdict_sentence(found),
@@ -107,7 +77,7 @@ def said(report, found):
         *("Saved by Adobe Photoshop 25.0.", "It has a <remark>.", "A <camera> & more"),
         *("Bright where it is strong.", "At quality 90.", "This photo is no JPEG."),
         *("Salloum", "arXiv:1901.07172"),
-        *(sha256, hashlib.md5(read_example(NAME)).hexdigest(), "640 × 427 pixels"),
+        *(FACTS.sha256, FACTS.md5, "640 × 427 pixels"),
         *MODEL.values(),
         *(__version__, np.__version__, report.made, report.command),
         *("UTC", "signs of splicing", f"{found.p_value:.6g}"),
@@ -153,7 +123,7 @@ class TestPage:
 
     @pytest.mark.parametrize("name", EVIL)
     def test_names_of_strangers(self, found, name):
-        facts = Facts(remarks=(name,), camera=name)
+        facts = replace(FACTS, remarks=(name,), camera=name)
         views = [replace(VIEWS[0], title=name, text=name), replace(VIEWS[2], note=name)]
         page = Page(build(found, name, facts=facts, views=views).html())
         page.check_policy()
@@ -169,14 +139,12 @@ class TestPage:
     def test_large_photos_are_made_smaller(self):
         pixels = np.random.default_rng(0).integers(0, 65535, (1500, 3000, 3), dtype=np.uint16)
         flat = np.zeros((1500, 3000), np.float32)
-        report = PhotoReport.build(
+        report = PhotoReport(
             read_image(pixels), None, Localization(flat, flat), MODEL, name="deep.png", views=()
         )
         assert decode(Page(report.html()).sources[0]).shape == (700, 1400, 3)
-        assert "SHA-256" in Page(report.html()).text  # of the model
-        assert [label for label, _ in report.photo_rows] == [
-            *("File", "Format", "Size", "When it was read")
-        ]
+        labels = [label for label, _ in report.tables["The photo"]]
+        assert labels == ["File", "Format", "Size", "When it was read"]
 
 
 class TestPdf:
@@ -213,7 +181,7 @@ class TestRepeating:
     def test_a_model_of_the_user(self, found):
         report = build(found, settings={"model": "my model.safetensors"})
         assert "--model 'my model.safetensors'" in report.command
-        assert ("Model", "my model.safetensors") in report.setting_rows
+        assert ("Model", "my model.safetensors") in report.tables["The settings"]
 
     def test_the_same_bytes_at_a_given_time(self, found, monkeypatch):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
@@ -225,41 +193,18 @@ class TestRepeating:
 
 @pytest.mark.parametrize("differs", [True, False])
 def test_a_preview_of_another_picture_is_shown(found, differs):
-    file = io.BytesIO()
-    Image.new("RGB", (16, 12), (250, 0, 0)).save(file, "PNG")
-    report = build(found, facts=Facts(thumbnail_png=file.getvalue(), differs=differs))
-    page = Page(report.html())
-    png = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
-    assert (png in page.sources) == differs
+    small = np.full((12, 16, 3), (250, 0, 0), np.uint8)
+    report = build(found, facts=replace(FACTS, thumbnail=Thumbnail(small, differs, 9.0)))
+    shown = [
+        source for source in Page(report.html()).sources if source.startswith("data:image/png")
+    ]
+    assert len(shown) == differs
     assert ("Thepreviewinside" in pdf_text(report.pdf())) == differs
-
-
-def test_texts_of_a_file_are_bounded(found):
-    facts = Facts(remarks=("r" * 10_000,), camera="c" * 10_000)
-    page = Page(build(found, facts=facts).html())
-    assert page.text.count("r" * 600) == 1
-    assert page.text.count("c" * 601) == 0
-    assert "(10,000 characters)" in page.text
-
-
-def test_files(report, tmp_path, monkeypatch):
-    files = ResultFiles(tmp_path / NAME, tmp_path, "cup")
-    write_reports(files, report)
-    assert files.report.read_text() == report.html()
-    assert files.report_pdf.read_bytes().startswith(b"%PDF-")
-    monkeypatch.setitem(sys.modules, "reportlab", None)
-    other = ResultFiles(tmp_path / NAME, tmp_path / "other", "cup")
-    (tmp_path / "other").mkdir()
-    with pytest.raises(ImportError, match=r"pip install 'cpcapp\[report\]'"):
-        write_reports(other, report)
-    assert list((tmp_path / "other").iterdir()) == []
-    write_reports(other, report, pdf=False)
-    assert [path.name for path in (tmp_path / "other").iterdir()] == ["cup.report.html"]
 
 
 def test_what_is_not_there_yet_is_left_out(found):
     """Of an array nobody knows anything but its pixels."""
     image = read_image(example_photos()[1].image)
-    report = PhotoReport.build(image, None, found, MODEL, name="array", views=())
+    report = PhotoReport(image, None, found, MODEL, name="array", views=())
     assert "What the file says" not in Page(report.html()).text
     assert "Whatthefilesays" not in pdf_text(report.pdf())

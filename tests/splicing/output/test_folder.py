@@ -1,24 +1,41 @@
-"""The page of a folder of results."""
+"""A folder of results: names, the files of a photo, the table and the page of all."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
 import cv2
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import stand_in
-from cpcapp.splicing import ResultsError, localize_files
+from cpcapp.splicing import Localization, ResultsError, localize_files, read_image
 from cpcapp.splicing import model as model_file
-from cpcapp.splicing.output.index_page import is_index, write_index
-from cpcapp.splicing.output.summary import read_results
+from cpcapp.splicing.output.folder import (
+    ResultFiles,
+    is_complete,
+    is_result_picture,
+    make_result,
+    name_results,
+    read_entry,
+    write_overviews,
+    write_result,
+)
 from pages import Page
+
+NAMES = st.text("aAbй-1", min_size=1, max_size=4) | st.sampled_from(["a" * 240, "й" * 120])
+PHOTOS = st.lists(
+    st.builds("/{}/{}{}".format, NAMES, NAMES, st.sampled_from([".jpg", ".PNG"])), unique=True
+).map(lambda paths: [Path(path) for path in paths])
 
 EVIL = [
     "<script>alert(1)",
@@ -68,8 +85,92 @@ def change(folder, name, **changes):
 
 
 def write(folder):
-    write_index(folder, read_results(folder, ()))
+    write_overviews(folder)
     return page_of(folder)
+
+
+@given(PHOTOS, st.randoms())
+def test_every_photo_has_names_of_its_own_in_whatever_order(photos, random):
+    named = {files.photo: files.name for files in name_results(photos, Path("out"))}
+    assert len({name.casefold() for name in named.values()}) == len(photos)
+    random.shuffle(photos)
+    assert {files.photo: files.name for files in name_results(photos, Path("out"))} == named
+    for files in name_results(photos, Path("out")):
+        assert all(len(path.name.encode()) <= 255 for path in files.all)
+        assert all(path.parent == Path("out") for path in files.all)
+        assert len(set(files.all)) == 8
+
+
+class TestFilesOfAPhoto:
+    @pytest.fixture
+    def files(self, tmp_path):
+        return ResultFiles(Path("cat.jpg"), tmp_path, "cat")
+
+    @staticmethod
+    def write(files, **changes):
+        image = read_image(np.full((80, 100, 3), 128, dtype=np.uint8))
+        flat = np.zeros((80, 100), dtype=np.float32)
+        found = replace(Localization(flat, flat, jpeg_quality=90, calibrated=True), **changes)
+        origin = {"sha256": "0", "model": {"name": "any"}}
+        entry, contents = make_result(
+            image, found, photo=files.photo, name=files.name, origin=origin
+        )
+        write_result(files, entry, contents)
+        return entry
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {},
+            {"score": math.nan, "p_value": math.nan, "seconds": math.inf},
+            {"score": -math.inf, "p_value": 0.0, "jpeg_quality": None},
+            {"calibrated": False},
+            {"region": np.ones((80, 100), np.float32), "patch_p_values": np.ones((10, 13))},
+        ],
+    )
+    def test_it_is_valid_json_whatever_is_unknown(self, files, changes):
+        def refuse(name):
+            raise ValueError(f"{name} is no JSON")
+
+        entry = self.write(files, **changes)
+        content = json.loads(files.entry.read_bytes(), parse_constant=refuse)
+        assert content == entry == read_entry(files.entry)
+        assert is_complete(files, entry)
+        assert is_result_picture(files.overlay)
+        assert files.region.exists() == ("region" in changes)
+
+    def test_what_the_verdict_rests_on(self, files):
+        entry = self.write(files)
+        assert (entry["jpeg_quality"], entry["calibrated"], entry["p_value"]) == (90, True, None)
+        assert entry["verdict"] == "can't tell (unlike anything it was calibrated on)"
+        assert entry["verdict_code"] == "unknown"
+        entry = self.write(files, p_value=0.1)
+        assert (entry["verdict"], entry["verdict_code"]) == ("weak signs of splicing", "weak")
+
+    def test_the_region_is_shown_with_signs_only_and_the_boundary_map_always(self, files):
+        boundary = np.random.default_rng(0).random((80, 100), dtype=np.float32)
+        whole = {"region": np.ones((80, 100), np.float32), "boundary": boundary}
+        maps = set()
+        for p_value, share in ((0.01, 1), (0.1, 1), (0.2, 0), (None, 0)):
+            entry = self.write(files, p_value=p_value, **whole)
+            assert entry["region_share"] == share
+            assert read_image(files.region).pixels.mean() == 255 * share
+            maps.add(files.boundary.read_bytes())
+        assert len(maps) == 1
+
+    def test_masks_of_an_earlier_model_do_not_stay(self, files):
+        self.write(files, region=np.ones((80, 100), np.float32))
+        assert files.region.exists()
+        self.write(files)
+        assert not files.region.exists()
+
+    def test_other_files(self, files):
+        assert read_entry(files.entry) is None
+        for content in ("{", "[]", '{"file": "cat.jpg"}'):
+            files.entry.write_text(content)
+            assert read_entry(files.entry) is None
+        assert not is_result_picture(files.overlay)
+        assert not is_result_picture(files.folder / "cat.png")
 
 
 def test_links_lead_to_the_files(out):
@@ -154,51 +255,31 @@ def test_results_of_earlier_versions_have_no_thumbnail(out):
 
 def test_thousands_of_photos(out):
     """No picture is inside, and not all of them are loaded at once."""
-    entry = json.loads((out / "1.json").read_text())
-    entries = {
-        f"IMG_{i:05d}": {**entry, "file": f"IMG_{i:05d}.jpg", "error": ""} for i in range(2000)
-    }
-    small = (out / "index.html").stat().st_size
-    write_index(out, entries)
-    page = page_of(out)
-    assert len(page.rows) == 2001
+    small, text = (out / "index.html").stat().st_size, (out / "1.json").read_text()
+    for i in range(1000):
+        (out / f"IMG_{i:05d}.json").write_text(text)
+    page = write(out)
+    assert len(page.rows) == 1004
     assert "data:" not in str(page.sources)
     assert len(page.sources) == 300
     waiting = [attributes for _, attributes in page.tags if "data-small" in attributes]
-    assert len(waiting) == 1700
+    assert len(waiting) == 703
     assert all(attributes["loading"] == "lazy" for tag, attributes in page.tags if tag == "img")
-    assert ((out / "index.html").stat().st_size - small) / 2000 < 700
+    assert ((out / "index.html").stat().st_size - small) / 1000 < 800
 
 
-class TestForeignPages:
-    def test_one_of_somebody_else_is_kept(self, tmp_path):
-        photo = write_photo(tmp_path / "1.png")
-        out = tmp_path / "out"
-        out.mkdir()
-        (out / "index.html").write_text("<h1>My page</h1>")
+def test_a_page_of_somebody_else_is_kept(tmp_path):
+    photo, out = write_photo(tmp_path / "1.png"), tmp_path / "out"
+    out.mkdir()
+    # One of another command is foreign too.
+    for text in ("<h1>My page</h1>", '<meta name="generator" content="cpcapp evaluate">'):
+        (out / "index.html").write_text(text)
         with pytest.raises(ResultsError, match=r"index.html is not a page of results; .*force="):
             localize_files(photo, out)
-        assert (out / "index.html").read_text() == "<h1>My page</h1>"
+        assert (out / "index.html").read_text() == text
         assert [path.name for path in out.iterdir()] == ["index.html"]
-        localize_files(photo, out, force=True)
-        assert is_index(out / "index.html")
-
-    def test_the_page_of_another_command_is_foreign(self, out):
-        text = (out / "index.html").read_text()
-        (out / "index.html").write_text(text.replace("cpcapp localize", "cpcapp evaluate", 1))
-        assert not is_index(out / "index.html")
-
-    def test_a_folder_in_its_place(self, tmp_path):
-        (tmp_path / "out" / "index.html").mkdir(parents=True)
-        with pytest.raises(ResultsError, match=r"index.html is in the way: it is not a file"):
-            localize_files(write_photo(tmp_path / "1.png"), tmp_path / "out")
-
-    def test_it_can_not_be_written(self, tmp_path):
-        def block(result):
-            (tmp_path / "out" / "index.html").mkdir()
-
-        with pytest.raises(ResultsError, match=r"can't write .*index.html: "):
-            localize_files(write_photo(tmp_path / "1.png"), tmp_path / "out", on_result=block)
+    localize_files(photo, out, force=True)
+    assert len(page_of(out).rows) == 2
 
 
 class TestInABrowser:
@@ -207,11 +288,11 @@ class TestInABrowser:
         for number, name in enumerate(("1", "2", "10")):
             change(out, name, verdict_code="none", verdict="no signs", p_value=0.2 + 0.1 * number)
         change(out, "10", verdict_code="signs", verdict="signs", p_value=None, width=6, height=4)
-        entries = read_results(out, ())
-        more = {f"z{i}": {**entries["1"], "file": f"z{i}.png"} for i in range(300)}
-        for name in more:
+        for name in (f"z{i}" for i in range(300)):
+            shutil.copy(out / "1.json", out / f"{name}.json")
+            change(out, name, file=f"{name}.png")
             shutil.copy(out / "1.thumbnail.jpg", out / f"{name}.thumbnail.jpg")
-        write_index(out, {**entries, **more})
+        write_overviews(out)
         page = browser.new_page()
         problems = []
         page.on("console", lambda message: problems.append(message.text))
