@@ -324,9 +324,11 @@ class TestInABrowser:
         shown.fill("#find", "")
         assert self.names(shown)[0] == "2.png"
 
-    def test_a_narrow_page_is_sorted_by_a_list(self, shown):
+    @pytest.mark.parametrize("width", [390, 1000])
+    def test_a_narrow_page_is_sorted_by_a_list(self, shown, width):
         assert not shown.locator("#sort").is_visible()
-        shown.set_viewport_size({"width": 390, "height": 844})
+        shown.set_viewport_size({"width": width, "height": 844})
+        assert shown.locator("tbody td b").first.bounding_box()["height"] < 40
         assert not shown.locator("th button").first.is_visible()
         shown.select_option("#sort", label="photo")
         assert self.names(shown)[:3] == ["1.png", "2.png", "10.png"]

@@ -18,10 +18,10 @@ _LEVELS = (ALARM_LEVEL, WEAK_LEVEL)
 # judged: set by hand, so that both are seen, and neither is taken for signs.
 _WEAKEST, _UNJUDGED = 0.4, 0.5
 _LIT = "The lighter, the likelier; a blue line goes around what reaches the threshold."
-# One sentence for all places that explain a picture.
+# One sentence for all places that explain pictures of several photos.
 FADING = (
-    "Signs are drawn in full, weak signs the fainter the higher p is, and no signs not at all; "
-    'where the verdict is "can\'t tell", the map is grey.'
+    "Signs are drawn in full, weak signs fainter as p rises; without signs nothing is drawn, and "
+    'where the verdict is "can\'t tell" the map is grey.'
 )
 
 VerdictCode = Literal["signs", "weak", "none", "unknown"]
@@ -133,7 +133,7 @@ def shown(
     [1.0, 0.62]
     >>> display = shown("none", 0.5)
     >>> display.strength, display.outline, display.part, display.seam_title
-    (0.0, False, False, 'No seam')
+    (0.0, False, False, 'No seam is marked')
     """
     if not calibrated:
         return Display(
@@ -156,7 +156,7 @@ def shown(
             True,
             False,
             False,
-            "No seam",
+            "No seam is marked",
             "Nothing is drawn, as there are no signs of splicing. Every photo has a highest spot "
             "of the map; that of genuine photos is often as high.",
             "No part is marked, as there are no signs of splicing.",
@@ -175,7 +175,7 @@ def shown(
         True,
         True,
         "The likely seam",
-        f"{_LIT} {FADING}",
+        f"{_LIT} It is drawn faintly, as the signs are weak." if code == "weak" else _LIT,
         f"In pink: the part that may come from elsewhere. {side}",
     )
 

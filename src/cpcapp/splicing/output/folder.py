@@ -28,7 +28,7 @@ from cpcapp._io.messages import Message, MessageError
 from cpcapp._io.text import natural_order, number, printable, spreadsheet_text
 from cpcapp.reports import render
 from cpcapp.reports.pictures import encode_jpeg
-from cpcapp.splicing.decide.words import format_p, format_verdict
+from cpcapp.splicing.decide.words import FADING, format_p, format_verdict
 from cpcapp.splicing.output.draw import choose_boundary_white, draw_pictures, encode_png
 from cpcapp.splicing.output.report import PhotoReport
 from cpcapp.splicing.photo.read import ReadImage
@@ -444,6 +444,7 @@ def _make_page(folder: Path, entries: Mapping[str, dict[str, Any]]) -> str:
         "index.html",
         title=f"{photos}: {', '.join(counts) or 'nothing found'}",
         generator=_GENERATOR,
+        fading=FADING,
         rows=rows,
         words=_VERDICTS,
         n_pictures=_MAX_THUMBNAILS,

@@ -242,4 +242,4 @@ def _list_versions() -> Rows:
             found.append((name, version(package)))
         except PackageNotFoundError:
             continue
-    return [*found, ("system", f"{platform.system()} {platform.machine()}")]
+    return [*found, ("System", f"{platform.system()} {platform.machine()}")]
