@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from cpcapp.splicing.measure.classic_traces import STRIDE, WINDOW, noise_levels
 from cpcapp.splicing.measure.jpeg_traces import coefficients_from_pixels, double_jpeg_trace
-from cpcapp.splicing.measure.mosaic import MosaicOptions, mosaic_trace
+from cpcapp.splicing.measure.mosaic import mosaic_trace
+from cpcapp.splicing.output.draw import Picture
 from cpcapp.splicing.photo.coefficients import JpegCoefficients, read_coefficients
 from cpcapp.splicing.photo.jpeg import BLOCK, luminance, recompress
 from cpcapp.splicing.photo.jpeg_grid import near_zeros, smooth_blocks
@@ -26,8 +27,6 @@ from cpcapp.splicing.photo.read import ImageError, ReadImage, turn_upright
 _MAX_SIDE = 1600
 # Some views keep several numbers for each pixel and take seconds for each ten million.
 _MAX_PIXELS = 50_000_000
-_TOO_LARGE = f"Photos of more than {_MAX_PIXELS // 10**6} megapixels are too large for this view."
-_TOO_SMALL = "The photo is too small for this view."
 _NO_GRID = (
     "No grid of JPEG shows: the photo was never saved as JPEG, was resized since, or has too "
     "little detail."
@@ -40,7 +39,7 @@ _SAME_QUALITY = range(_QUALITY - 3, _QUALITY + 3)
 _MIN_WHITE = 4.0
 # Share of values that may lie beyond the darkest and beyond the brightest colour.
 _CLIPPED = 0.01
-# Rows at once: a multiple of the blocks of JPEG.
+# Rows at once in the error level, which has three colours in floats: whole blocks of JPEG.
 _ROWS_PER_STRIP = 1024
 # Below it a photo shows no mosaic, see `cpcapp.splicing.measure.mosaic.MosaicLevels`.
 _MIN_MOSAIC = 0.1
@@ -50,54 +49,38 @@ _MIN_NOISE = 0.2
 
 @dataclass(frozen=True, eq=False)
 class TraceView:
-    """One trace of a photo as a picture.
+    """One trace of a photo as a picture."""
 
-    Attributes
-    ----------
-    name : str
-        ``"error_level"``, ``"jpeg_grid"``, ``"double_jpeg"``, ``"mosaic"`` or ``"noise"``.
-    title : str
-    text : str
-        What is seen, in two sentences.
-    picture : ndarray of shape (height, width, 3), uint8, or None
-        Of the size of the photo, or of an integer fraction of it.
-    note : str
-        Empty, or why there is no picture.
-    """
-
-    name: str
+    name: str  # "error_level", "jpeg_grid", "double_jpeg", "mosaic" or "noise"
     title: str
-    text: str
-    picture: NDArray[np.uint8] | None
-    note: str = ""
+    text: str  # what is seen, in two sentences
+    picture: Picture | None  # of the size of the photo, or of an integer fraction of it
+    note: str = ""  # why there is no picture
 
 
 def draw_views(image: ReadImage, data: bytes | None = None) -> list[TraceView]:
-    """Draw the single traces of a photo.
+    """Draw the single traces of a photo: always the same five, in the same order.
 
     ``data``: the file. With that of a JPEG, double compression is measured on its coefficients,
-    else on the pixels.
-
-    Always the same five, in the same order. A trace that a photo does not have comes without a
-    picture and with a note.
+    else on the pixels. A trace that a photo does not have comes without a picture and with a note.
     """
-    photo = image.pixels
-    found = []
+    height, width = image.pixels.shape[:2]
+    views = []
     for name, title, text, draw in _VIEWS:
-        if min(photo.shape[:2]) < 2 * BLOCK:
-            drawn: NDArray[np.uint8] | str = _TOO_SMALL
-        elif photo.shape[0] * photo.shape[1] > _MAX_PIXELS:
-            drawn = _TOO_LARGE
+        drawn: Picture | str
+        if min(height, width) < 2 * BLOCK:
+            drawn = "The photo is too small for this view."
+        elif height * width > _MAX_PIXELS:
+            limit = f"{_MAX_PIXELS // 10**6} megapixels"
+            drawn = f"Photos of more than {limit} are too large for this view."
         else:
             drawn = draw(image, data)
-        if isinstance(drawn, str):
-            found.append(TraceView(name, title, text, None, drawn))
-        else:
-            found.append(TraceView(name, title, text, drawn))
-    return found
+        missing = isinstance(drawn, str)
+        views.append(TraceView(name, title, text, *((None, drawn) if missing else (drawn,))))
+    return views
 
 
-def _draw_error_level(image: ReadImage, data: bytes | None) -> NDArray[np.uint8] | str:
+def _draw_error_level(image: ReadImage, data: bytes | None) -> Picture | str:
     """Return the change of each colour by JPEG, amplified."""
     factor, (height, width) = _scale(image.pixels)
     change = np.empty((height, width, 3), dtype=np.float32)
@@ -121,24 +104,16 @@ def _draw_error_level(image: ReadImage, data: bytes | None) -> NDArray[np.uint8]
     return np.asarray(np.rint(255.0 * np.minimum(change, 1.0)), dtype=np.uint8)
 
 
-def _draw_jpeg_grid(image: ReadImage, data: bytes | None) -> NDArray[np.uint8] | str:
+def _draw_jpeg_grid(image: ReadImage, data: bytes | None) -> Picture | str:
     """Return where the grid of JPEG is missing."""
     if not image.grid.certain:
         return _NO_GRID
     row, column = offset = image.grid.offset
-    shifted = luminance(image.pixels)[row:, column:]
-    rows, cols = (n // BLOCK for n in shifted.shape)
-    found = np.empty((rows, cols), dtype=np.float32)
-    # Two blocks more on both sides, for the smoothing.
-    step, beyond = _ROWS_PER_STRIP // BLOCK, 2
-    for first in range(0, rows, step):
-        last, above = min(first + step, rows), min(first, beyond)
-        strip = shifted[BLOCK * (first - above) : BLOCK * (last + beyond)]
-        found[first:last] = near_zeros(strip)[above : above + last - first]
-    return _colour(_expand(-found, image.pixels, BLOCK, offset))
+    missing = -near_zeros(luminance(image.pixels)[row:, column:])
+    return _colour(_expand(missing, image.pixels, BLOCK, offset))
 
 
-def _draw_double_jpeg(image: ReadImage, data: bytes | None) -> NDArray[np.uint8] | str:
+def _draw_double_jpeg(image: ReadImage, data: bytes | None) -> Picture | str:
     """Return how likely each block was compressed once only."""
     coefficients, offset = _coefficients(image, data), (0, 0)
     orientation = 1
@@ -176,25 +151,13 @@ def _coefficients(image: ReadImage, data: bytes | None) -> JpegCoefficients | No
     return found
 
 
-def _draw_mosaic(image: ReadImage, data: bytes | None) -> NDArray[np.uint8] | str:
+def _draw_mosaic(image: ReadImage, data: bytes | None) -> Picture | str:
     """Return how strongly each part shows the mosaic of the photo, in its phase."""
-    options = MosaicOptions()
     photo = image.pixels
-    height, width = (n // 2 * 2 for n in photo.shape[:2])
+    trace = mosaic_trace(as_unit_float(photo))
     # At the resolution of the picture, but in whole cells of two pixels.
     factor = max(1, _scale(photo)[0] // 2)
-    statistics, usable = [], []
-    margin = 2 * options.window
-    for top in range(0, height, _ROWS_PER_STRIP):
-        bottom = min(top + _ROWS_PER_STRIP, height)
-        above = min(top, margin)
-        part = photo[top - above : min(bottom + margin, height), :width]
-        trace = mosaic_trace(as_unit_float(np.ascontiguousarray(part)), options)
-        # Strips begin at multiples of the factor, as 1024 / 2 cells are one.
-        rows = slice(above // 2, (above + bottom - top) // 2, factor)
-        statistics.append(trace.statistics[:, rows, ::factor])
-        usable.append(trace.usable[rows, ::factor])
-    values, known = np.concatenate(statistics, axis=1), np.concatenate(usable)
+    values, known = trace.statistics[:, ::factor, ::factor], trace.usable[::factor, ::factor]
     median = np.median(values[:, known], axis=1) if known.any() else np.zeros(len(values))
     level = float(np.linalg.norm(median))
     if level < _MIN_MOSAIC:
@@ -208,7 +171,7 @@ def _draw_mosaic(image: ReadImage, data: bytes | None) -> NDArray[np.uint8] | st
     return _colour(_expand(component / np.float32(level), photo, 2 * factor), (-1.0, 2.0))
 
 
-def _draw_noise(image: ReadImage, data: bytes | None) -> NDArray[np.uint8] | str:
+def _draw_noise(image: ReadImage, data: bytes | None) -> Picture | str:
     """Return the level of noise, dark where there is little."""
     levels = np.log(np.maximum(noise_levels(image.pixels), np.float32(_MIN_NOISE)))
     if not np.ptp(levels) > 0.0:
@@ -238,7 +201,7 @@ def _expand(
     return np.asarray(values[rows][:, cols], dtype=np.float32)
 
 
-def _colour(values: FloatMap, scale: tuple[float, float] | None = None) -> NDArray[np.uint8]:
+def _colour(values: FloatMap, scale: tuple[float, float] | None = None) -> Picture:
     """Return a map in colours that get lighter with it.
 
     From the lowest to the highest value of a scale, by default those of the map without its rarest.
@@ -253,7 +216,7 @@ def _colour(values: FloatMap, scale: tuple[float, float] | None = None) -> NDArr
     )
 
 
-_Draw = Callable[[ReadImage, bytes | None], NDArray[np.uint8] | str]
+_Draw = Callable[[ReadImage, bytes | None], Picture | str]
 _VIEWS: tuple[tuple[str, str, str, _Draw], ...] = (
     (
         "error_level",

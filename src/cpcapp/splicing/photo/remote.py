@@ -19,11 +19,11 @@ def is_url(path: str | os.PathLike[str]) -> bool:
     return isinstance(path, str) and "://" in path
 
 
-def list_folder(url: str, *, recursive: bool = False) -> list[str]:
+def list_folder(url: str) -> list[str]:
     """List the photos of a folder, or a single photo, by their URLs."""
     files, path = _open_system(url)
     try:
-        found = files.find(path, maxdepth=None if recursive else 1)
+        found = files.find(path, maxdepth=1)
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
