@@ -59,15 +59,12 @@ class PdfDocument:
 
     def add_callout(self, text: str, colour: str) -> None:
         """Add a sentence that nobody must miss, with a bar of a colour beside it."""
-        body = _paragraph(text, 12.5, bold=True)
-        style = [
-            ("LINEBEFORE", (0, 0), (0, -1), 5, colour),
-            ("BACKGROUND", (0, 0), (-1, -1), _CARD),
-            ("LEFTPADDING", (0, 0), (-1, -1), 12),
-            ("TOPPADDING", (0, 0), (-1, -1), 8),
-            ("BOTTOMPADDING", (0, 0), (-1, -1), 10),
-        ]
-        self._parts.append(_table([[body]], [self._width], style, after=8))
+        bar = ("LINEBEFORE", (0, 0), (0, -1), 5, colour)
+        self._add_card(_paragraph(text, 12.5, bold=True), 12, 8, 10, bar)
+
+    def add_code(self, text: str) -> None:
+        """Add a command."""
+        self._add_card(_paragraph(text, 9), 6, 3, 6)
 
     def add_list(self, items: Sequence[str]) -> None:
         """Add a list with dots."""
@@ -92,10 +89,11 @@ class PdfDocument:
         ]
         self._parts.append(_table(cells, [0.22 * self._width, 0.78 * self._width], style, after=6))
 
-    def add_code(self, text: str) -> None:
-        """Add a command."""
-        style = [("BACKGROUND", (0, 0), (-1, -1), _CARD), ("BOTTOMPADDING", (0, 0), (-1, -1), 6)]
-        self._parts.append(_table([[_paragraph(text, 9)]], [self._width], style, after=6))
+    def _add_card(self, part: Any, left: float, top: float, bottom: float, *style: Any) -> None:
+        paddings = {"LEFTPADDING": left, "TOPPADDING": top, "BOTTOMPADDING": bottom}
+        whole = {"BACKGROUND": _CARD, **paddings}
+        style += tuple((name, (0, 0), (-1, -1), value) for name, value in whole.items())
+        self._parts.append(_table([[part]], [self._width], list(style), after=7))
 
     def add_pictures(self, pictures: Sequence[tuple[EncodedPicture, str, str]]) -> None:
         """Add pictures, two beside each other, each with a title and a text below it."""
@@ -112,7 +110,7 @@ class PdfDocument:
                 ("RIGHTPADDING", (0, 0), (-2, -1), _GAP / 2),
                 ("RIGHTPADDING", (-1, 0), (-1, -1), 0),
             ]
-            self._parts.append(_table([row], [self._width / 2] * 2, style, after=6))
+            self._parts.append(_table([row], [self._width / 2] * 2, style, after=6, split=0))
 
     def to_bytes(self) -> bytes:
         """Return the document; it can be asked for once."""
@@ -191,7 +189,9 @@ def _paragraph(
     return Paragraph(mark_up(text, bold=bold), style)
 
 
-def _table(rows: list[list[Any]], widths: list[float], style: list[Any], after: float) -> Any:
+def _table(
+    rows: list[list[Any]], widths: list[float], style: list[Any], after: float, split: int = 1
+) -> Any:
     from reportlab.platypus import Table, TableStyle
 
     return Table(
@@ -200,5 +200,5 @@ def _table(rows: list[list[Any]], widths: list[float], style: list[Any], after: 
         style=TableStyle(style),
         spaceAfter=after,
         hAlign="LEFT",
-        splitInRow=1,  # a text may be longer than a page
+        splitInRow=split,  # a text may be longer than a page, a picture keeps its own
     )

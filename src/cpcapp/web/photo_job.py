@@ -73,7 +73,7 @@ def run_photo(folder: Path, request: dict[str, Any], report: Report) -> dict[str
     made = PhotoReport(
         *(image, data, localization, identity),
         name=request["name"],
-        settings={"model": request["model"]},
+        model=request["model"],
         facts=facts,
         views=views,
     )

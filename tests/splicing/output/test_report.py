@@ -179,7 +179,7 @@ class TestRepeating:
         assert command[3:] == ["--model", "filters", "--report"]
 
     def test_a_model_of_the_user(self, found):
-        report = build(found, settings={"model": "my model.safetensors"})
+        report = build(found, model="my model.safetensors")
         assert "--model 'my model.safetensors'" in report.command
         assert ("Model", "my model.safetensors") in report.tables["The settings"]
 

@@ -167,8 +167,8 @@ def localize_files(
     items.sort(key=lambda item: natural_order(item if isinstance(item, Path) else item.photo))
     tasks = (_Task.of(item, resume) for item in items)
     # Where a model of the user lies is not told.
-    settings = {"model": Path(model).name} if isinstance(model, str | os.PathLike) else {}
-    job = _Job(localizer, identity, max_pixels, settings if report else None)
+    model_name = Path(model).name if isinstance(model, str | os.PathLike) else ""
+    job = _Job(localizer, identity, max_pixels, report, model_name)
     shares = _Shares(progress, len(items))
     if client is None:
         work = partial(_localize_here, job=job, shares=shares)
@@ -233,12 +233,13 @@ def read_model(model: str | os.PathLike[str] | None) -> SpliceLocalizer:
 
 @dataclass(frozen=True)
 class _Job:
-    """What is the same for all photos; with ``settings`` there are reports."""
+    """What is the same for all photos."""
 
     localizer: SpliceLocalizer
     identity: dict[str, str]
     max_pixels: float
-    settings: dict[str, Any] | None
+    report: bool
+    model_name: str
 
 
 @dataclass(frozen=True)
@@ -318,15 +319,15 @@ def _localize(task: _Task, job: _Job, progress: Callable[[float], None] | None) 
         # Read once: the hash is that of the pixels, also if the file is replaced meanwhile.
         origin = {"sha256": hashlib.sha256(data).hexdigest(), "model": job.identity}
         if task.entry is not None:
-            remark = task.explain_renewal(origin, report=job.settings is not None)
+            remark = task.explain_renewal(origin, report=job.report)
             if not remark:
                 return PhotoResult(task.photo, task.files, task.entry, "already done"), {}
         image = replace(read_image(data, max_pixels=job.max_pixels), name=task.photo.name)
         found = job.localizer.localize(image, progress=progress)
         report = None
-        if job.settings is not None:
+        if job.report:
             report = PhotoReport(
-                image, data, found, job.identity, name=image.name, settings=job.settings
+                image, data, found, job.identity, name=image.name, model=job.model_name
             )
         entry, contents = make_result(
             image, found, photo=task.photo, name=task.files.name, origin=origin, report=report

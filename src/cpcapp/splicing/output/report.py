@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from cpcapp import __version__
 from cpcapp._io.text import number
@@ -78,8 +78,7 @@ class PhotoReport:
     It holds what is shown, in the sizes in which it is shown; tables are rows of label and text.
 
     ``data``: the file. Without it nothing is said of the file. ``found``: of this image.
-    ``settings``: what was chosen by hand; ``model`` is the model as the command would be given it,
-    by default the name of the model.
+    ``model``: as the command would be given it, by default its name.
     """
 
     def __init__(
@@ -90,14 +89,14 @@ class PhotoReport:
         model_identity: Mapping[str, str],
         *,
         name: str,
-        settings: Mapping[str, Any] | None = None,
+        model: str = "",
         facts: FileFacts | None = None,
         views: Sequence[TraceView] | None = None,
     ) -> None:
         if facts is None and data is not None:
             facts = read_file_facts(data, image)
         views = draw_views(image, data) if views is None else views
-        model = str((settings or {}).get("model", model_identity["name"]))
+        model = model or model_identity["name"]
         self.name, self.made = name, _now()
         self.verdict = format_verdict(found.verdict, found.p_value)
         self.verdict_code = found.verdict_code

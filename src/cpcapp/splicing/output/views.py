@@ -39,8 +39,6 @@ _SAME_QUALITY = range(_QUALITY - 3, _QUALITY + 3)
 _MIN_WHITE = 4.0
 # Share of values that may lie beyond the darkest and beyond the brightest colour.
 _CLIPPED = 0.01
-# Rows at once in the error level, which has three colours in floats: whole blocks of JPEG.
-_ROWS_PER_STRIP = 1024
 # Below it a photo shows no mosaic, see `cpcapp.splicing.measure.mosaic.MosaicLevels`.
 _MIN_MOSAIC = 0.1
 # In grey levels: less noise is that of rounding.
@@ -75,27 +73,21 @@ def draw_views(image: ReadImage, data: bytes | None = None) -> list[TraceView]:
             drawn = f"Photos of more than {limit} are too large for this view."
         else:
             drawn = draw(image, data)
-        missing = isinstance(drawn, str)
-        views.append(TraceView(name, title, text, *((None, drawn) if missing else (drawn,))))
+        if isinstance(drawn, str):
+            views.append(TraceView(name, title, text, None, drawn))
+        else:
+            views.append(TraceView(name, title, text, drawn))
     return views
 
 
 def _draw_error_level(image: ReadImage, data: bytes | None) -> Picture | str:
     """Return the change of each colour by JPEG, amplified."""
     factor, (height, width) = _scale(image.pixels)
-    change = np.empty((height, width, 3), dtype=np.float32)
     quality = _OTHER_QUALITY if image.jpeg_quality in _SAME_QUALITY else _QUALITY
-    # Strips of whole blocks of both light and colours, so that their borders do not show.
-    step = _ROWS_PER_STRIP // (factor * 2 * BLOCK) * factor * 2 * BLOCK or factor * 2 * BLOCK
-    for top in range(0, height * factor, step):
-        part = as_bytes(np.ascontiguousarray(image.pixels[top : top + step]))
-        lost = cv2.absdiff(part, recompress(part, quality))
-        rows = min(step, height * factor - top) // factor
-        whole = lost[: rows * factor, : width * factor].astype(np.float32)
-        first = top // factor
-        change[first : first + rows] = cv2.resize(
-            whole, (width, rows), interpolation=cv2.INTER_AREA
-        )
+    photo = as_bytes(image.pixels)
+    lost = cv2.absdiff(photo, recompress(photo, quality))
+    whole = lost[: height * factor, : width * factor].astype(np.float32)
+    change = cv2.resize(whole, (width, height), interpolation=cv2.INTER_AREA)
     white = float(np.quantile(change, 1.0 - _CLIPPED))
     # A photo that hardly changes is shown dark, not as amplified rounding.
     change *= np.float32(1.0 / max(white, _MIN_WHITE))
@@ -184,7 +176,7 @@ def _scale(pixels: Pixels) -> tuple[int, tuple[int, int]]:
     """Return by how much the picture of a photo is smaller, and its height and width."""
     height, width = pixels.shape[:2]
     factor = -(-max(height, width) // _MAX_SIDE)
-    # A power of two, so that blocks and strips are whole.
+    # A power of two, so that blocks are whole.
     factor = 1 << (factor - 1).bit_length()
     return factor, (max(1, height // factor), max(1, width // factor))
 
