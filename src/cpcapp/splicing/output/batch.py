@@ -323,14 +323,14 @@ def _localize(task: _Task, job: _Job, progress: Callable[[float], None] | None) 
             if not remark:
                 return PhotoResult(task.photo, task.files, task.entry, "already done"), {}
         image = replace(read_image(data, max_pixels=job.max_pixels), name=task.photo.name)
-        found = job.localizer.localize(image, progress=progress)
+        result = job.localizer.localize(image, progress=progress)
         report = None
         if job.report:
             report = PhotoReport(
-                image, data, found, job.identity, name=image.name, model=job.model_name
+                image, data, result, job.identity, name=image.name, model=job.model_name
             )
         entry, contents = make_result(
-            image, found, photo=task.photo, name=task.files.name, origin=origin, report=report
+            image, result, photo=task.photo, name=task.files.name, origin=origin, report=report
         )
         return PhotoResult(task.photo, task.files, entry, remark), contents
     except MemoryError:
@@ -398,17 +398,17 @@ def _find_photos(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], recursive: bool
 ) -> tuple[list[Path], list[Path]]:
     """Return the photos, and images of kinds that are not read."""
-    found = find_images(paths, recursive=recursive)
-    if not found.readable:
-        if not found.unreadable:
+    images = find_images(paths, recursive=recursive)
+    if not images.readable:
+        if not images.unreadable:
             raise ValueError("paths is empty; give files, folders or patterns")
-        raise FileNotFoundError(f"no photo can be read: {explain_unread(found.unreadable)}")
+        raise FileNotFoundError(f"no photo can be read: {explain_unread(images.unreadable)}")
     # Pictures of an earlier run may lie beside the photos.
-    photos = [file for file in found.readable if not is_result_picture(file)]
+    photos = [file for file in images.readable if not is_result_picture(file)]
     if not photos:
-        first = printable(found.readable[0])
+        first = printable(images.readable[0])
         raise ResultsError(f"{first} is a picture of an earlier result", "give photos")
-    return photos, found.unreadable
+    return photos, images.unreadable
 
 
 def _make_folder(folder: Path) -> None:

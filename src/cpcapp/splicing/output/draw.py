@@ -169,12 +169,12 @@ def draw_localization(
     )
 
 
-def draw_pictures(image: NDArray[Any], found: Localization) -> Iterator[tuple[str, Picture]]:
+def draw_pictures(image: NDArray[Any], result: Localization) -> Iterator[tuple[str, Picture]]:
     """Draw all that is written for a photo, one picture after the other, with the name of each."""
-    yield "overlay", draw_localization(image, found, found.threshold)
-    white = choose_boundary_white(found.boundary, found.threshold)
-    yield "boundary", draw_boundary(found.boundary, white=white)
-    for kind, mask in (("region", found.mask), ("hot_spots", found.hot_spots)):
+    yield "overlay", draw_localization(image, result, result.threshold)
+    white = choose_boundary_white(result.boundary, result.threshold)
+    yield "boundary", draw_boundary(result.boundary, white=white)
+    for kind, mask in (("region", result.mask), ("hot_spots", result.hot_spots)):
         if mask is not None:
             yield kind, np.where(mask, np.uint8(255), np.uint8(0))
 

@@ -254,7 +254,7 @@ def check_overviews(folder: Path, advice: str) -> None:
 
 def make_result(
     image: ReadImage,
-    found: Localization,
+    result: Localization,
     *,
     photo: Path,
     name: str,
@@ -268,7 +268,7 @@ def make_result(
     valid.
     """
     contents = {}
-    for kind, picture in draw_pictures(image.pixels, found):
+    for kind, picture in draw_pictures(image.pixels, result):
         contents[kind] = encode_png(picture)
         if kind == "overlay":
             small = encode_jpeg(picture, _THUMBNAIL_SIDE, quality=_THUMBNAIL_QUALITY)
@@ -279,15 +279,15 @@ def make_result(
             contents["report_pdf"] = report.pdf()
     names = {kind: name + _SUFFIXES[kind] if kind in contents else None for kind in _SUFFIXES}
     del names["entry"]
-    return {**describe_result(image, found, photo=photo, origin=origin), **names}, contents
+    return {**describe_result(image, result, photo=photo, origin=origin), **names}, contents
 
 
 def describe_result(
-    image: ReadImage, found: Localization, *, photo: Path, origin: dict[str, Any]
+    image: ReadImage, result: Localization, *, photo: Path, origin: dict[str, Any]
 ) -> dict[str, Any]:
     """Return what the JSON file of a photo says, but for the names of the other files."""
     height, width = image.pixels.shape[:2]
-    region, hot_spots = found.mask, found.hot_spots
+    region, hot_spots = result.mask, result.hot_spots
     return {
         "file": str(photo),
         **origin,
@@ -295,20 +295,20 @@ def describe_result(
         "format": image.format,
         "width": width,
         "height": height,
-        "jpeg_quality": found.jpeg_quality,
-        "notes": list(found.notes),
-        "verdict": found.verdict,
-        "verdict_code": found.verdict_code,
-        "calibrated": found.calibrated,
-        "score": number(found.score),
-        "p_value": number(found.p_value),
-        "threshold": number(found.threshold),
-        "share_above_threshold": number((found.boundary >= found.threshold).mean()),
-        "seam": find_strongest_seam(found.boundary, found.threshold),
-        "seconds": number(found.seconds),
-        "boundary_white": number(choose_boundary_white(found.boundary, found.threshold)),
+        "jpeg_quality": result.jpeg_quality,
+        "notes": list(result.notes),
+        "verdict": result.verdict,
+        "verdict_code": result.verdict_code,
+        "calibrated": result.calibrated,
+        "score": number(result.score),
+        "p_value": number(result.p_value),
+        "threshold": number(result.threshold),
+        "share_above_threshold": number((result.boundary >= result.threshold).mean()),
+        "seam": find_strongest_seam(result.boundary, result.threshold),
+        "seconds": number(result.seconds),
+        "boundary_white": number(choose_boundary_white(result.boundary, result.threshold)),
         "region_share": None if region is None else number(region.mean()),
-        "pasted_side_by": found.side_rule if region is not None and region.any() else None,
+        "pasted_side_by": result.side_rule if region is not None and region.any() else None,
         "hot_spots_share": None if hot_spots is None else number(hot_spots.mean()),
     }
 

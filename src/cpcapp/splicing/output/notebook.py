@@ -24,7 +24,7 @@ _MAX_SIDE = 800
 _INCHES = 4.5
 
 
-def plot_localization(found: Localization) -> Figure:
+def plot_localization(result: Localization) -> Figure:
     """Draw the photo, the likely seam and the likely part beside each other; see its method."""
     try:
         from matplotlib.figure import Figure
@@ -32,17 +32,17 @@ def plot_localization(found: Localization) -> Figure:
         raise ImportError(
             "a plot needs matplotlib; install it with: pip install 'cpcapp[plot]'"
         ) from error
-    image = _pixels(found)
+    image = _pixels(result)
     panels = [
         ("The photo", as_unit_float(image)),
-        (found.display.seam_title, draw_localization(image, found, found.threshold)),
+        (result.display.seam_title, draw_localization(image, result, result.threshold)),
     ]
-    if found.mask is not None and found.mask.any():
-        panels.append(("The likely part", draw_part(image, found.mask)))
+    if result.mask is not None and result.mask.any():
+        panels.append(("The likely part", draw_part(image, result.mask)))
     height, width = image.shape[:2]
     size = (_INCHES * len(panels), _INCHES * min(height / width, 3.0) + 0.7)
     figure = Figure(figsize=size, layout="constrained")
-    figure.suptitle(format_verdict(found.verdict, found.p_value))
+    figure.suptitle(format_verdict(result.verdict, result.p_value))
     for axes, (title, picture) in zip(figure.subplots(1, len(panels)), panels, strict=True):
         axes.imshow(picture)
         axes.set_title(title, fontsize=10)
@@ -51,40 +51,40 @@ def plot_localization(found: Localization) -> Figure:
 
 
 def save_localization(
-    found: Localization, folder: str | os.PathLike[str], name: str = "photo"
+    result: Localization, folder: str | os.PathLike[str], name: str = "photo"
 ) -> list[Path]:
     """Write the pictures of a photo to a folder, and return their paths; see its method."""
     if not name or Path(name).name != name:
         raise ValueError(f"name={name!r} must be a name of a file, without a folder")
-    image, folder = _pixels(found), make_folder(folder)
+    image, folder = _pixels(result), make_folder(folder)
     written = []
-    for kind, picture in draw_pictures(image, found):
+    for kind, picture in draw_pictures(image, result):
         written.append(folder / f"{name}.{kind}.png")
         with atomic_write(written[-1]) as file:
             file.write(encode_png(picture))
     return written
 
 
-def localization_png(found: Localization) -> bytes | None:
+def localization_png(result: Localization) -> bytes | None:
     """Return the photo with the likely seam as PNG, in the size of a notebook."""
-    if found.pixels is None:
+    if result.pixels is None:
         return None
-    picture = draw_localization(found.pixels, found, found.threshold)
+    picture = draw_localization(result.pixels, result, result.threshold)
     return encode_small_png(picture, _MAX_SIDE).content
 
 
-def localization_html(found: Localization) -> str | None:
+def localization_html(result: Localization) -> str | None:
     """Return the photo with the likely seam and the verdict below it as HTML."""
-    png = localization_png(found)
+    png = localization_png(result)
     if png is None:
         return None
-    alt = f"The photo. {found.display.seam_title}."
-    return render("figure.html", address=data_uri(png), alt=alt, caption=verdict_sentence(found))
+    alt = f"The photo. {result.display.seam_title}."
+    return render("figure.html", address=data_uri(png), alt=alt, caption=verdict_sentence(result))
 
 
-def _pixels(found: Localization) -> NDArray[Any]:
-    if found.pixels is None:
+def _pixels(result: Localization) -> NDArray[Any]:
+    if result.pixels is None:
         raise ValueError(
             "pixels=None: there is no photo to draw on; use what SpliceLocalizer.localize returns"
         )
-    return found.pixels
+    return result.pixels

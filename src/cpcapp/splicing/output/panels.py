@@ -83,14 +83,14 @@ def draw_demo_sheet(photos: Sequence[tuple[Sample, Localization]]) -> Picture:
     return np.vstack([header, *(_draw_demo_row(*photo, width) for photo in photos)])
 
 
-def _draw_demo_row(photo: Sample, found: Localization, width: int) -> Picture:
+def _draw_demo_row(photo: Sample, result: Localization, width: int) -> Picture:
     pixels, mask = photo.read()
     panels = [
         pixels,
         draw_part(pixels, mask),
-        np.repeat(draw_boundary(found.edges)[..., None], 3, axis=2),
-        draw_localization(pixels, found, found.threshold, line=False),
-        pixels if found.mask is None or not found.mask.any() else draw_part(pixels, found.mask),
+        np.repeat(draw_boundary(result.edges)[..., None], 3, axis=2),
+        draw_localization(pixels, result, result.threshold, line=False),
+        pixels if result.mask is None or not result.mask.any() else draw_part(pixels, result.mask),
     ]
     height = round(_DEMO_PANEL * pixels.shape[0] / pixels.shape[1])
     row = np.full((height + _DEMO_LINE + _DEMO_GAP, width, 3), 255, dtype=np.uint8)
@@ -99,7 +99,7 @@ def _draw_demo_row(photo: Sample, found: Localization, width: int) -> Picture:
         row[:height, _demo_left(column) :][:, :_DEMO_PANEL] = small
     if photo.authentic:
         row = _write_text(row, "nothing", (_DEMO_PANEL + 3 * _DEMO_GAP, _DEMO_GAP), "white")
-    verdict = format_verdict(found.verdict, found.p_value)
+    verdict = format_verdict(result.verdict, result.p_value)
     return _write_text(row, verdict, (_demo_left(3), height + _DEMO_TEXT // 4))
 
 

@@ -77,7 +77,7 @@ class PhotoReport:
 
     It holds what is shown, in the sizes in which it is shown; tables are rows of label and text.
 
-    ``data``: the file. Without it nothing is said of the file. ``found``: of this image.
+    ``data``: the file. Without it nothing is said of the file. ``result``: of this image.
     ``model``: as the command would be given it, by default its name.
     """
 
@@ -85,7 +85,7 @@ class PhotoReport:
         self,
         image: ReadImage,
         data: bytes | None,
-        found: Localization,
+        result: Localization,
         model_identity: Mapping[str, str],
         *,
         name: str,
@@ -98,11 +98,11 @@ class PhotoReport:
         views = draw_views(image, data) if views is None else views
         model = model or model_identity["name"]
         self.name, self.made = name, _now()
-        self.verdict = format_verdict(found.verdict, found.p_value)
-        self.verdict_code = found.verdict_code
-        self.sentence, self.meaning = verdict_sentence(found), explain_verdict(found)
-        self.limits = explain_limits(found)
-        self.pictures = _draw_pictures(image, found)
+        self.verdict = format_verdict(result.verdict, result.p_value)
+        self.verdict_code = result.verdict_code
+        self.sentence, self.meaning = verdict_sentence(result), explain_verdict(result)
+        self.limits = explain_limits(result)
+        self.pictures = _draw_pictures(image, result)
         self.traces = [_encode_view(view) for view in views]
         self.file_rows: Rows = [] if facts is None else facts.rows()
         self.warnings = () if facts is None else facts.warnings
@@ -116,10 +116,10 @@ class PhotoReport:
         labels = {"name": "Name", "version": "Version", "sha256": "SHA-256"}
         #: What the result depends on, as tables by their titles.
         self.tables: dict[str, Rows] = {
-            "The result": _result_rows(found),
+            "The result": _result_rows(result),
             "The photo": _photo_rows(name, image, facts),
             "The model": [(labels[key], str(text)) for key, text in model_identity.items()],
-            "The settings": [("Model", model), ("Threshold", str(number(found.threshold)))],
+            "The settings": [("Model", model), ("Threshold", str(number(result.threshold)))],
             "The programs": _list_versions(),
         }
 
@@ -176,12 +176,12 @@ def _now() -> str:
     return f"{now:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _draw_pictures(image: ReadImage, found: Localization) -> list[ReportPicture]:
-    pixels, display = image.pixels, found.display
-    overlay = encode_jpeg(draw_localization(pixels, found, found.threshold), _PHOTO_SIDE)
+def _draw_pictures(image: ReadImage, result: Localization) -> list[ReportPicture]:
+    pixels, display = image.pixels, result.display
+    overlay = encode_jpeg(draw_localization(pixels, result, result.threshold), _PHOTO_SIDE)
     part = None
-    if found.mask is not None and found.mask.any():
-        part = encode_jpeg(draw_part(pixels, found.mask), _PHOTO_SIDE)
+    if result.mask is not None and result.mask.any():
+        part = encode_jpeg(draw_part(pixels, result.mask), _PHOTO_SIDE)
     return [
         ReportPicture(encode_jpeg(as_bytes(pixels), _PHOTO_SIDE), "The photo", ""),
         ReportPicture(overlay, display.seam_title, display.seam_text),
@@ -213,15 +213,15 @@ def _photo_rows(name: str, image: ReadImage, facts: FileFacts | None) -> Rows:
     return rows
 
 
-def _result_rows(found: Localization) -> Rows:
-    share = None if found.mask is None or not found.mask.any() else found.mask.mean()
+def _result_rows(result: Localization) -> Rows:
+    share = None if result.mask is None or not result.mask.any() else result.mask.mean()
     figures = {
-        "Verdict": found.verdict,
-        "Score": number(found.score),
-        "p": number(found.p_value),
+        "Verdict": result.verdict,
+        "Score": number(result.score),
+        "p": number(result.p_value),
         "Likely part": None if share is None else f"{100 * share:.1f} % of the photo",
-        "JPEG quality": found.jpeg_quality,
-        "Seconds": number(found.seconds),
+        "JPEG quality": result.jpeg_quality,
+        "Seconds": number(result.seconds),
     }
     return [(name, "–" if value is None else str(value)) for name, value in figures.items()]
 
@@ -235,10 +235,10 @@ def _repeat_command(name: str, model: str) -> str:
 
 def _list_versions() -> Rows:
     """Return the versions of what computed a result."""
-    found = [("cpcapp", __version__), ("Python", platform.python_version())]
+    versions = [("cpcapp", __version__), ("Python", platform.python_version())]
     for name, package in _PACKAGES.items():
         try:
-            found.append((name, version(package)))
+            versions.append((name, version(package)))
         except PackageNotFoundError:
             continue
-    return [*found, ("System", f"{platform.system()} {platform.machine()}")]
+    return [*versions, ("System", f"{platform.system()} {platform.machine()}")]
