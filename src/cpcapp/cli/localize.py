@@ -70,7 +70,7 @@ def add_parser(commands: Any) -> None:
     add("--max-megapixels", type=float, default=120.0, metavar="MP", help=limit)
     add("--json", action="store_true", help="print the results as one JSON array, and nothing else")
     cluster = """look at the photos on the workers of a Dask cluster, which can open the same paths;
-    the results are written here (needs the extra dask)"""
+    the results are written here, and Ctrl-C drops the photos at hand (needs the extra dask)"""
     add("--scheduler", metavar="ADDRESS", help=cluster)
     earlier = parser.add_mutually_exclusive_group()
     resume = "go on in DIR; results that are there stay, if photo and model are the same"
