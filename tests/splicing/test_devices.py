@@ -11,7 +11,7 @@ import pytest
 from cpcapp.splicing import FilterBank, load_model
 from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.measure.filters import BankOptions
-from cpcapp.splicing.output.model_identity import open_model
+from cpcapp.splicing.output.batch import open_model
 from devices import on_each_device
 from trace_networks import network_localizer, textured
 

@@ -22,6 +22,7 @@ from cpcapp.splicing import (
     localize_files,
     save_model,
 )
+from cpcapp.splicing import model as model_file
 from cpcapp.splicing.model import find_model_file
 from cpcapp.splicing.output import batch
 from cpcapp.splicing.output.batch import open_model

@@ -244,8 +244,6 @@ def test_filters_are_those_of_all_these_patches(samples, channels):
     np.testing.assert_allclose(output.var(axis=0), 1.0, rtol=0.1)
 
 
-
-
 def test_each_bank_has_its_own_patches(samples):
     both = train_localizer(samples[:6], TWO)
     for number, bank in enumerate(TWO.banks):

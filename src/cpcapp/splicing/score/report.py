@@ -31,8 +31,8 @@ from cpcapp._io.files import (
 from cpcapp._io.text import spreadsheet_text
 from cpcapp.reports import render
 from cpcapp.splicing.localizer import SpliceLocalizer
+from cpcapp.splicing.output.draw import Picture, encode_png
 from cpcapp.splicing.output.panels import case_picture, contact_sheet
-from cpcapp.splicing.output.draw import write_png
 from cpcapp.splicing.photo.samples import Problem, SampleSet
 from cpcapp.splicing.score.controls import CONTROLS
 from cpcapp.splicing.score.evaluate import (
@@ -290,7 +290,7 @@ class Album:
         caption = f"{case.sample.name}   {_describe(case.scores[METHOD]['edge'])}"
         boundary = case.maps[METHOD].boundary
         path = self.drawn[case.sample.name] = self.unsorted / f"{next(self.numbers)}.png"
-        write_png(path, case_picture(case.image, case.mask, case.edges, boundary, caption=caption))
+        _write_png(path, case_picture(case.image, case.mask, case.edges, boundary, caption=caption))
 
     def finish(self, report: LocalizerReport) -> None:
         """Sort the pictures, write everything else, and put it in the place of earlier results."""
@@ -306,7 +306,7 @@ class Album:
         for name, chosen in (("best.png", files[:_PER_SHEET]), ("worst.png", files[::-1])):
             if chosen:
                 pictures = [np.asarray(Image.open(file)) for file in chosen[:_PER_SHEET]]
-                write_png(new / name, contact_sheet(pictures))
+                _write_png(new / name, contact_sheet(pictures))
         texts = {
             INDEX: _page(report, ranked),
             "scores.csv": report.to_csv(),
@@ -344,3 +344,8 @@ def _page(report: LocalizerReport, ranked: dict[Path, ImageScore]) -> str:
             for file, image in ranked.items()
         ],
     )
+
+
+def _write_png(path: Path, picture: Picture) -> None:
+    with atomic_write(path) as out:
+        out.write(encode_png(picture))
