@@ -18,6 +18,9 @@ def photos():
     ]
 
 
+OPTIONS = StreamOptions(size=96, group=4)
+
+
 def make(photos, seed=0, **changes):
     options = StreamOptions(**{"size": 96, "group": 4, **changes})
     return SpliceStream(*photos, options, seed=seed)
@@ -107,3 +110,87 @@ def test_what_is_out_of_focus_is_smoother(photos):
     detail = [(x[..., 1:] - x[..., :-1]).abs().mean().item() for x in (sharp, soft)]
     assert detail[1] < 0.95 * detail[0]
     assert soft.mean().item() == pytest.approx(sharp.mean().item(), abs=1.0)
+
+
+def test_small_parts_are_small_and_lie_anywhere(photos):
+    batch = make(photos, small_share=1.0, authentic_share=0.0, segment_share=0.0).draw(32)
+    shares = batch.mask.mean(dim=(1, 2, 3))
+    assert shares.min() > 0.0 and shares.max() < 0.06
+    assert batch.mask.amax(dim=0).mean() > 0.15
+
+
+def test_several_parts_come_from_several_photos(photos):
+    stream = make(photos, seed=3, segment_share=0.0)
+    donor = stream._draw_photos([], 96, aligned=True, large=False)
+    first = stream._draw_masks(donor[1], 96, (0.2, 0.3))
+    pasted, mask = stream._add_parts(donor, first, (0.2, 0.3))
+    assert (mask >= first).all()
+    assert mask.sum() > first.sum()
+    # Where only the first part lies, and outside of all, what is pasted is as it was.
+    assert torch.equal(pasted * (1 - mask), donor[0] * (1 - mask))
+    assert not torch.equal(pasted, donor[0])
+
+
+def test_a_photo_as_it_was_found_is_not_changed(photos):
+    images = [torch.randint(0, 256, (3, 160, 200), dtype=torch.uint8) for _ in range(2)]
+    stream = SpliceStream(images, [None, None], StreamOptions(size=64, group=2), seed=5)
+    found, _ = stream._draw_photos([], 64, aligned=True, large=False, as_found=True)
+    for photo in found:
+        blocks = [
+            torch.equal(photo, way[:, top : top + 64, left : left + 64].float())
+            for image in images
+            for way in (image, image.flip(2))
+            for top in range(0, 97, 8)
+            for left in range(0, 137, 8)
+        ]
+        assert sum(blocks) == 1
+
+
+def test_what_is_fitted_in_was_resized_or_turned_last(photos):
+    stream = make(photos, fitted_share=1.0)
+    kinds = {stream._fit([])[-1].kind for _ in range(20)}
+    assert kinds == {"resize", "turn"}
+    assert make(photos)._fit([]) == []
+
+
+def test_senders_make_a_splice_smaller_and_compress_it(photos):
+    stream = make(photos, laundered_share=1.0)
+    for _ in range(10):
+        last, shrink = stream._draw_last()
+        kinds = [step.kind for step in last]
+        assert kinds[-1] == "jpeg" and 2 <= kinds.count("jpeg") <= 3
+        assert 0.3 < shrink <= 1.0
+    assert stream.draw(8).image.shape == (8, 3, 96, 96)
+
+
+def test_a_photo_is_drawn_as_often_as_its_weight_says(photos):
+    images = [torch.full((3, 96, 96), level, dtype=torch.uint8) for level in (0, 100, 200)]
+    options = StreamOptions(size=32, group=4)
+    stream = SpliceStream(images, [None] * 3, options, seed=1, weights=[3.0, 0.0, 1.0])
+    drawn = [int(stream._crop(32)[0].mean()) for _ in range(200)]
+    assert 0.65 < drawn.count(0) / 200 < 0.85
+    assert drawn.count(100) == 0
+    with pytest.raises(ValueError, match="1 weights and 3 photos"):
+        SpliceStream(images, [None] * 3, options, weights=[1.0])
+
+
+def test_splices_of_all_kinds_are_as_sound_as_the_others(photos):
+    batch = SpliceStream(*photos, OPTIONS.of_more_kinds(), seed=1).draw(64)
+    assert batch.image.shape == (64, 3, 96, 96)
+    assert torch.equal(batch.image, batch.image.round())
+    assert 0.0 <= batch.image.min() <= batch.image.max() <= 255.0
+    assert set(batch.mask.unique().tolist()) == {0.0, 1.0}
+
+
+def test_things_are_found_where_little_is_outlined(photos):
+    images = [torch.randint(0, 256, (3, 96, 96), dtype=torch.uint8) for _ in range(2)]
+    labels = torch.full((96, 96), -1)
+    labels[10:50, 10:50] = 0
+    counts = []
+    for tries in (1, 4):
+        options = StreamOptions(size=96, group=64, segment_share=1.0, outline_tries=tries)
+        stream = SpliceStream(images, [labels] * 2, options, seed=2)
+        given = labels[None, None].repeat(64, 1, 1, 1).float()
+        masks = stream._draw_masks(given, 96)
+        counts.append(sum(torch.equal(mask, (given[0] == 0).float()) for mask in masks))
+    assert counts[0] < 25 < 30 < counts[1]

@@ -7,9 +7,11 @@ whose sides have nothing in common learns little about real ones.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -29,6 +31,13 @@ History = list[Step]
 
 # Things in a photo that are told apart when some of them are blurred.
 _MAX_THINGS = 256
+# Of small photos that are saved twice.
+_HIGH_QUALITIES = (85, 95)
+# Photos that are drawn until one is as large as the part that is wanted of it.
+_TRIES = 4
+# Sides of the boxes around small parts, as shares of a photo's.
+_SMALL_BOX = (0.17, 0.3)
+_PART_BOX = (0.2, 0.45)
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,23 @@ class StreamOptions:
         pixels have little detail in each of them.
     known_table_share : float
         How often the table of the last JPEG is given, as it is in a file.
+    outline_tries : int
+        Places of a photo that are looked at for a thing that people outlined: where little is
+        outlined, one is mostly beside it.
+    small_share : float
+        Of groups whose pasted parts are small, about 1 to 3 % of a photo.
+    several_share : float
+        Of groups with two to five pasted parts, each of another photo.
+    fitted_share : float
+        How often what is pasted was resized or turned last, to fit in, and the host was not.
+    as_found_share : float
+        How often photos of a side are taken as they were found, with the traces of their own
+        cameras and tables, and nothing else.
+    twice_saved_share : float
+        Of groups of small photos, saved at a high quality before the splice and after it.
+    laundered_share : float
+        Of splices that were sent on two or three times: each sender makes them smaller and
+        compresses them.
     """
 
     size: int = 256
@@ -88,6 +114,32 @@ class StreamOptions:
     collage_share: float = 0.2
     large_share: float = 0.35
     known_table_share: float = 0.8
+    outline_tries: int = 1
+    small_share: float = 0.0
+    several_share: float = 0.0
+    fitted_share: float = 0.0
+    as_found_share: float = 0.0
+    twice_saved_share: float = 0.0
+    laundered_share: float = 0.0
+
+    def of_more_kinds(self) -> StreamOptions:
+        """Return options with splices of all kinds, about half of them of the kinds above.
+
+        Examples
+        --------
+        >>> StreamOptions(size=64).of_more_kinds().several_share
+        0.2
+        """
+        return replace(
+            self,
+            outline_tries=4,
+            small_share=0.2,
+            several_share=0.2,
+            fitted_share=0.25,
+            as_found_share=0.25,
+            twice_saved_share=0.12,
+            laundered_share=0.1,
+        )
 
 
 class SpliceBatch(NamedTuple):
@@ -121,6 +173,8 @@ class SpliceStream:
     options : StreamOptions, optional
     seed : int, default=0
         Decides all batches; the same seed and device give the same ones.
+    weights : sequence of float, optional
+        How often each photo is drawn, relative to the others.
 
     Examples
     --------
@@ -138,7 +192,10 @@ class SpliceStream:
         options: StreamOptions | None = None,
         *,
         seed: int = 0,
+        weights: Sequence[float] = (),
     ) -> None:
+        if weights and len(weights) != len(photos):
+            raise ValueError(f"{len(weights)} weights and {len(photos)} photos must be as many")
         if len(photos) < 2 or len(photos) != len(segments):
             raise ValueError(
                 f"{len(photos)} photos and {len(segments)} segments must be as many, at least two"
@@ -149,6 +206,7 @@ class SpliceStream:
         self.photos = list(photos)
         self.segments = list(segments)
         self.device = photos[0].device
+        self.cumulative = list(itertools.accumulate(weights)) if weights else None
         self.random = random.Random(seed)
         self.generator = torch.Generator(self.device).manual_seed(seed)
 
@@ -172,20 +230,35 @@ class SpliceStream:
 
     def _group(self) -> SpliceBatch:
         options, chance = self.options, self.random.random
+        saved_twice = self._happens(options.twice_saved_share)
         last, shrink = self._draw_last()
+        if saved_twice:
+            last, shrink = [self._draw_jpeg(_HIGH_QUALITIES)], 1.0
         canvas = -(-round(options.size / shrink) // 8) * 8
-        large = chance() < options.large_share
+        large = not saved_twice and chance() < options.large_share
         host_history = self._draw_history(large)
+        as_found = not saved_twice and self._happens(options.as_found_share)
+        if saved_twice:
+            host_history = [self._draw_jpeg(_HIGH_QUALITIES)]
+        elif as_found:
+            host_history = []
         aligned = chance() < options.aligned_hosts
-        host = self._draw_photos(host_history, canvas, aligned, large)
-        donor = self._draw_donor(host, host_history, canvas, aligned, large)
-        mask = self._draw_masks(donor[1], canvas)
+        host = self._draw_photos(host_history, canvas, aligned, large, as_found)
+        if saved_twice:
+            donor_history = self._fit([self._draw_jpeg(_HIGH_QUALITIES)])
+            donor = self._draw_photos(donor_history, canvas, chance() < 0.5, large)
+        else:
+            donor = self._draw_donor(host, host_history, canvas, aligned, large, as_found)
+        small = self._happens(options.small_share)
+        mask = self._draw_masks(donor[1], canvas, _SMALL_BOX if small else None)
+        pasted = donor[0]
+        if self._happens(options.several_share):
+            pasted, mask = self._add_parts(donor, mask, _SMALL_BOX if small else _PART_BOX)
         keep = torch.rand(options.group, 1, 1, 1, generator=self.generator, device=self.device)
         mask = mask * (keep >= options.authentic_share)
         alpha = mask
         if chance() < options.feather_share:
             alpha = blur(mask, self.random.uniform(0.5, 2.5 if chance() < 0.75 else 5.0))
-        pasted = donor[0]
         if chance() < options.colour_match_share:
             pasted = self._match_colours(pasted, host[0])
         x = host[0] + alpha * (pasted - host[0])
@@ -195,12 +268,15 @@ class SpliceStream:
             x = x + near * (blur(x, self.random.uniform(0.6, 1.5)) - x)
         x = x.round().clamp(0.0, 255.0)
         table = torch.zeros(options.group, 64, device=self.device)
+        resizes = sum(step.kind == "resize" for step in last)
         for step in last:
             if step.kind == "resize":
-                size = (options.size, options.size)
+                resizes -= 1
+                side = round(x.shape[2] * step.scale) if resizes else options.size
+                size = (side, side)
                 x = resize(x, size, step.values["kernel"], antialias=step.values["antialias"])
                 x = x.round().clamp(0.0, 255.0)
-                mask = F.interpolate(mask, size=(options.size, options.size))
+                mask = F.interpolate(mask, size=size)
                 continue
             x = step.apply(x, self.generator)
         if last and last[-1].kind == "jpeg" and chance() < options.known_table_share:
@@ -215,6 +291,7 @@ class SpliceStream:
         canvas: int,
         aligned: bool,
         large: bool,
+        as_found: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Draw the photos that parts are taken of, and their segments."""
         options, u = self.options, self.random.random()
@@ -236,7 +313,29 @@ class SpliceStream:
         else:
             large = self.random.random() < options.large_share
             donor_history = self._draw_history(large)
-        return self._draw_photos(donor_history, canvas, aligned, large)
+            as_found = self._happens(options.as_found_share)
+            if as_found:
+                donor_history = []
+        donor_history = self._fit(donor_history)
+        return self._draw_photos(donor_history, canvas, aligned, large, as_found)
+
+    def _fit(self, history: History) -> History:
+        """Return a history of what is sometimes resized or turned last, to fit into a photo."""
+        if not self._happens(self.options.fitted_share):
+            return history
+        return [*history, self._draw_step(self.random.choice(["resize", "resize", "turn"]))]
+
+    def _add_parts(
+        self, donor: tuple[Tensor, Tensor], mask: Tensor, box: tuple[float, float]
+    ) -> tuple[Tensor, Tensor]:
+        """Return what is pasted, and where, with one to four smaller parts of other photos."""
+        pasted = donor[0]
+        for number in range(1, self.random.randint(2, 5)):
+            photos, labels = (part.roll(number, 0) for part in donor)
+            more = self._draw_masks(labels, photos.shape[2], box)
+            pasted = torch.where(more > 0, photos, pasted)
+            mask = torch.maximum(mask, more)
+        return pasted, mask
 
     def _match_colours(self, pasted: Tensor, host: Tensor) -> Tensor:
         mean, wanted = (x.mean(dim=(2, 3), keepdim=True) for x in (pasted, host))
@@ -351,6 +450,8 @@ class SpliceStream:
 
     def _draw_last(self) -> tuple[History, float]:
         """Draw what happens to the finished splice, and by how much it is made smaller."""
+        if self._happens(self.options.laundered_share):
+            return self._draw_senders()
         u = self.random.random()
         jpeg = self._draw_jpeg(self.random.choice([(60, 85), (80, 95), (88, 100)]))
         if u < 0.2:
@@ -362,12 +463,23 @@ class SpliceStream:
         if u < 0.8:
             kind = self.random.choice(["sharpen", "blur", "tone", "denoise"])
             return [self._draw_step(kind), jpeg], 1.0
-        shrink = self.random.uniform(0.5, 1.0)
-        resize = Step(
-            "resize",
-            {"scale": shrink, "kernel": self.random.choice(KERNELS), "antialias": True},
-        )
-        return ([resize, jpeg] if self.random.random() < 0.85 else [resize]), shrink
+        shrink = self._draw_shrinking(0.5)
+        return ([shrink, jpeg] if self.random.random() < 0.85 else [shrink]), shrink.scale
+
+    def _draw_shrinking(self, least: float) -> Step:
+        scale, kernel = self.random.uniform(least, 1.0), self.random.choice(KERNELS)
+        return Step("resize", {"scale": scale, "kernel": kernel, "antialias": True})
+
+    def _draw_senders(self) -> tuple[History, float]:
+        """Draw what two or three senders do to a splice, and by how much they make it smaller."""
+        last: History = []
+        shrink = 1.0
+        for _ in range(self.random.randint(2, 3)):
+            if self.random.random() < 0.7:
+                last.append(self._draw_shrinking(0.7))
+                shrink *= last[-1].scale
+            last.append(self._draw_jpeg((60, 88)))
+        return last, shrink
 
     # -- photos and masks ------------------------------------------------------------------
 
@@ -377,6 +489,7 @@ class SpliceStream:
         canvas: int,
         aligned: bool,
         large: bool,
+        as_found: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Return photos after a history, and their segments, cropped to a canvas."""
         scale = 1.0
@@ -384,11 +497,14 @@ class SpliceStream:
             scale *= step.scale
         side = -(-round(canvas / scale + 24) // 8) * 8
         # Smaller first: most source photos were once JPEGs themselves.
-        if large:
+        if as_found:
+            before = 1.0
+        elif large:
             before = self.random.uniform(1.2, 2.5)
         else:
             before = 1.0 if self.random.random() < 0.3 else self.random.uniform(0.55, 0.95)
-        crops = [self._crop(round(side / before)) for _ in range(self.options.group)]
+        tries = _TRIES if as_found else 1
+        crops = [self._crop(round(side / before), tries) for _ in range(self.options.group)]
         x, labels = (torch.cat(parts) for parts in zip(*crops, strict=True))
         # Resizing and what follows leave no trace of the collage itself.
         if before != 1.0 and self.random.random() < self.options.collage_share:
@@ -399,7 +515,7 @@ class SpliceStream:
         if self.random.random() < 0.5:
             x, labels = x.flip(3), labels.flip(3)
         x = x.round().clamp(0.0, 255.0)
-        if self.random.random() < self.options.focus_share:
+        if not as_found and self.random.random() < self.options.focus_share:
             x = self._defocus(x, labels)
         for step in history:
             x = step.apply(x, self.generator)
@@ -426,9 +542,22 @@ class SpliceStream:
             weight = torch.where(labels >= 0, blur(behind, self.random.uniform(0.6, 2.5)), weight)
         return x + weight * (blur(x, self.random.uniform(0.6, 3.0)) - x)
 
-    def _crop(self, whole: int) -> tuple[Tensor, Tensor]:
+    def _draw_index(self) -> int:
+        if self.cumulative is None:
+            return self.random.randrange(len(self.photos))
+        u = self.random.random() * self.cumulative[-1]
+        return bisect.bisect_right(self.cumulative, u, hi=len(self.photos) - 1)
+
+    def _happens(self, share: float) -> bool:
+        """Return whether something happens; what never does costs no random number."""
+        return share > 0.0 and self.random.random() < share
+
+    def _crop(self, whole: int, tries: int = 1) -> tuple[Tensor, Tensor]:
         """Return a square of a photo, and its segments; what is smaller is mirrored."""
-        index = self.random.randrange(len(self.photos))
+        for _ in range(tries):
+            index = self._draw_index()
+            if min(self.photos[index].shape[1:]) >= whole:
+                break
         photo, labels = self.photos[index], self.segments[index]
         height, width = photo.shape[1:]
         top, left = (
@@ -442,32 +571,54 @@ class SpliceStream:
             numbers = labels[box][None, None].float()
         return _fill(x, whole), _fill(numbers, whole)
 
-    def _draw_masks(self, labels: Tensor, canvas: int) -> Tensor:
-        """Draw pasted parts: things that people outlined, or random shapes."""
+    def _draw_masks(
+        self, labels: Tensor, canvas: int, box: tuple[float, float] | None = None
+    ) -> Tensor:
+        """Draw pasted parts: things that people outlined, or random shapes.
+
+        ``box`` has the sides of a box that smaller ones lie in, as shares of the photo's.
+        """
         group = self.options.group
-        shapes = (
-            self._draw_blobs(canvas) if self.random.random() < 0.65 else self._draw_ellipses(canvas)
-        )
+        if box is not None:
+            shapes, limits = self._draw_spots(canvas, box), (0.005, 0.5 * box[1] ** 2)
+        else:
+            blobs = self.random.random() < 0.65
+            shapes = self._draw_blobs(canvas) if blobs else self._draw_ellipses(canvas)
+            limits = 0.015, 0.6
         if self.random.random() >= self.options.segment_share:
             return shapes
-        at = torch.randint(
-            0, canvas * canvas, (group, 1), generator=self.generator, device=self.device
-        )
+        tries = group, self.options.outline_tries
+        at = torch.randint(0, canvas**2, tries, generator=self.generator, device=self.device)
         flat = labels.reshape(group, -1)
-        number = flat.gather(1, at)
+        numbers = flat.gather(1, at)
+        number = numbers.gather(1, (numbers >= 0).int().argmax(dim=1, keepdim=True))
         things = ((flat == number) & (number >= 0)).float().view(group, 1, canvas, canvas)
         share = things.mean(dim=(1, 2, 3), keepdim=True)
-        return torch.where((share > 0.015) & (share < 0.6), things, shapes)
+        return torch.where((share > limits[0]) & (share < limits[1]), things, shapes)
 
     def _draw_blobs(self, canvas: int) -> Tensor:
         """Draw smooth noise above a threshold."""
-        group, nodes = self.options.group, self.random.randint(3, 8)
-        coarse = torch.randn(group, 1, nodes, nodes, generator=self.generator, device=self.device)
-        field = F.interpolate(coarse, size=(canvas, canvas), mode="bicubic")
-        share = torch.rand(group, generator=self.generator, device=self.device) * 0.42 + 0.03
-        ordered = field.view(group, -1).sort(dim=1).values
-        rank = ((1.0 - share) * (ordered.shape[1] - 1)).long()[:, None]
-        return (field > ordered.gather(1, rank).view(group, 1, 1, 1)).float()
+        share = torch.rand(self.options.group, generator=self.generator, device=self.device)
+        return _highest(self._draw_field(canvas, self.random.randint(3, 8)), share * 0.42 + 0.03)
+
+    def _draw_spots(self, canvas: int, box: tuple[float, float]) -> Tensor:
+        """Draw small shapes with wavy outlines, each anywhere in its photo."""
+        group, side = self.options.group, round(canvas * self.random.uniform(*box))
+        line = torch.linspace(-1.0, 1.0, side, device=self.device)
+        bowl = line[:, None] ** 2 + line**2
+        field = self._draw_field(side, self.random.randint(3, 5)) - 3.0 * bowl
+        share = torch.rand(group, generator=self.generator, device=self.device)
+        spots = torch.zeros(group, 1, canvas, canvas, device=self.device)
+        for spot, shape in zip(spots, _highest(field, 0.2 + 0.3 * share), strict=True):
+            top, left = (self.random.randint(0, canvas - side) for _ in range(2))
+            spot[:, top : top + side, left : left + side] = shape
+        return spots
+
+    def _draw_field(self, side: int, nodes: int) -> Tensor:
+        """Draw smooth noise."""
+        shape = self.options.group, 1, nodes, nodes
+        coarse = torch.randn(shape, generator=self.generator, device=self.device)
+        return F.interpolate(coarse, size=(side, side), mode="bicubic")
 
     def _draw_ellipses(self, canvas: int) -> Tensor:
         """Draw ellipses and rounded boxes, turned."""
@@ -482,6 +633,13 @@ class SpliceStream:
         radii = 0.06 + 0.3 * numbers[4], 0.06 + 0.3 * numbers[5]
         inside = (across / radii[0]).abs() ** power + (along / radii[1]).abs() ** power < 1.0
         return inside.float()[:, None]
+
+
+def _highest(field: Tensor, share: Tensor) -> Tensor:
+    """Return 1 where a map has its highest values, a share of each, and 0 elsewhere."""
+    ordered = field.flatten(1).sort(dim=1).values
+    rank = ((1.0 - share) * (ordered.shape[1] - 1)).long()[:, None]
+    return (field > ordered.gather(1, rank)[:, :, None, None]).float()
 
 
 def _fill(x: Tensor, side: int) -> Tensor:
