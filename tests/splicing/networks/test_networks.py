@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
+import queue
 
 import pytest
 
@@ -14,6 +16,7 @@ from cpcapp.splicing.make.stream import SpliceBatch, StreamOptions  # noqa: E402
 from cpcapp.splicing.networks.loop import (  # noqa: E402
     Photos,
     TrainingPlan,
+    _copied,
     _worker_kind,
     train_network,
 )
@@ -93,6 +96,25 @@ def test_some_processes_make_larger_splices_of_as_many_pixels():
     assert (tiny[0].group, tiny[1]) == (1, 1)
     none = TrainingPlan(batch=64, large_size=None)
     assert _worker_kind(StreamOptions(), none, 2) == (StreamOptions(), 64)
+
+
+def test_batches_of_several_processes_come_in_turn():
+    queues = [queue.SimpleQueue() for _ in range(2)]
+    for number in range(6):
+        parts = torch.full((2, 3, 8, 8), number), torch.ones(2, 1, 8, 8), torch.zeros(2, 64)
+        queues[number % 2].put((parts[0].byte(), parts[1].byte(), parts[2]))
+    batches = _copied(itertools.cycle(queues), "cpu")
+    taken = [next(batches) for _ in range(6)]
+    assert [int(batch.image.mean()) for batch in taken] == list(range(6))
+    assert all(part.dtype == torch.float32 for batch in taken for part in batch)
+
+
+def test_weights_stay_with_their_photos():
+    images = [torch.full((3, 8, 8), number) for number in range(10)]
+    photos = Photos(images, [None] * 10, weights=tuple(float(n) for n in range(10)))
+    for part in photos.to("cpu").split(4):
+        assert part.weights == tuple(float(image.max()) for image in part.images)
+    assert Photos(images, [None] * 10).split(4)[0].weights == ()
 
 
 def test_the_band_is_that_of_the_protocol():

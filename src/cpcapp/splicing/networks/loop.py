@@ -6,9 +6,10 @@ them see splices that are made, held back and scored in the same way.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -70,11 +71,15 @@ class TrainingPlan:
 
 @dataclass(frozen=True)
 class Photos:
-    """Photos to make splices of, with what people outlined in them, and their names if known."""
+    """Photos to make splices of, with what people outlined in them, and their names if known.
+
+    ``weights`` say how often each is drawn; without them all are as often.
+    """
 
     images: list[Tensor]
     segments: list[Tensor | None]
     names: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
 
     def to(self, device: str | torch.device) -> Photos:
         """Return them on a device."""
@@ -82,6 +87,7 @@ class Photos:
             [image.to(device) for image in self.images],
             [None if s is None else s.to(device) for s in self.segments],
             self.names,
+            self.weights,
         )
 
     def split(self, every: int = 8) -> tuple[Photos, Photos]:
@@ -95,6 +101,7 @@ class Photos:
             [self.images[i] for i in numbers],
             [self.segments[i] for i in numbers],
             tuple(self.names[i] for i in numbers) if self.names else (),
+            tuple(self.weights[i] for i in numbers) if self.weights else (),
         )
 
 
@@ -247,7 +254,7 @@ def _batches(
     if plan.workers == 0:
         here = photos.to(device)
         seed = plan.seed * 1000 + piece
-        stream = SpliceStream(here.images, here.segments, options, seed=seed)
+        stream = SpliceStream(here.images, here.segments, options, seed=seed, weights=here.weights)
         while True:
             yield stream.draw(plan.batch)
     context = torch.multiprocessing.get_context("spawn")
@@ -261,18 +268,33 @@ def _batches(
     for process in processes:
         process.start()
     try:
-        turn = 0
-        while True:
-            image, mask, table = queues[turn % plan.workers].get()
-            turn += 1
-            yield SpliceBatch(
-                image.to(device, non_blocking=True).float(),
-                mask.to(device, non_blocking=True).float(),
-                table.to(device, non_blocking=True),
-            )
+        yield from _copied(itertools.cycle(queues), device)
     finally:
         for process in processes:
             process.terminate()
+
+
+def _copied(queues: Iterable[Any], device: str) -> Generator[SpliceBatch, None, None]:
+    """Yield batches of queues on a device. The next one is copied there during a step."""
+    if torch.device(device).type != "cuda":
+        for queue in queues:
+            image, mask, table = queue.get()
+            yield SpliceBatch(image.to(device).float(), mask.to(device).float(), table.to(device))
+    beside = torch.cuda.Stream()
+    ahead: list[tuple[list[Tensor], torch.cuda.Event]] = []
+    for queue in queues:
+        # A copy from memory that may be moved would wait for all that the device still has to do.
+        pinned = [part.pin_memory() for part in queue.get()]
+        with torch.cuda.stream(beside):
+            there = [part.to(device, non_blocking=True) for part in pinned]
+            ahead.append((there, beside.record_event()))
+        if len(ahead) > 1:
+            (image, mask, table), done = ahead.pop(0)
+            now = torch.cuda.current_stream()
+            now.wait_event(done)
+            for part in (image, mask, table):
+                part.record_stream(now)
+            yield SpliceBatch(image.float(), mask.float(), table)
 
 
 def _worker_kind(
@@ -291,7 +313,7 @@ def _make_batches(
 ) -> None:
     torch.set_num_threads(1)
     here = photos.to(device)
-    stream = SpliceStream(here.images, here.segments, options, seed=seed)
+    stream = SpliceStream(here.images, here.segments, options, seed=seed, weights=here.weights)
     while True:
         batch = stream.draw(size)
         queue.put((batch.image.byte().cpu(), batch.mask.byte().cpu(), batch.table.cpu()))

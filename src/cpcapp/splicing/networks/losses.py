@@ -56,7 +56,8 @@ def measure_losses(output: NetworkOutput, mask: Tensor) -> Losses:
     seam = F.binary_cross_entropy_with_logits(
         output.seam.float(),
         seam_band(mask),
-        pos_weight=torch.tensor(_SEAM_WEIGHT, device=mask.device),
+        # Filled there: a number that is copied to a GPU would wait for all that it still has to do.
+        pos_weight=torch.full((), _SEAM_WEIGHT, device=mask.device),
     )
     share = F.avg_pool2d(mask, 8)
     return Losses(
