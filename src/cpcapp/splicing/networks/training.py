@@ -53,10 +53,18 @@ class TrainingRun:
     curve: list[dict[str, float]] = field(default_factory=list)
 
     @classmethod
-    def begin(cls, options: NetworkOptions, plan: TrainingPlan, device: str) -> TrainingRun:
-        """Start with random weights."""
+    def begin(
+        cls,
+        options: NetworkOptions,
+        plan: TrainingPlan,
+        device: str,
+        weights: dict[str, Tensor] | None = None,
+    ) -> TrainingRun:
+        """Start with random weights, or with those of a network."""
         torch.manual_seed(plan.seed)
         network, average = TraceNetwork(options).to(device), TraceNetwork(options).to(device)
+        if weights is not None:
+            network.load_state_dict(weights)
         average.load_state_dict(network.state_dict())
         if device != "cpu":
             network = network.to(memory_format=torch.channels_last)
