@@ -1,15 +1,19 @@
 """Train the trace network on a pool of many collections, and score it on others.
 
-    python benchmarks/pool_network.py train POOL... --unseen POOL -o RUN --seconds 1440 [--piece N]
+    python benchmarks/pool_network.py start POOL... -o FILE
+    python benchmarks/pool_network.py splices POOL... --unseen POOL -o SPLICES
+    python benchmarks/pool_network.py train POOL... --start FILE --splices SPLICES -o RUN
+    python benchmarks/pool_network.py score --network NAME=FILE... --splices SPLICES -o FILE
     python benchmarks/pool_network.py export RUN
-    python benchmarks/pool_network.py score POOL... --unseen POOL --network NAME=FILE... -o FILE
 
 POOL are folders that `training_photos.py` filled, and one of `_mfcn_folders.py` with the photos
-that the shipped network was trained on. Training needs torch, NumPy, Pillow and safetensors only:
-the recipe and sizes are those of ``cpcapp train-network``. It goes on with a training that RUN
-holds, and saves after each entry of the curve. Scores are of made splices of five kinds: of
-photos held out of the older collections and of the newer ones, and of three collections that no
-training saw: photos straight from cameras, from the web with polygons, and without losses.
+that the shipped network was trained on. ``start`` writes the shipped network's weights as ones to
+go on from. Training needs torch, NumPy, Pillow and safetensors only: the recipe and sizes are
+those of ``cpcapp train-network``. It goes on with a training that RUN holds, and saves after each
+entry of the curve. Scores are of fixed splices of five kinds of photos: held out of the older
+collections and of the newer ones, and of three collections that no training saw: straight from
+cameras, from the web with polygons, and without losses; each with splices of the usual kinds and
+of more kinds. FILE of a network is ``average.safetensors`` of a RUN, or what ``start`` wrote.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import json
 import os
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -28,12 +33,21 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 from torch import Tensor
 
-from cpcapp.splicing.make.stream import SpliceBatch, SpliceStream, StreamOptions
-from cpcapp.splicing.networks.loop import STATE, Photos, TrainingPlan, best_f1, train_network
+from cpcapp.splicing.making.stream import SpliceBatch, SpliceStream, StreamOptions
+from cpcapp.splicing.networks.loop import (
+    STATE,
+    Photos,
+    TrainingPlan,
+    best_f1,
+    plain_tensors,
+    read_file,
+    train_network,
+)
 from cpcapp.splicing.networks.losses import seam_band
-from cpcapp.splicing.networks.trace_network import NetworkOptions, NetworkOutput
+from cpcapp.splicing.networks.trace_network import NetworkOptions, TraceNetwork
 from cpcapp.splicing.networks.training import TrainingRun, validate
 
 # All photos of the older collections are in one order, of which each eighth is held out.
@@ -52,14 +66,52 @@ SIGN_EVERY = 50
 SAVE_EVERY = 1000
 
 
+# How often photos of each kind are drawn; and of a kind, by the square root of their number,
+# photos of each repository, some of which show one kind of scene again and again.
+SHARES = {"old": 0.25, "objects": 0.25, "lossless": 0.1, "cameras": 0.4}
+OBJECTS = (
+    "bio-punk/AutoPortraitMatting",
+    "ml4py/dataset-iiit-pet",
+    "bearpaw/clothing-co-parsing",
+    "VikramShenoy97/Human-Segmentation-Dataset",
+    "MathLee/EOR-VOS",
+)
+LOSSLESS = ("imazen/codec-corpus", "Zelex/images", "JingyunLiang/SwinIR")
+KINDS = ("usual", "more")
+STARTED_FROM = "the shipped network: 21,368 steps on 603 photos, those that are old here"
+
+
 @dataclass(frozen=True)
 class PoolPhoto:
-    """A photo of a pool: its pixels, numbers of things in it, -1 for none, and what it is for."""
+    """A photo of a pool: its pixels, numbers of things in it, -1 for none, and what it is for.
+
+    ``repository`` is "" for the older collections.
+    """
 
     pixels: np.ndarray
     segments: np.ndarray | None
     name: str
     role: str
+    repository: str
+
+
+def kind_of(repository: str) -> str:
+    """Return the kind of photos that a repository has, one of `SHARES`."""
+    named = {"": "old"} | dict.fromkeys(OBJECTS, "objects") | dict.fromkeys(LOSSLESS, "lossless")
+    return named.get(repository, "cameras")
+
+
+def photo_weights(photos: Sequence[PoolPhoto]) -> list[float]:
+    """Return how often each photo is drawn, so that kinds have their shares."""
+    counts = Counter(photo.repository for photo in photos)
+    roots = {name: count**0.5 for name, count in counts.items()}
+    sums = dict.fromkeys(SHARES, 0.0)
+    for name, root in roots.items():
+        sums[kind_of(name)] += root
+    return [
+        SHARES[kind_of(name)] * roots[name] / sums[kind_of(name)] / counts[name]
+        for name in (photo.repository for photo in photos)
+    ]
 
 
 @dataclass(frozen=True)
@@ -85,7 +137,9 @@ class StoredPhotos(Photos):
         return load_photos, (self.store,)
 
 
-def store_photos(photos: Sequence[PoolPhoto], held: Photos, store: Path) -> StoredPhotos:
+def store_photos(
+    photos: Sequence[PoolPhoto], held: Photos, store: Path, weights: Sequence[float] = ()
+) -> StoredPhotos:
     """Write photos into a folder, one after the other in two files, and return them."""
     store.mkdir(parents=True, exist_ok=True)
     parts: dict[str, list[np.ndarray]] = {"pixels": [], "segments": []}
@@ -97,6 +151,7 @@ def store_photos(photos: Sequence[PoolPhoto], held: Photos, store: Path) -> Stor
         np.save(store / f"{name}.npy", np.concatenate([np.zeros(0, arrays[0].dtype), *arrays]))
     shapes = [(*photo.pixels.shape, photo.segments is not None) for photo in photos]
     (store / "shapes.json").write_text(json.dumps(shapes))
+    (store / "weights.json").write_text(json.dumps(list(weights)))
     return replace(load_photos(store), held=held)
 
 
@@ -114,7 +169,8 @@ def load_photos(store: Path) -> StoredPhotos:
     for *shape, has_segments in json.loads((store / "shapes.json").read_text()):
         images.append(take("pixels", shape))
         segments.append(take("segments", shape[1:]) if has_segments else None)
-    return StoredPhotos(images, segments, store=store)
+    weights = tuple(json.loads((store / "weights.json").read_text()))
+    return StoredPhotos(images, segments, weights=weights, store=store)
 
 
 def _as_photos(photos: Sequence[PoolPhoto]) -> Photos:
@@ -150,24 +206,48 @@ def _read(folder: Path, entry: dict[str, Any], role: str) -> PoolPhoto:
             segments = np.array(image).astype(np.int16)
         if "use" in entry:
             segments -= 1  # 0 is what lies around the objects; in the older ones all is outlined.
-    return PoolPhoto(pixels, segments, entry.get("name", entry["file"]), role)
+    name = entry.get("name", entry["file"])
+    return PoolPhoto(pixels, segments, name, role, entry.get("repository", ""))
 
 
-def draw_splices(
-    photos: Sequence[PoolPhoto],
-    role: str,
-    n: int,
-    *,
-    seed: int,
-    size: int,
-    device: str,
-    group: int = GROUP,
-) -> list[SpliceBatch]:
-    """Return splices of the photos of one of `SETS`; the same seed gives the same ones."""
-    chosen = _as_photos([photo for photo in photos if photo.role == role]).to(device)
+def write_splices(arguments: argparse.Namespace) -> None:
+    """Draw splices of the photos of each of `SETS`, of both kinds, and keep them in files."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    photos = read_pool([*arguments.pool, arguments.unseen])
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    for role in SETS:
+        chosen = _as_photos([photo for photo in photos if photo.role == role]).to(device)
+        for kind, size, n in (
+            *((kind, arguments.size, arguments.n) for kind in KINDS),
+            ("more", arguments.size * 3 // 2, arguments.n // 4),
+        ):
+            stream = SpliceStream(
+                chosen.images, chosen.segments, stream_options(kind, size, SCORED_GROUP), seed=777
+            )
+            batch = stream.draw(n)
+            parts = {
+                "image": batch.image.byte().cpu().contiguous(),
+                "mask": batch.mask.byte().cpu().contiguous(),
+                "table": batch.table.cpu().contiguous(),
+            }
+            save_file(parts, arguments.output / f"{role}, {kind}, {size}.safetensors")
+        print(role, len(chosen.images), flush=True)
+
+
+def read_splices(file: Path, device: str, n: int | None = None) -> list[SpliceBatch]:
+    """Return splices of a file in batches of 32, the first ``n`` of them or all."""
+    parts = read_file(file, "cpu")
+    batches = zip(*(parts[name][:n].split(32) for name in ("image", "mask", "table")), strict=True)
+    return [
+        SpliceBatch(image.to(device).float(), mask.to(device).float(), table.to(device))
+        for image, mask, table in batches
+    ]
+
+
+def stream_options(kind: str, size: int, group: int) -> StreamOptions:
+    """Return the options of splices of one of `KINDS`."""
     options = StreamOptions(size=size, group=group)
-    stream = SpliceStream(chosen.images, chosen.segments, options, seed=seed)
-    return [stream.draw(group) for _ in range(-(-n // group))]
+    return options.of_more_kinds() if kind == "more" else options
 
 
 # -- training --------------------------------------------------------------------------------
@@ -192,19 +272,17 @@ class PoolRun(TrainingRun):
         """Take one step; save now and then, and leave a sign that the training goes on."""
         losses = super().learn(batch, plan)
         if self.step % SIGN_EVERY == 0:
-            (self.folder / "alive").write_text(str(self.step))
+            with (self.folder / "alive").open("a") as file:
+                file.write(f"{self.step} {time.monotonic():.1f}\n")
         if self.step % SAVE_EVERY == 0:
             self.save(self.folder)
         return losses
 
     def score(self, batches: Sequence[SpliceBatch]) -> dict[str, float]:
-        """Return scores of the mean weights on all splices, and of the last weights on new ones."""
+        """Return scores of the mean weights on all splices."""
         scores = validate(self.average, batches)
         for name, splices in (self.further or {}).items():
             scores |= {f"{name}: {k}": v for k, v in validate(self.average, splices).items()}
-            if name == "new held out":
-                last = validate(self.network, splices)
-                scores |= {f"{name}, last weights: {k}": v for k, v in last.items()}
         return scores
 
 
@@ -214,33 +292,33 @@ def train(arguments: argparse.Namespace) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     plan = TrainingPlan(
         seconds=arguments.seconds,
-        steps=arguments.steps,
         workers=arguments.workers,
+        learning_rate=arguments.learning_rate,
         validate_every=arguments.validate_every,
     )
-    size = StreamOptions.size
+    stream = stream_options(arguments.kinds, StreamOptions.size, GROUP)
     if arguments.tiny:
         plan = replace(plan, batch=16, large_size=None, n_validation=16)
-        size = 64
-    photos = read_pool([*arguments.pool, *([arguments.unseen] if arguments.unseen else [])])
+        stream = replace(stream, size=64)
+    photos = read_pool(arguments.pool)
     learned = [photo for photo in photos if photo.role == "train"]
     held = _as_photos([photo for photo in photos if photo.role == "old held out"])
     counts = {role: sum(p.role == role for p in photos) for role in ("train", *SETS)}
     print(f"{counts} on {device}, read in {time.monotonic() - start:.0f} s", flush=True)
     store = Path(tempfile.mkdtemp(prefix="pool-", dir=arguments.store))
-    stored = store_photos(learned, held, store)
+    stored = store_photos(learned, held, store, photo_weights(learned))
     folder: Path = arguments.output
     if (folder / STATE).is_file():
         run = PoolRun.resume(folder, plan, device)
     else:
-        run = PoolRun.begin(NetworkOptions(), plan, device)
+        weights = read_file(arguments.start, device) if arguments.start else None
+        run = PoolRun.begin(NetworkOptions(), plan, device, weights)
+    if arguments.compile:
+        run.network.compile(dynamic=False)
     folder.mkdir(parents=True, exist_ok=True)
     run.folder = folder
-    run.further = {
-        role: draw_splices(photos, role, plan.n_validation, seed=12345, size=size, device=device)
-        for role in SETS[1:]
-        if counts[role]
-    }
+    files = sorted(arguments.splices.glob(f"*, {stream.size}.safetensors"))
+    run.further = {file.stem: read_splices(file, device, plan.n_validation) for file in files}
     print(f"ready after {time.monotonic() - start:.0f} s", flush=True)
 
     def report(entry: dict[str, float]) -> None:
@@ -252,7 +330,7 @@ def train(arguments: argparse.Namespace) -> None:
         stored,
         plan,
         piece_seconds=arguments.piece or arguments.seconds,
-        stream=StreamOptions(size=size, group=GROUP),
+        stream=stream,
         report=report,
     )
     run.save(folder)
@@ -261,8 +339,10 @@ def train(arguments: argparse.Namespace) -> None:
         "card": torch.cuda.get_device_name() if device == "cuda" else "none",
         "torch": torch.__version__,
         "workers": plan.workers,
+        "kinds": arguments.kinds,
+        "learning_rate": plan.learning_rate,
+        "started_from": STARTED_FROM if arguments.start else None,
         "seconds_planned": plan.seconds,
-        "steps_planned": plan.steps,
         "steps": run.step,
         "seconds": round(run.seconds, 1),
         # What is calibrated on photos that the network has learned would promise too much.
@@ -272,6 +352,19 @@ def train(arguments: argparse.Namespace) -> None:
     print("finished", flush=True)
 
 
+def write_start(arguments: argparse.Namespace) -> None:
+    """Write the weights of the shipped network as ones that can be trained."""
+    from cpcapp.splicing import load_model
+    from cpcapp.splicing.networks.go_on import trainable_network
+
+    meter = load_model().network
+    assert meter is not None
+    learned = _as_photos([photo for photo in read_pool(arguments.pool) if photo.role == "train"])
+    stream = SpliceStream(learned.images, learned.segments, StreamOptions(), seed=99)
+    network = trainable_network(meter, [stream.draw(8) for _ in range(16)])
+    save_file(plain_tensors(network.state_dict()), arguments.output)
+
+
 def export(arguments: argparse.Namespace) -> None:
     """Write the network of a training as it is used."""
     from cpcapp.splicing.model import save_network
@@ -279,34 +372,14 @@ def export(arguments: argparse.Namespace) -> None:
 
     run = TrainingRun.resume(arguments.run_folder, TrainingPlan(), "cpu")
     facts = json.loads((arguments.run_folder / "facts.json").read_text())
-    facts |= {"scores": run.curve[-1], "pieces": run.piece}
+    scores = {name: value for name, value in run.curve[-1].items() if ": " not in name}
+    facts |= {"scores": scores, "pieces": run.piece}
     file = arguments.run_folder / "network.safetensors"
     save_network(export_network(run.average, facts), file)
     print(f"{file}: {file.stat().st_size / 1e6:.1f} MB")
 
 
 # -- scoring ---------------------------------------------------------------------------------
-
-
-class _MeterNetwork:
-    """Measures batches by the graphs of a network as it is used, without torch."""
-
-    def __init__(self, file: str) -> None:
-        from cpcapp.splicing import load_model
-        from cpcapp.splicing.model import load_network
-
-        self.meter = load_model().network if file == "default" else load_network(file)
-
-    def __call__(self, image: Tensor, table: Tensor) -> NetworkOutput:
-        found = []
-        for pixels, steps in zip(image.byte().numpy(), table.numpy(), strict=True):
-            known = steps.reshape(8, 8) if steps.any() else None
-            traces = self.meter.measure(np.ascontiguousarray(pixels.transpose(1, 2, 0)), known)
-            vectors = traces.vectors.transpose(2, 0, 1)
-            found.append((traces.seam[None], traces.region[None], traces.pasted[None], vectors))
-        return NetworkOutput(
-            *(torch.from_numpy(np.stack(p)) for p in zip(*found, strict=True))  # type: ignore
-        )
 
 
 def measure(network: Any, batches: Sequence[SpliceBatch]) -> dict[str, Tensor]:
@@ -348,33 +421,27 @@ def compare(first: dict[str, Tensor], second: dict[str, Tensor], spliced: Tensor
 
 
 def score(arguments: argparse.Namespace) -> None:
-    """Score networks on the same splices; go on with scores that were begun."""
-    torch.set_num_threads(1)
-    networks = {
-        name: _MeterNetwork(file)
-        for name, file in (given.split("=", 1) for given in arguments.network)
-    }
-    photos = read_pool([*arguments.pool, arguments.unseen])
+    """Score networks on the same splices, the others against the first."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.backends.cudnn.allow_tf32 = False
+    networks = {}
+    for name, file in (given.split("=", 1) for given in arguments.network):
+        networks[name] = TraceNetwork(NetworkOptions()).to(device).eval()
+        networks[name].load_state_dict(read_file(Path(file), device))
     results: dict[str, Any] = {}
-    if arguments.output.is_file():
-        results = json.loads(arguments.output.read_text())
-    plan = [(role, 256, arguments.splices) for role in (*UNSEEN, *SETS[:2])]
-    plan += [(role, 384, arguments.splices // 2) for role in UNSEEN]
-    for role, size, n in plan:
-        scores = results.setdefault(role, {"photos": sum(photo.role == role for photo in photos)})
-        if f"{size} x {size}" in scores:
-            continue
-        batches = draw_splices(
-            photos, role, n, seed=777 + size, size=size, device="cpu", group=SCORED_GROUP
-        )
+    for file in sorted(arguments.splices.glob("*.safetensors")):
+        batches = read_splices(file, device, arguments.n)
         spliced = torch.cat([batch.mask.mean(dim=(1, 2, 3)) > 0 for batch in batches])
         found = {name: measure(network, batches) for name, network in networks.items()}
         entry: dict[str, Any] = {"splices": len(spliced), "spliced": int(spliced.sum())}
         entry |= {name: summarize(values, spliced) for name, values in found.items()}
-        if len(found) == 2:
-            entry["difference, standard error"] = compare(*found.values(), spliced)
-        scores[f"{size} x {size}"] = entry
-        print(role, size, json.dumps(entry), flush=True)
+        first, *others = found
+        entry["difference, standard error"] = {
+            name: compare(found[first], found[name], spliced) for name in others
+        }
+        results[file.stem] = entry
+        for name in networks:
+            print(f"{file.stem:30} {name:12}", *entry[name].values(), flush=True)
         arguments.output.write_text(json.dumps(results, indent=1) + "\n")
 
 
@@ -382,13 +449,23 @@ def main() -> None:
     """Run a command."""
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(required=True)
+    starts = commands.add_parser("start")
+    starts.set_defaults(run=write_start)
+    splices = commands.add_parser("splices")
+    splices.add_argument("--unseen", type=Path, required=True)
+    splices.add_argument("--size", type=int, default=256)
+    splices.add_argument("-n", type=int, default=384)
+    splices.set_defaults(run=write_splices)
     trains = commands.add_parser("train")
+    trains.add_argument("--start", type=Path, help="weights; without, random ones")
+    trains.add_argument("--kinds", choices=KINDS, default="more")
+    trains.add_argument("--learning-rate", type=float, default=TrainingPlan.learning_rate)
     trains.add_argument("--seconds", type=float, default=1440.0)
-    trains.add_argument("--steps", type=int, default=21368)
     trains.add_argument("--piece", type=float)
     trains.add_argument("--workers", type=int, default=12)
     trains.add_argument("--validate-every", type=float, default=60.0)
-    trains.add_argument("--store", type=Path, help="a folder for 3 GB, best in memory")
+    trains.add_argument("--store", type=Path, help="a folder for 4 GB, best in memory")
+    trains.add_argument("--compile", action="store_true", help="faster steps after a minute")
     trains.add_argument("--tiny", action="store_true", help="for a first try")
     trains.set_defaults(run=train)
     exports = commands.add_parser("export")
@@ -396,11 +473,13 @@ def main() -> None:
     exports.set_defaults(run=export)
     scores = commands.add_parser("score")
     scores.add_argument("--network", action="append", required=True, metavar="NAME=FILE")
-    scores.add_argument("--splices", type=int, default=256)
+    scores.add_argument("-n", type=int, help="splices of each kind, at most")
     scores.set_defaults(run=score)
-    for command in (trains, scores):
+    for command in (starts, splices, trains):
         command.add_argument("pool", nargs="+", type=Path)
-        command.add_argument("--unseen", type=Path)
+    for command in (trains, scores):
+        command.add_argument("--splices", type=Path, required=True)
+    for command in (starts, splices, trains, scores):
         command.add_argument("-o", "--output", type=Path, required=True)
     arguments = parser.parse_args()
     arguments.run(arguments)

@@ -319,13 +319,13 @@ def _coco(snapshots: Snapshots, repository: str) -> Iterator[Candidate]:
 
 
 COLLECTIONS = (
-    Collection("bio-punk/AutoPortraitMatting", _portraits, 820),
-    Collection("ml4py/dataset-iiit-pet", _pets, 480),
+    Collection("bio-punk/AutoPortraitMatting", _portraits),
+    Collection("ml4py/dataset-iiit-pet", _pets, 1200),
     Collection("bearpaw/clothing-co-parsing", _clothes, 200),
     Collection("VikramShenoy97/Human-Segmentation-Dataset", _people),
     Collection("MathLee/EOR-VOS", _scenes),
     Collection("thsant/wgisd", _grapes, 60),
-    Collection("imazen/codec-corpus", _numbered, 150),
+    Collection("imazen/codec-corpus", _numbered),
     Collection("Zelex/images", _files([".png"], "wikipedia-photos")),
     Collection("JingyunLiang/SwinIR", _files([".tif"], "testsets/McMaster")),
     Collection("Obmutescence/COCO-MINI", _coco, unseen=True),
