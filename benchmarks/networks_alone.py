@@ -20,11 +20,10 @@ from typing import Any
 import numpy as np
 
 from cpcapp.splicing import load_model
-from cpcapp.splicing.evaluation.protocols import score_map
-from cpcapp.splicing.localizer import _find_grid
+from cpcapp.splicing.measure.network import TraceMeter
 from cpcapp.splicing.model import load_network
-from cpcapp.splicing.photos.samples import Sample
-from cpcapp.splicing.traces.learned import TraceMeter
+from cpcapp.splicing.photo.samples import Sample
+from cpcapp.splicing.score.protocols import score_map
 from models import open_set
 
 SETS = ("columbia", "casia2", "casia1", "imd2020", "dst")
@@ -33,7 +32,7 @@ SETS = ("columbia", "casia2", "casia1", "imd2020", "dst")
 def score_photo(network: TraceMeter, sample: Sample) -> dict[str, float]:
     """Return the F1 of each map of a photo."""
     mask = sample.mask
-    found = network.measure(sample.photo.pixels, *_find_grid(sample.photo))
+    found = network.measure(sample.photo.pixels, *sample.photo.grid[:2])
     rows, columns = found.block_of(*(np.arange(side) for side in mask.shape))
     maps = {
         "surface": found.region[rows[:, None], columns],

@@ -36,7 +36,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor
 
-from cpcapp.splicing.making.stream import SpliceBatch, SpliceStream, StreamOptions
+from cpcapp.splicing.make.stream import SpliceBatch, SpliceStream, StreamOptions
 from cpcapp.splicing.networks.loop import (
     STATE,
     Photos,

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 pytest.importorskip("onnx", reason="needs the extra torch")
 
-from cpcapp.splicing.making.stream import SpliceBatch  # noqa: E402
+from cpcapp.splicing.make.stream import SpliceBatch  # noqa: E402
 from cpcapp.splicing.networks.export import export_network  # noqa: E402
 from cpcapp.splicing.networks.go_on import trainable_network  # noqa: E402
 from cpcapp.splicing.networks.loop import TrainingPlan  # noqa: E402

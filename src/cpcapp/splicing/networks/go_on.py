@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from cpcapp.splicing.devices.network import load_trace_network
-from cpcapp.splicing.making.stream import SpliceBatch
+from cpcapp.splicing.make.stream import SpliceBatch
+from cpcapp.splicing.measure.network import STAGES, TraceMeter
 from cpcapp.splicing.networks.trace_network import NetworkOptions, TraceNetwork
-from cpcapp.splicing.traces.learned import TraceMeter
 
 # Root mean square of the weights of a normalized convolution. Its scale changes no output, but by
 # how much a step of the optimizer turns it: in a long training weights grow to about this.
@@ -39,7 +42,7 @@ def trainable_network(meter: TraceMeter, batches: Sequence[SpliceBatch]) -> Trac
         On the device of the batches.
     """
     device = batches[0].image.device
-    used = load_trace_network(meter.stages, meter.facts).to(device)
+    used = _used_network(meter.stages, meter.facts).to(device)
     network = TraceNetwork(NetworkOptions.from_dict(meter.facts["options"])).to(device).eval()
     convolutions = {
         name: layer for name, layer in used.named_modules() if isinstance(layer, nn.Conv2d)
@@ -105,3 +108,62 @@ def _channel_statistics(
         mean, square = torch.stack(entries).mean(dim=0)
         found[name] = mean.float(), (square - mean.square()).clamp(min=0.0).float()
     return found
+
+
+def _used_network(stages: dict[str, bytes], facts: dict[str, Any]) -> TraceNetwork:
+    """Return the network whose graphs a model holds.
+
+    In float32 on the CPU, to be evaluated: normalization is part of the convolutions.
+    """
+    network: TraceNetwork = TraceNetwork(NetworkOptions.from_dict(facts["options"]))
+    network.eval()
+    _fold_norms(network)
+    for name in STAGES:
+        module = getattr(network, name)
+        layers = [layer for layer in module.modules() if isinstance(layer, nn.Conv2d)]
+        weights = _convolutions(stages[name])
+        if [tuple(layer.weight.shape) for layer in layers] != [w.shape for w, _ in weights]:
+            raise ValueError(
+                f"stage {name!r} has {len(weights)} convolutions that are not those of a network "
+                f"of its options, {len(layers)}"
+            )
+        for layer, (weight, bias) in zip(layers, weights, strict=True):
+            layer.weight.data = torch.from_numpy(weight)
+            layer.bias.data = torch.from_numpy(bias)
+    network.requires_grad_(False)
+    return network
+
+
+def _fold_norms(module: nn.Module) -> None:
+    """Give convolutions before a normalization a bias, and drop the normalization.
+
+    The graphs have it so: their weights are those of both.
+    """
+    for child in module.children():
+        _fold_norms(child)
+        if not isinstance(child, nn.Sequential):
+            continue
+        layers = list(child)
+        for number, (layer, after) in enumerate(itertools.pairwise(layers)):
+            if isinstance(layer, nn.Conv2d) and isinstance(after, nn.BatchNorm2d):
+                layer.bias = nn.Parameter(torch.zeros(layer.out_channels))
+                child[number + 1] = nn.Identity()
+
+
+def _convolutions(graph: bytes) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    """Return weight and bias of each convolution of a graph, in the order they are run."""
+    import onnx
+    from onnx import numpy_helper
+
+    content = onnx.load_from_string(graph).graph
+    arrays = {entry.name: numpy_helper.to_array(entry) for entry in content.initializer}
+    for node in content.node:
+        # Weights are stored in 16 bits and made 32 by the graph.
+        if node.op_type == "Cast" and node.input[0] in arrays:
+            arrays[node.output[0]] = arrays[node.input[0]]
+    return [
+        (arrays[node.input[1]].astype(np.float32), arrays[node.input[2]].astype(np.float32))
+        for node in content.node
+        # Of the frequencies only the basis is no weight, and it has no bias.
+        if node.op_type == "Conv" and len(node.input) == 3
+    ]
