@@ -7,8 +7,9 @@
     python benchmarks/pool_network.py export RUN
 
 POOL are folders that `training_photos.py` filled, and one of `_mfcn_folders.py` with the photos
-that the shipped network was trained on. ``start`` writes the shipped network's weights as ones to
-go on from. Training needs torch, NumPy, Pillow and safetensors only: the recipe and sizes are
+that the shipped network was trained on. ``start`` writes a network's weights as ones to go
+on from: the shipped one's, or those of ``results/trace_network_pool.safetensors``, the network of
+``results/trace_network_pool.json``, which no model has yet. Training needs torch, NumPy, Pillow and safetensors only: the recipe and sizes are
 those of ``cpcapp train-network``. It goes on with a training that RUN holds, and saves after each
 entry of the curve. Scores are of fixed splices of five kinds of photos: held out of the older
 collections and of the newer ones, and of three collections that no training saw: straight from
@@ -353,11 +354,12 @@ def train(arguments: argparse.Namespace) -> None:
 
 
 def write_start(arguments: argparse.Namespace) -> None:
-    """Write the weights of the shipped network as ones that can be trained."""
+    """Write the weights of a network as ones that can be trained."""
     from cpcapp.splicing import load_model
+    from cpcapp.splicing.model import load_network
     from cpcapp.splicing.networks.go_on import trainable_network
 
-    meter = load_model().network
+    meter = load_model().network if arguments.network is None else load_network(arguments.network)
     assert meter is not None
     learned = _as_photos([photo for photo in read_pool(arguments.pool) if photo.role == "train"])
     stream = SpliceStream(learned.images, learned.segments, StreamOptions(), seed=99)
@@ -450,6 +452,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(required=True)
     starts = commands.add_parser("start")
+    starts.add_argument("--network", type=Path, help="a file of export; by default the shipped one")
     starts.set_defaults(run=write_start)
     splices = commands.add_parser("splices")
     splices.add_argument("--unseen", type=Path, required=True)
