@@ -1,4 +1,4 @@
-"""What was measured, to a region and a verdict."""
+"""What was measured, to a region and a p-value; `words` makes a verdict of it."""
 
 from __future__ import annotations
 

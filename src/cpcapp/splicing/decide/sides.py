@@ -281,8 +281,8 @@ def superpixel_vectors(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the mean vector of each superpixel, and its size.
 
-    A vector is what the network measured in a block: its traces, and the evidence for one of two
-    sides and for the pasted one.
+    A vector is what was measured in a block: the network's traces, those of JPEG (which `measure`
+    appends), and the evidence for one of two sides and for the pasted one.
     """
     rows, columns = (
         (np.arange(here) * there) // here for here, there in zip(labels.shape, shape, strict=True)

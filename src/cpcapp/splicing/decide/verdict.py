@@ -1,4 +1,4 @@
-"""What is measured in a photo to judge it."""
+"""Features, score and p-value of a photo, and its hot spots; `words` makes the verdict of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The verdict in words, and as a code for programs."""
+"""The verdict, what pictures show for it, and the words.
+
+Short labels stand also in ``web/static/photos.js`` and `cpcapp.splicing.output.folder`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that is seen in a photo, before anything is decided."""
+"""What is seen in a photo, before anything is decided; `decide.measure_features` adds facts."""
 
 from __future__ import annotations
 

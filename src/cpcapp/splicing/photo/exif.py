@@ -29,7 +29,7 @@ class Exif:
     taken: datetime | None = None
     changed: datetime | None = None
     size: tuple[int, int] | None = None  # width and height that the writer of the data gave
-    orientation: int = 1
+    orientation: int = 1  # of the thumbnail too; pixels are turned by `cpcapp.splicing.photo.read`
     gps: bool = False  # whether a place is stored; the place itself is never read
     thumbnail: bytes = b""  # a JPEG file
 

@@ -1,6 +1,7 @@
 """Reading and checking image files from unknown sources. All images are read by `read_image`.
 
-The size is checked before a pixel is decoded. An image is read completely or not at all.
+The size is checked before a pixel is decoded. An image is read completely or not at all. Pixels,
+table and grid of a turned JPEG are turned together, by `_read_bytes`.
 """
 
 from __future__ import annotations
