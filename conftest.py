@@ -17,7 +17,7 @@ if find_spec("torch") is None:
         "src/cpcapp/splicing/networks/*.py",
         "src/cpcapp/splicing/make/histories.py",
         "src/cpcapp/splicing/make/stream.py",
-        "src/cpcapp/splicing/devices/*.py",
+        "src/cpcapp/splicing/devices.py",
         "docs/gpu.md",
     ]
 elif find_spec("onnx") is None:

@@ -84,6 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
     require("splicing", "cv2", "PIL", "simplejpeg", "safetensors", "jinja2")
     if arguments.report:
         require("report", "reportlab")
+    if arguments.scheduler is not None and arguments.device is not None:
+        raise UserError("--device does not go with --scheduler; leave one out")
     if arguments.device is not None:
         require("torch", "torch")
     check_at_least(arguments, jobs=1)
@@ -91,8 +93,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(
             f"--max-megapixels {arguments.max_megapixels:g} must be above 0 and at most 1000000"
         )
-    if arguments.scheduler is not None and arguments.device is not None:
-        raise UserError("--device does not go with --scheduler; leave one out")
     from cpcapp.splicing import localize_files
 
     start, cluster = time.monotonic(), open_cluster(arguments.scheduler)
