@@ -319,6 +319,7 @@ def test_a_fault_of_the_server_is_told_and_logged(server, monkeypatch, caplog):
     answer = server.client.get("/api/health")
     assert_error(answer, 500, "internal")
     assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert answer.headers["connection"] == "close"  # which the server drops
     assert "a request to b'/api/health' failed" in caplog.text
     assert "TypeError" in caplog.text
 

@@ -75,7 +75,10 @@ def add_error_handlers(app: FastAPI) -> None:
         path = request.url.path[:200].encode("unicode_escape")
         LOGGER.error("a request to %s failed", path, exc_info=error)
         text = "The server made a mistake; its terminal shows more."
-        return ApiError(500, "internal", text).answer()
+        answer = ApiError(500, "internal", text).answer()
+        # The server drops the connection after a fault: a client must not ask by it again.
+        answer.headers["Connection"] = "close"
+        return answer
 
 
 def invalid_request(problems: Sequence[Any]) -> ApiError:
