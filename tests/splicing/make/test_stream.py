@@ -33,16 +33,6 @@ def test_the_same_seed_gives_the_same_splices(photos):
     assert not torch.equal(one.image, other.image)
 
 
-def test_a_stream_goes_on_from_its_state(photos):
-    stream = make(photos)
-    stream.draw(4)
-    state = stream.state()
-    expected = stream.draw(4)
-    later = make(photos, seed=9)
-    later.restore(state)
-    assert torch.equal(later.draw(4).image, expected.image)
-
-
 def test_levels_are_whole_and_masks_exact(photos):
     batch = make(photos).draw(12)
     assert torch.equal(batch.image, batch.image.round())

@@ -12,7 +12,7 @@ import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -209,16 +209,6 @@ class SpliceStream:
         self.cumulative = list(itertools.accumulate(weights)) if weights else None
         self.random = random.Random(seed)
         self.generator = torch.Generator(self.device).manual_seed(seed)
-
-    def state(self) -> dict[str, Any]:
-        """Return what decides the batches to come."""
-        return {"random": self.random.getstate(), "generator": self.generator.get_state()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
-        version, numbers, gauss = state["random"]
-        self.random.setstate((version, tuple(numbers), gauss))
-        self.generator.set_state(state["generator"].cpu())
 
     @torch.no_grad()
     def draw(self, n: int) -> SpliceBatch:

@@ -11,7 +11,7 @@ from typing import Any
 from cpcapp._io.text import natural_order
 from cpcapp.splicing.photo.file_search import read_suffixes
 from cpcapp.splicing.photo.pixels import Pixels
-from cpcapp.splicing.photo.read import MAX_BYTES, MAX_PIXELS, ImageError, ReadImage, read_image
+from cpcapp.splicing.photo.read import MAX_BYTES, ImageError, ReadImage, read_image
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:
@@ -32,9 +32,9 @@ def list_folder(url: str) -> list[str]:
     return sorted((files.unstrip_protocol(name) for name in photos), key=natural_order)
 
 
-def read_remote(url: str, *, max_pixels: float = MAX_PIXELS) -> ReadImage:
+def read_remote(url: str) -> ReadImage:
     """Read a photo by its URL; see `cpcapp.splicing.read_image`."""
-    return read_image(RemoteBytes(url), max_pixels=max_pixels)
+    return read_image(RemoteBytes(url))
 
 
 def read_remote_pixels(url: str) -> Pixels:
