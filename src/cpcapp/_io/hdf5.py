@@ -39,9 +39,9 @@ class Hdf5Error(ValueError):
 class Hdf5Process:
     """A process that reads one file, with limits on time and memory; it ends with this object."""
 
-    def __init__(self, module: str, path: Path) -> None:
+    def __init__(self, module: str, path: Path, *arguments: str) -> None:
         self._seconds = _SECONDS + path.stat().st_size / _BYTES_PER_SECOND
-        self._worker = Worker(module)
+        self._worker = Worker(module, *arguments)
 
     def ask(self, request: dict[str, Any]) -> Answer:
         """Return the answer to a request, or raise `Hdf5Error`."""

@@ -87,10 +87,10 @@ class Worker:
     It ends with this object.
     """
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, *arguments: str) -> None:
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
-            command(module),
+            command(module, *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

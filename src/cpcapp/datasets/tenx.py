@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import re
+import sys
 import tarfile
+import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -24,12 +26,8 @@ from cpcapp.datasets._fetch import DataNotFoundError, PathLike, require
 from cpcapp.moments.sparse import check_sparse
 
 _TAR_SUFFIXES = (".tar.gz", ".tgz", ".tar")
-# The package that reads a file, and the module that is the process.
-_HDF5_WORKERS = {
-    ".h5": ("h5py", __name__),
-    ".hdf5": ("h5py", __name__),
-    ".h5ad": ("anndata", "cpcapp.datasets._h5ad"),
-}
+# The package that reads a file.
+_HDF5_PACKAGES = {".h5": "h5py", ".hdf5": "h5py", ".h5ad": "anndata"}
 _BROKEN = (OSError, EOFError, KeyError, TypeError, ValueError, IndexError, zlib.error)
 
 
@@ -114,11 +112,10 @@ def read_10x(
     if not path.exists():
         raise DataNotFoundError(f"{path} does not exist")
     try:
-        if path.suffix in _HDF5_WORKERS:
-            package, module = _HDF5_WORKERS[path.suffix]
+        if package := _HDF5_PACKAGES.get(path.suffix):
             require(package, f"reading {path.suffix}")
             request = {"path": str(path.absolute()), "genome": genome, "feature_type": feature_type}
-            message, arrays = Hdf5Process(module, path).ask(request)
+            message, arrays = Hdf5Process(__name__, path, package).ask(request)
             counts = sp.csr_array(tuple(arrays), shape=tuple(message.pop("shape")))
             return CellCounts(counts, **message)
         if path.is_dir():
@@ -171,7 +168,7 @@ def _read_mex(
         counts = sp.csr_array(mmread(file).T)
     kinds = [gene[2] if len(gene) > 2 else feature_type for gene in genes]
     ids, symbols = [gene[0] for gene in genes], [gene[min(1, len(gene) - 1)] for gene in genes]
-    return cells_of(counts, barcodes, ids, symbols, _is_of_type(kinds, feature_type))
+    return _cells_of(counts, barcodes, ids, symbols, _is_of_type(kinds, feature_type))
 
 
 def _choose_genome(available: Sequence[str], wanted: str | None, what: str = "genome") -> str:
@@ -192,7 +189,7 @@ def _is_of_type(kinds: Sequence[str | None], wanted: str | None) -> NDArray[np.b
     return kept
 
 
-def cells_of(
+def _cells_of(
     counts: Any, barcodes: Any, gene_ids: Any, gene_names: Any, kept: Any = None
 ) -> CellCounts:
     """Return the features that are kept, after checking that all parts belong together."""
@@ -210,8 +207,10 @@ def cells_of(
     return CellCounts(counts, list(barcodes), list(gene_ids), list(gene_names))
 
 
-def serve(read: Callable[..., CellCounts], package: str) -> None:
-    """Answer requests for HDF5 files, in a process of its own, which may crash."""
+def main() -> None:
+    """Read HDF5 files by the package of the command line, in a process that may crash."""
+    package = sys.argv[1]
+    read = _read_h5ad if package == "anndata" else _read_h5
 
     def answer(request: dict[str, Any], _: Arrays) -> tuple[dict[str, Any], Arrays]:
         try:
@@ -226,9 +225,18 @@ def serve(read: Callable[..., CellCounts], package: str) -> None:
     answer_requests(answer, lambda: import_module(package))
 
 
-def main() -> None:
-    """Read the files of Cell Ranger."""
-    serve(_read_h5, "h5py")
+def _read_h5ad(path: str, **_: Any) -> CellCounts:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # files of older versions can be read
+        adata = import_module("anndata").read_h5ad(path)
+    if adata.X is None:
+        raise ValueError("it has no X")
+    if sp.issparse(adata.X):
+        check_sparse(adata.X)
+    names = adata.var_names.to_series()
+    # A gene without an id has a missing value.
+    ids = adata.var.get("gene_ids", names).astype(object).fillna("").astype(str)
+    return _cells_of(sp.csr_array(adata.X), adata.obs_names.tolist(), ids, names)
 
 
 def _read_h5(path: str, genome: str | None, feature_type: str | None) -> CellCounts:
@@ -255,4 +263,4 @@ def _read_h5(path: str, genome: str | None, feature_type: str | None) -> CellCou
         # Genes by cells in compressed columns: the same arrays as cells by genes in rows.
         parts = tuple(group[name][:] for name in ("data", "indices", "indptr"))
         counts = sp.csr_array(parts, shape=tuple(group["shape"][:][::-1].tolist()))
-        return cells_of(counts, texts("barcodes"), ids, names, kept)
+        return _cells_of(counts, texts("barcodes"), ids, names, kept)
