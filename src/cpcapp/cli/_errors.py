@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import shlex
 import sys
 from collections.abc import Collection, Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cpcapp._io.files import FolderInUseError
+from cpcapp._io.packages import require_packages
 from cpcapp._io.text import printable
 
 # Parameters whose option has another name.
@@ -36,13 +36,8 @@ class UserError(Exception):
 
 def require(extra: str, *modules: str) -> None:
     """Raise `UserError` with the command to run if an optional package is missing."""
-    for module in modules:
-        try:
-            importlib.import_module(module)
-        except ImportError as error:
-            raise UserError(
-                f"needs {module}; install it with: pip install 'cpcapp[{extra}]'"
-            ) from error
+    with user_errors():
+        require_packages(extra, *modules)
 
 
 def pick(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
@@ -62,14 +57,6 @@ def check_output(path: Path) -> None:
     """Refuse a file that could not be written at the end of a long job."""
     if not path.parent.is_dir():
         raise UserError(f"there is no folder {path.parent} to write to")
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder for results."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"can't make the folder {folder}: {error.strerror}") from error
 
 
 def print_left_out(command: str, problems: Collection[object]) -> int:

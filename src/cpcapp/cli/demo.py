@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cpcapp._io.files import make_folder
 from cpcapp._io.text import printable
-from cpcapp.cli._errors import UserError, check_at_least, make_folder, require, user_errors
+from cpcapp.cli._errors import UserError, check_at_least, require, user_errors
 from cpcapp.cli._progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         require("splicing", "cv2", "PIL", "simplejpeg", "safetensors", "jinja2")
     check_at_least(arguments, seed=0)
-    make_folder(arguments.output)
+    with user_errors():
+        make_folder(arguments.output)
     if arguments.contrast:
         _contrast(arguments.output, arguments.seed)
     else:

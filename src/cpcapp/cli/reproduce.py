@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from cpcapp._io.files import make_folder
 from cpcapp._io.text import printable
-from cpcapp.cli._errors import UserError, check_at_least, make_folder, require
+from cpcapp.cli._errors import UserError, check_at_least, require, user_errors
 from cpcapp.cli._progress import ProgressLine
 from cpcapp.experiments import NAMES, Missing, Result, Settings, run_experiments
 
@@ -45,7 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"NAME {arguments.name!r} must be all or one of {', '.join(NAMES)}")
     check_at_least(arguments, seed=0)
     require("reproduce", "matplotlib", "PIL", "jinja2")
-    make_folder(arguments.output)
+    with user_errors():
+        make_folder(arguments.output)
     from cpcapp.experiments.report import write_report
 
     names = NAMES if arguments.name == "all" else (arguments.name,)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 PathLike = str | os.PathLike[str]
 
-_INSTALL = "pip install 'cpcapp[datasets]'"
 _RETRIES = 2
 _TIMEOUT = 30.0  # seconds without a byte
 
@@ -101,7 +100,7 @@ def fetch(file: RemoteFile, data_home: PathLike | None = None) -> Path:
     if os.environ.get("CPCAPP_OFFLINE") == "1":
         problem = "CPCAPP_OFFLINE=1 forbids to fetch it"
     elif not all(map(find_spec, ("pooch", "requests", "tqdm"))):
-        problem = f"install what fetching needs with {_INSTALL} to have it"
+        problem = "install what fetching needs with pip install 'cpcapp[datasets]' to have it"
     if problem and is_new:
         raise DataNotFoundError(
             f"{target.name} is not here; {problem} from {file.url}, or {advice}"
@@ -143,9 +142,3 @@ def fetch(file: RemoteFile, data_home: PathLike | None = None) -> Path:
             stacklevel=2,
         )
     return target
-
-
-def require(package: str, what: str) -> None:
-    """Raise `ImportError`, with the extra that has it, if an optional package is missing."""
-    if find_spec(package) is None:
-        raise ImportError(f"{what} needs {package}; install it with: {_INSTALL}")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cpcapp._io.packages import require_packages
 from cpcapp.datasets._contrast_data import ContrastData, check_classes
 from cpcapp.datasets._fetch import (
     MNIST,
@@ -17,7 +18,6 @@ from cpcapp.datasets._fetch import (
     fetch,
     find,
     home_folders,
-    require,
 )
 from cpcapp.moments.rows import FloatArray
 
@@ -123,7 +123,7 @@ def _grass_photos(data_home: PathLike | None) -> list[FloatArray]:
             "photos of grass of your own (.jpg, .png) into "
             f"{home_folders(data_home)[0] / 'grass'}"
         )
-    require("PIL", "reading photos of grass")
+    require_packages("datasets", "PIL", purpose="reading photos of grass")
     from PIL import Image
 
     photos = []

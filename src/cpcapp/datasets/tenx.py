@@ -21,8 +21,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from cpcapp._io.hdf5 import Hdf5Process, check_contents
+from cpcapp._io.packages import require_packages
 from cpcapp._io.worker import Arrays, answer_requests
-from cpcapp.datasets._fetch import DataNotFoundError, PathLike, require
+from cpcapp.datasets._fetch import DataNotFoundError, PathLike
 from cpcapp.moments.sparse import check_sparse
 
 _TAR_SUFFIXES = (".tar.gz", ".tgz", ".tar")
@@ -113,7 +114,7 @@ def read_10x(
         raise DataNotFoundError(f"{path} does not exist")
     try:
         if package := _HDF5_PACKAGES.get(path.suffix):
-            require(package, f"reading {path.suffix}")
+            require_packages("datasets", package, purpose=f"reading {path.suffix}")
             request = {"path": str(path.absolute()), "genome": genome, "feature_type": feature_type}
             message, arrays = Hdf5Process(__name__, path, package).ask(request)
             counts = sp.csr_array(tuple(arrays), shape=tuple(message.pop("shape")))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any, Final
 
+from cpcapp._io.packages import require_packages
 from cpcapp.reports.fonts import escape_unprintable, main_font, mark_up
 from cpcapp.reports.pictures import EncodedPicture
 
@@ -23,10 +24,7 @@ _LAYING_OUT: Final = threading.Lock()
 
 def require_reportlab() -> None:
     """Raise `ImportError` with the command to run if reportlab is missing."""
-    if not has_reportlab():
-        raise ImportError(
-            "a report as PDF needs reportlab; install it with: pip install 'cpcapp[report]'"
-        )
+    require_packages("report", "reportlab", purpose="a report as PDF")
 
 
 def has_reportlab() -> bool:

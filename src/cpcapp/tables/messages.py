@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,16 +15,6 @@ class TableError(MessageError):
     The text says in one line where the problem is and what to do. ``message`` has the same in
     parts, for programs that spell parameters in another way.
     """
-
-
-def require_package(name: str, extra: str) -> None:
-    """Raise ImportError with the command that installs a package, if it is not there."""
-    try:
-        importlib.import_module(name)
-    except ImportError as error:
-        raise ImportError(
-            f"needs {name}; install it with: pip install 'cpcapp[{extra}]'"
-        ) from error
 
 
 def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from cpcapp import __version__
 from cpcapp._io.files import atomic_write, remove_leftovers, stage_results
+from cpcapp._io.packages import require_packages
 from cpcapp._io.text import number
 from cpcapp.inference.held_out import HeldOutContrasts
 from cpcapp.inference.permutation import PermutationTest
@@ -25,7 +26,6 @@ from cpcapp.tables.messages import (
     check_choice,
     count_of,
     quote_names,
-    require_package,
 )
 from cpcapp.tables.read.table import Chunk, ProgressReport, as_texts, report_nothing
 from cpcapp.tables.reduce import Reduction
@@ -96,7 +96,7 @@ class ResultFiles:
                 f"a plot can't be written as {plot.name!r}",
                 "{plot} must end in " + ", ".join(_PLOT_ENDINGS),
             )
-        require_package("matplotlib", "plot")
+        require_packages("plot", "matplotlib")
         if plot.parent.resolve() != self.folder.resolve() and not plot.parent.is_dir():
             raise TableError(
                 f"there is no folder {plot.parent}", "make it, or choose another {plot}"

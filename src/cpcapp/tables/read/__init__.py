@@ -8,7 +8,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import cast
 
-from cpcapp.tables.messages import TableError, require_package
+from cpcapp._io.packages import require_packages
+from cpcapp.tables.messages import TableError
 from cpcapp.tables.read.arrays import PARQUET_ENDINGS, ParquetTable, npy_table, npz_table
 from cpcapp.tables.read.csv import CsvTable
 from cpcapp.tables.read.excel import EXCEL_ENDINGS, excel_table
@@ -57,7 +58,7 @@ def open_table(path: str | os.PathLike[str], *, mask_var: str | None = "auto") -
     array([[ 9. , 21.5],
            [ 8.5, 19. ]])
     """
-    require_package("pyarrow", "tables")
+    require_packages("tables", "pyarrow")
     path = os.fspath(path)
     if path == "-":
         return CsvTable(cast(BufferedReader, sys.stdin.buffer), "standard input")

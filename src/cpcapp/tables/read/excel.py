@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from cpcapp._io.packages import require_packages
 from cpcapp._io.worker import Arrays, Worker, answer_requests, limit_memory
-from cpcapp.tables.messages import TableError, one_line, quote_names, require_package
+from cpcapp.tables.messages import TableError, one_line, quote_names
 from cpcapp.tables.read.csv import CsvTable
 
 EXCEL_ENDINGS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
@@ -38,7 +39,7 @@ def excel_table(path: Path, name: str, sheet: str | None) -> CsvTable:
     ``"blood / iron"``. Formulas have the values that the spreadsheet program stored, and are
     missing if it stored none, as are errors such as #DIV/0!. Dates are text. Hidden rows are read.
     """
-    require_package("python_calamine", "tables")
+    require_packages("tables", "python_calamine")
     name = name.partition("::")[0]
     seconds = _SECONDS + _SECONDS_PER_MEGABYTE * _unpacked_bytes(path, name) / 1e6
     worker = Worker("cpcapp.tables.read.excel")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,10 @@ from numpy.typing import NDArray
 
 from cpcapp._genes import select_genes
 from cpcapp._io.hdf5 import Hdf5Error, Hdf5Process, check_contents
+from cpcapp._io.packages import require_packages
 from cpcapp._io.worker import Answer, Arrays, answer_requests
 from cpcapp.moments.sparse import check_pointers, check_sparse
-from cpcapp.tables.messages import TableError, quote_names, require_package
+from cpcapp.tables.messages import TableError, quote_names
 from cpcapp.tables.read.arrays import ArrayTable
 
 # Read row by row.
@@ -27,8 +27,7 @@ def h5ad_table(
     path: Path, name: str, layer: str | None, mask_var: str | None = "auto"
 ) -> ArrayTable:
     """Open an AnnData file: genes are features, `obs` annotates the cells, X stays on disk."""
-    if find_spec("anndata") is None:  # not imported here: that takes longer than reading
-        require_package("anndata", "tables")
+    require_packages("tables", "anndata")
     matrix = _ServedMatrix(path, name)
     request = {"path": str(path.absolute()), "layer": layer, "mask_var": mask_var}
     facts, (used, *numbers) = matrix.ask(request)
