@@ -16,8 +16,9 @@ from pathlib import Path
 
 from _machine import describe_machine
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "faults"))
-from fault_harness import SCENARIOS, count_outcomes, disturb
+TESTS = Path(__file__).parent.parent / "tests"
+sys.path[:0] = [str(TESTS), str(TESTS / "faults")]
+from fault_harness import SCENARIOS, count_outcomes, disturb  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "faults.json"
 

@@ -69,7 +69,7 @@ def test_a_run_that_ends_at_any_step_leaves_old_or_new_or_no_summary(folder, mon
         copy, steps = folder.parent / f"copy{step}", iter(range(100))
         shutil.copytree(folder, copy)
 
-        def die_at(name, *arguments, steps=steps, step=step):
+        def die_at(name, *arguments, steps=steps, step=step, copy=copy):
             if str(copy) in str(arguments[0]) and next(steps) >= step:
                 raise end
             calls[name](*arguments)

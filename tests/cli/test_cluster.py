@@ -16,6 +16,7 @@ from PIL import Image
 from clusters import start_cluster
 from cpcapp.cli import main
 from cpcapp.splicing import load_model
+from photo_folders import spliced_picture, write_splices
 
 
 @pytest.fixture(scope="module")
@@ -30,26 +31,12 @@ def write_photo(path, seed, size=(72, 96)):
     Image.fromarray(noise).save(path)
 
 
-def spliced_picture(seed):
-    """Rough blocks, and a smoother part with its mask."""
-    rng = np.random.default_rng(seed)
-    pixels = rng.integers(0, 90, (48, 64, 3)) + rng.integers(0, 60, 3)
-    pixels[: rng.integers(15, 30), rng.integers(20, 40) :] += rng.integers(30, 90, 3)
-    mask = np.zeros((48, 64), dtype=np.uint8)
-    mask[16:40, 12 + seed % 9 : 44 + seed % 9] = 255
-    smooth = rng.integers(60, 200, 3) + rng.integers(0, 9, pixels.shape)
-    return np.where(mask[..., None] > 0, smooth, pixels).clip(0, 255).astype(np.uint8), mask
-
-
 @pytest.fixture
 def pairs(tmp_path):
     """Spliced photos, their masks, an authentic photo and one that can't be read."""
     folder = tmp_path / "pairs"
-    for part in ("images", "masks", "authentic"):
-        (folder / part).mkdir(parents=True)
-    for seed in range(20):
-        for part, pixels in zip(("images", "masks"), spliced_picture(seed), strict=True):
-            Image.fromarray(pixels).save(folder / part / f"{seed}.png")
+    write_splices(folder, 20)
+    (folder / "authentic").mkdir()
     Image.fromarray(spliced_picture(99)[0]).save(folder / "authentic" / "other.png")
     (folder / "authentic" / "broken.png").write_bytes(b"no image")
     return folder
@@ -180,16 +167,3 @@ def test_mistakes_take_one_line(photos, tmp_path, capsys, monkeypatch):
         message = capsys.readouterr().err
         assert "no scheduler answers at tcp://127.0.0.1:1; start one with" in message
         assert message.count("\n") == 1
-    assert main(["localize", str(photos), "--device", "cpu", *nowhere]) == 2
-    assert "--device does not go with --scheduler" in capsys.readouterr().err
-
-
-def test_without_dask_the_command_says_what_to_install(photos, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    for command in ("localize", "train"):
-        words = [command, str(photos), "-o", str(tmp_path / "out"), "--scheduler", "tcp://a:1"]
-        assert main(words) == 2
-        assert "pip install 'cpcapp[dask]'" in capsys.readouterr().err
-    monkeypatch.setitem(sys.modules, "fsspec", None)
-    assert main(["train", "s3://bucket/photos", "-o", str(tmp_path / "out")]) == 2
-    assert "needs fsspec for folders by URL; install it with: pip" in capsys.readouterr().err

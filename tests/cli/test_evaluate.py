@@ -14,7 +14,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from cpcapp import __version__
 from cpcapp.cli import main
@@ -22,6 +21,7 @@ from cpcapp.splicing.output.draw import PINK
 from cpcapp.splicing.photo.read import read_image
 from cpcapp.splicing.score.controls import CONTROLS
 from cpcapp.splicing.score.protocols import boundary_band, score_map
+from photo_folders import content, read, save
 
 SHAPE = (48, 64)
 
@@ -52,11 +52,6 @@ def model(monkeypatch):
 @pytest.fixture
 def run(run_command):
     return partial(run_command, "evaluate")
-
-
-def save(path, pixels):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(pixels).save(path)
 
 
 def splice(contrast, column=32):
@@ -148,19 +143,6 @@ def test_surface_protocols_once_the_model_has_a_region(run, dataset, model):
     assert "surface-fixed" in run(dataset).stdout
 
 
-def pixels_of(path):
-    with Image.open(path) as image:
-        return np.asarray(image)
-
-
-def content(folder):
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
 def test_pictures_and_tables_in_a_folder(run, dataset, out):
     result = run(dataset, "-o", out, "--json")
     assert result.returncode == 0, result.stderr
@@ -180,14 +162,14 @@ def test_pictures_and_tables_in_a_folder(run, dataset, out):
         *(f"cases/{name}" for name in cases),
     }
     assert not [path for path in out.iterdir() if path.is_dir() and path.name != "cases"]
-    first = pixels_of(out / "cases" / cases[0])
+    first = read(out / "cases" / cases[0])
     height, width = SHAPE
     panels = first[-height:]
     assert (panels[:, 31:33] == PINK).all()
     assert (panels[:, -width:][:, 31] > 150).all()  # the map, with the step that was found
-    last = pixels_of(out / "cases" / cases[-1])
-    np.testing.assert_array_equal(pixels_of(out / "best.png")[: len(first)], first)
-    np.testing.assert_array_equal(pixels_of(out / "worst.png")[: len(last)], last)
+    last = read(out / "cases" / cases[-1])
+    np.testing.assert_array_equal(read(out / "best.png")[: len(first)], first)
+    np.testing.assert_array_equal(read(out / "worst.png")[: len(last)], last)
     page = (out / "index.html").read_text()
     places = [page.index(f'src="cases/{name}"') for name in cases]
     assert places == sorted(places)
@@ -254,41 +236,6 @@ def test_the_limit_is_spread_and_the_jobs_change_nothing(run, dataset):
     one, three = (run(dataset, "--json", "--jobs", n, "--limit", 99).stdout for n in (1, 3))
     assert one == three
     assert json.loads(one)["n_scored"] == 10
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--limit", 0], "--limit 0 must be at least 1"),
-        (["--jobs", 0], "--jobs 0 must be at least 1"),
-        (["--kind", "columbia"], "is not Columbia Uncompressed"),
-        (["--kind", "coco"], "invalid choice: 'coco'"),
-        (["--collection", "Nimble-WEB"], "has no reference"),
-        (["--collection", "WEB", "--kind", "pairs"], "--collection is for Nimble, not for"),
-        (["--model", "other.safetensors"], "there is no model file other.safetensors"),
-        (["--force"], "--force replaces results in a folder; give it with -o DIR"),
-    ],
-)
-def test_mistakes(run, dataset, options, message):
-    result = run(dataset, *options)
-    assert result.returncode == 2
-    assert message in result.stderr.splitlines()[-1]
-    assert "Traceback" not in result.stderr
-
-
-def test_wrong_places(run, dataset, tmp_path, out):
-    result = run(tmp_path / "nowhere", "-o", out)
-    assert result.returncode == 2
-    assert "nowhere is not a folder" in result.stderr
-    result = run(dataset / "authentic", "-o", out)
-    assert result.returncode == 2
-    assert "has 1 authentic photos and no spliced one with a mask" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-    assert not out.exists()
-    (tmp_path / "file").touch()
-    result = run(dataset, "-o", tmp_path / "file")
-    assert result.returncode == 2
-    assert "can't make the folder" in result.stderr
 
 
 def test_interrupting_leaves_no_half_results(run, dataset, out, model):

@@ -28,6 +28,7 @@ from cpcapp.splicing.output.draw import (
     draw_overlay,
 )
 from pages import Page, pdf_text
+from photo_folders import content, read
 
 # Of the small photos here.
 VERDICT = ": can't tell (too small)"
@@ -82,11 +83,6 @@ def out(tmp_path):
     return tmp_path / "out"
 
 
-def pixels(path):
-    with Image.open(path) as file:
-        return np.asarray(file)
-
-
 def entry(path):
     return json.loads(path.read_bytes())
 
@@ -94,14 +90,6 @@ def entry(path):
 def summary(folder):
     with (folder / "summary.csv").open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
-
-
-def content(folder):
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 class TestResults:
@@ -115,12 +103,12 @@ class TestResults:
         }
         found = stand_in.StandIn().localize(picture(1))
         np.testing.assert_array_equal(
-            pixels(out / "1.overlay.png"),
+            read(out / "1.overlay.png"),
             draw_overlay(
                 picture(1), found.boundary, 0.5, white=choose_overlay_white(found.boundary, 0.5)
             ),
         )
-        np.testing.assert_array_equal(pixels(out / "1.boundary.png"), draw_boundary(found.boundary))
+        np.testing.assert_array_equal(read(out / "1.boundary.png"), draw_boundary(found.boundary))
         told = entry(out / "1.json")
         assert told["file"] == str(photos / "1.png")
         assert told["sha256"] == hashlib.sha256((photos / "1.png").read_bytes()).hexdigest()
@@ -160,7 +148,7 @@ class TestResults:
         assert masks < set(whole)
         told, found = entry(out / "spliced.json"), load_model().localize(ours)
         for name, mask in (("region", found.mask), ("hot_spots", found.hot_spots)):
-            np.testing.assert_array_equal(pixels(out / f"spliced.{name}.png"), 255 * mask)
+            np.testing.assert_array_equal(read(out / f"spliced.{name}.png"), 255 * mask)
             assert told[name] == f"spliced.{name}.png"
             assert told[f"{name}_share"] == pytest.approx(mask.mean(), abs=1e-5)
         assert told["p_value"] == pytest.approx(found.p_value, rel=1e-4)
@@ -249,7 +237,7 @@ class TestResults:
         assert told["seam"]["box"] == [9, 14, 12, 17]
         boundary = stand_in.StandIn().localize(shown).boundary
         np.testing.assert_array_equal(
-            pixels(out / "turned.overlay.png"),
+            read(out / "turned.overlay.png"),
             draw_overlay(shown, boundary, 0.5, white=choose_overlay_white(boundary, 0.5)),
         )
         with Image.open(out / "turned.overlay.png") as file:
@@ -418,16 +406,6 @@ class TestReports:
         assert not list(out.glob("*.report.*"))
         assert "report" not in str(Page((out / "index.html").read_text()).links)
 
-    def test_without_reportlab_nothing_is_begun(self, run, photos, out, monkeypatch):
-        monkeypatch.setitem(sys.modules, "reportlab", None)
-        result = run(photos, "-o", out, "--report")
-        assert result.returncode == 2
-        assert result.stderr == (
-            "cpcapp localize: needs reportlab; install it with: pip install 'cpcapp[report]'\n"
-        )
-        assert not out.exists()
-        assert run(photos, "-o", out).returncode == 0
-
 
 class TestProblems:
     def test_bad_photos_are_named_at_the_end_and_the_others_done(self, run, photos, out):
@@ -476,12 +454,6 @@ class TestProblems:
         assert "raise --max-megapixels" in json.loads(done.stdout)[1]["error"]
         assert run(photos, "-o", out, "--resume").returncode == 0
 
-    @pytest.mark.parametrize("limit", ["0", "-3", "nan", "inf", "1e9"])
-    def test_a_senseless_limit_of_pixels(self, run, photos, out, limit):
-        done = run(photos, "-o", out, "--max-megapixels", limit)
-        assert done.returncode == 2
-        assert "must be above 0 and at most 1000000" in done.stderr
-
     def test_too_little_memory_for_one_photo(self, run, photos, out, monkeypatch):
         whole = stand_in.StandIn.localize
 
@@ -495,34 +467,6 @@ class TestProblems:
         assert result.returncode == 1
         assert result.stderr.startswith(f"cpcapp localize: {photos}/2.png: needs more memory")
         assert (out / "10.json").exists()
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            (["nowhere.jpg"], "nowhere.jpg does not exist; give a file, a folder or a pattern"),
-            (["*.nothing"], "no image matches *.nothing"),
-            (["."], "folder . holds no image"),
-            (["photos", "--jobs", "0"], "--jobs 0 must be at least 1"),
-            (
-                ["photos", "--model", "none"],
-                "can't use the model: there is no model file none; give",
-            ),
-            (["photos", "-o", "photos/1.png"], "can't make the folder photos/1.png: File exists"),
-            (["photos", "--force", "--resume"], "not allowed with"),
-            (["photos", "--fast", "--model", "paper"], "not allowed with"),
-            ([], "PHOTO"),
-        ],
-    )
-    def test_mistakes(self, run, photos, tmp_path, monkeypatch, options, message):
-        monkeypatch.chdir(tmp_path)
-        result = run(*options)
-        assert result.returncode == 2
-        assert result.stdout == ""
-        assert message in result.stderr
-        if "usage" not in result.stderr:
-            assert result.stderr.startswith("cpcapp localize: ")
-            assert len(result.stderr.splitlines()) == 1
-        assert set(os.listdir(tmp_path)) == {"photos"}  # noqa: PTH208
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals work differently on Windows")
@@ -590,18 +534,3 @@ class TestOtherProcesses:
         for name in (1, 2, 10):
             assert f"{photos}/{name}.png -> {out}/{name}.overlay.png{VERDICT}" in stays
         assert "100 %" in text
-
-
-def test_one_job_leaves_the_threads_alone_and_more_share_the_cores(run, photos, out, monkeypatch):
-    before, seen = cv2.getNumThreads(), []
-    whole = stand_in.StandIn.localize
-
-    def localize(self, image, *, progress=None):
-        seen.append(cv2.getNumThreads())
-        return whole(self, image, progress=progress)
-
-    monkeypatch.setattr(stand_in.StandIn, "localize", localize)
-    run(photos / "1.png", "-o", out)
-    run(photos, "-o", out, "--force", "--jobs", 1000)
-    assert seen == [before, 1, 1, 1]
-    assert cv2.getNumThreads() == before

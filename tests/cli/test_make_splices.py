@@ -21,6 +21,7 @@ from scipy.io import savemat
 from cpcapp import __version__
 from cpcapp.splicing.make.splices import SpliceMaker
 from cpcapp.splicing.photo.sources import photos_from
+from photo_folders import content, read
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "cpcapp")
 
@@ -53,19 +54,6 @@ def manifest(folder):
     return json.loads((folder / "manifest.json").read_bytes())
 
 
-def pixels(path):
-    with Image.open(path) as file:
-        return np.asarray(file)
-
-
-def content(folder):
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
 def test_writes_photos_masks_and_how_they_were_made(run, photos, out):
     result = run(photos, "-o", out, "--count", 8, "--seed", 5)
     assert result.returncode == 0, result.stderr
@@ -82,8 +70,8 @@ def test_writes_photos_masks_and_how_they_were_made(run, photos, out):
         sample = maker.sample(index)
         assert image.stem == mask.stem == entry["name"] == sample.name
         assert image.suffix == (".png" if entry["jpeg"] is None else ".jpg")
-        np.testing.assert_array_equal(pixels(image), sample.image)
-        np.testing.assert_array_equal(pixels(mask), 255 * sample.mask.astype(int))
+        np.testing.assert_array_equal(read(image), sample.image)
+        np.testing.assert_array_equal(read(mask), 255 * sample.mask.astype(int))
         assert entry["area"] == pytest.approx(sample.mask.mean(), abs=1e-5)
         assert entry["host"] != entry["donor"]
         suffixes.add(image.suffix)
@@ -197,42 +185,6 @@ def test_the_folder_of_bsds_gives_things_and_not_its_test_photos(run, tmp_path, 
     assert result.returncode == 0, result.stderr
     assert manifest(out)["photos"] == ["train/0", "train/1", "val/2"]
     assert "segments" in {splice["shape"] for splice in manifest(out)["splices"]}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--count", 0], "--count 0 must be at least 1"),
-        (["--seed", -1], "--seed -1 must be at least 0"),
-        (["--jobs", 0], "--jobs 0 must be at least 1"),
-        (["--size", 10], "--size 10 must be at least 32"),
-        (["--feather", 500], "--feather 500 must be 0, or from 0.1 to 100"),
-        (["--feather", "nan"], "--feather nan must be 0, or from 0.1 to 100"),
-        (["--jpeg", 0], "'0' must be from 1 to 100, or none"),
-        (["--force", "--resume"], "not allowed with"),
-    ],
-)
-def test_options_out_of_range(run, photos, out, options, message):
-    result = run(photos, "-o", out, *options)
-    assert result.returncode == 2
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
-    assert not out.exists()
-
-
-def test_wrong_places(run, photos, tmp_path, out):
-    result = run(tmp_path / "nowhere", "-o", out)
-    assert result.returncode == 2
-    assert "nowhere does not exist" in result.stderr
-    (tmp_path / "file").touch()
-    result = run(photos, "-o", tmp_path / "file")
-    assert result.returncode == 2
-    assert "can't make the folder" in result.stderr
-    result = run(photos, "-o", photos, "--force")
-    assert result.returncode == 2
-    assert "choose another folder for the splices" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-    assert len(list(photos.iterdir())) == 4
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals work differently on Windows")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -256,37 +255,6 @@ def test_a_picture_has_a_bounded_number_of_points_of_both_sets(reduce, tables, m
     text = (tables / "out/p.svg").read_text()
     assert "400 rows (50 shown); background 400 rows (50 shown)" in text
     assert text.count("fill: #c4c4c4") >= 50
-
-
-def test_interrupting_leaves_no_half_of_a_file(reduce, tables):
-    """Stopped while the scores are written."""
-    code = (
-        "import os, signal, sys\n"
-        "from cpcapp.tables.reduce import Reduction\n"
-        "Reduction.scores = lambda *a: os.kill(os.getpid(), signal.SIGINT)\n"
-        "from cpcapp.cli import main\n"
-        "sys.exit(main(['reduce', 'target.csv', 'background.csv', '--id', 'sample', '--label', "
-        "'group', '-o', 'out']))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 128 + signal.SIGINT
-    assert done.stderr == "cpcapp reduce: stopped\n"
-    assert not (tables / "out").exists()
-
-
-def test_a_missing_extra_is_named(tables):
-    code = (
-        "import sys; sys.modules['pyarrow'] = None\n"
-        "from cpcapp.cli import main\n"
-        "sys.exit(main(['reduce', 'target.parquet', 'background.csv', '-o', 'x']))\n"
-    )
-    (tables / "target.parquet").touch()
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tables
-    )
-    assert done.stderr.strip() == (
-        "cpcapp reduce: needs pyarrow; install it with: pip install 'cpcapp[tables]'"
-    )
 
 
 def test_what_was_recognised_in_a_file_is_one_line(reduce, tables):

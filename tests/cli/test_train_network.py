@@ -53,11 +53,3 @@ def test_it_trains_in_pieces(photos, tmp_path, small, capsys):
     assert second["step"] > first["step"] > 0
     assert second["piece"] == 2
     assert second["curve"][: len(first["curve"])] == first["curve"]
-
-
-def test_mistakes_are_one_line(tmp_path, photos, capsys):
-    output = ["-o", str(tmp_path / "run")]
-    assert main(["train-network", str(tmp_path / "none"), *output]) == 2
-    assert main(["train-network", str(photos), *output, "--seconds", "0"]) == 2
-    for line in capsys.readouterr().err.splitlines():
-        assert line.startswith("cpcapp train-network: ")

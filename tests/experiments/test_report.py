@@ -4,47 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-from html.parser import HTMLParser
 
 import pytest
 
 from cpcapp.experiments import Missing, Settings, run_experiment
 from cpcapp.experiments.report import cell_text, json_text, plain, write_report
+from pages import Page
 
 QUICK = Settings(quick=True)
 REASON = "mHealth is not here; get it from <https://example.org/a_b> & put it there"
-
-
-class Page(HTMLParser):
-    """What a browser would load, follow and read out."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.links, self.sources, self.alts, self.ids, self.open = [], [], [], [], []
-        self.text = ""
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        attrs = dict(attrs)
-        if tag not in ("meta", "img"):
-            self.open.append(tag)
-        assert tag not in ("script", "link", "iframe", "object")
-        self.links += [attrs["href"]] if "href" in attrs else []
-        self.ids += [attrs["id"]] if "id" in attrs else []
-        if tag == "img":
-            self.sources.append(attrs["src"])
-            self.alts.append(attrs["alt"])
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "style" not in self.open:
-            self.text += data
-        else:
-            assert "url(" not in data
-            assert "@import" not in data
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +34,16 @@ def folder(outcomes, tmp_path):
 
 def test_the_page_needs_nothing_else(folder, outcomes):
     page = Page((folder / "report.html").read_text())
-    assert page.ids == [outcome.name for outcome in outcomes]
-    assert page.links == [f"#{name}" for name in page.ids]
+    page.check_policy()
+    ids = [found["id"] for _, found in page.tags if "id" in found]
+    assert ids == [outcome.name for outcome in outcomes]
+    assert page.links == [f"#{name}" for name in ids]
     assert len(page.sources) == 2
     for source, picture in zip(page.sources, outcomes[1].pictures, strict=True):
         head, _, data = source.partition(",")
         assert head == "data:image/png;base64"
         assert base64.b64decode(data) == picture.png
-    assert all(len(alt) > 40 for alt in page.alts)
+    assert all(len(found["alt"]) > 40 for tag, found in page.tags if tag == "img")
 
 
 def test_the_page_says_everything(folder, outcomes):

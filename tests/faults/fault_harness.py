@@ -4,7 +4,7 @@ A step is a write, a sync or a rename of a file, or an allocation. The n-th one 
 input/output error, no memory) or the process is killed with -9 just before it. Each run is a fork
 of a process that has everything imported, in a folder of its own, with real files.
 
-    python tests/faults/fault_harness.py --sample 5      prints the counts as JSON
+    PYTHONPATH=tests python tests/faults/fault_harness.py --sample 5      prints the counts as JSON
 
 After a fault the old results are there or the new ones, each whole, or the JSON file that says so
 is not there; a second run ends with the same bytes as one that nothing disturbed; and nothing else
@@ -33,7 +33,6 @@ from typing import Any
 
 import cv2
 import numpy as np
-from PIL import Image
 
 import cpcapp
 from cpcapp._io import files as _files
@@ -42,6 +41,7 @@ from cpcapp.splicing import localize_files  # noqa: F401
 from cpcapp.splicing.score import report as _evaluation  # noqa: F401
 from cpcapp.splicing.train import calibrate, train
 from cpcapp.tables import reduce_tables  # noqa: F401
+from photo_folders import write_splices
 
 PACKAGE = str(Path(cpcapp.__file__).parent)
 # These read their options first: whoever has no memory for that has no memory for a message.
@@ -59,24 +59,6 @@ FAULTS = {
 
 
 # -- inputs --------------------------------------------------------------------------------
-
-
-def _photo(seed: int) -> tuple[Any, Any]:
-    """Return rough blocks with a smoother part, and the mask of that part."""
-    rng = np.random.default_rng(seed)
-    pixels = rng.integers(0, 90, (48, 64, 3)) + rng.integers(0, 60, 3)
-    pixels[: rng.integers(15, 30), rng.integers(20, 40) :] += rng.integers(30, 90, 3)
-    mask = np.zeros((48, 64), np.uint8)
-    mask[16:40, 12 + seed % 9 : 44 + seed % 9] = 255
-    smooth = rng.integers(60, 200, 3) + rng.integers(0, 9, pixels.shape)
-    return np.where(mask[..., None] > 0, smooth, pixels).clip(0, 255).astype(np.uint8), mask
-
-
-def _write_splices(folder: Path, count: int) -> None:
-    for seed in range(count):
-        for part, pixels in zip(("images", "masks"), _photo(seed), strict=True):
-            (folder / part).mkdir(parents=True, exist_ok=True)
-            Image.fromarray(pixels).save(folder / part / f"{seed}.png")
 
 
 def _write_tables(folder: Path) -> None:
@@ -116,11 +98,11 @@ class Scenario:
 
 
 def _two_splices(folder: Path) -> None:
-    _write_splices(folder / "splices", 2)
+    write_splices(folder / "splices", 2)
 
 
 def _ten_splices(folder: Path) -> None:
-    _write_splices(folder / "splices", 10)
+    write_splices(folder / "splices", 10)
     (folder / "out").mkdir()
 
 
@@ -379,7 +361,7 @@ def disturb(
     """Yield what every fault did.
 
     There are thousands of allocations: so many of them fail, spread evenly. With ``sample``, so
-    many faults are drawn for each scenario, the same ones in every run.
+    many faults are drawn for each scenario, half of them kills, the same ones in every run.
     """
     rng = np.random.default_rng(0)
     for name in names:
@@ -392,7 +374,10 @@ def disturb(
                 numbers = sorted({round(i) for i in np.linspace(0, count - 1, most)})
                 cases += [(kind, fault, number) for fault in faults for number in numbers]
             if sample is not None:
-                cases = [cases[i] for i in rng.permutation(len(cases))[:sample]]
+                drawn = [cases[i] for i in rng.permutation(len(cases))]
+                kills = [case for case in drawn if case[1] == "kill"][: (sample + 1) // 2]
+                others = [case for case in drawn if case[1] != "kill"][: sample // 2]
+                cases = kills + others
             for kind, fault, number in cases:
                 outcome = {"scenario": name, "kind": kind, "fault": fault, "step": number}
                 try:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,9 @@ COMMANDS = ("reduce", "localize", "localize --report", "evaluate", "train")
 def test_nothing_is_lost():
     """In a process of its own: it forks, which the threads of this one do not allow."""
     command = [sys.executable, HARNESS, *COMMANDS, "--sample", "2"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    places = [str(HARNESS.parents[1]), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["problems"] == []

@@ -22,9 +22,9 @@ class NoJpegError(Exception):
 class Target:
     """A kind of file: what a user does with one, and whole files of it.
 
-    Any error but those named is a finding. ``suffixes`` has the ending of a file's name for its
-    first bytes. ``share`` is that of the time, against the other targets. ``more_seconds`` may pass
-    where each file is opened by a process that has to start.
+    Any error but those named, in one line, is a finding. ``suffixes`` has the ending of a file's
+    name for its first bytes. ``share`` is that of the time, against the other targets.
+    ``more_seconds`` may pass where each file is opened by a process that has to start.
     """
 
     use: Callable[[Path], Any]
@@ -151,7 +151,8 @@ def try_file(target: Target, path: Path) -> tuple[str, str]:
     except MemoryError:
         return "memory", "MemoryError"
     except Exception as error:
-        text = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         kinds = {kind.__name__ for kind in type(error).__mro__}
-        return ("refused" if kinds.intersection(target.errors) else "foreign"), text
+        is_known = kinds.intersection(target.errors) and len(str(error).splitlines()) == 1
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        return ("refused" if is_known else "foreign"), text
     return "accepted", ""

@@ -102,15 +102,6 @@ def test_other_methods_have_no_power(tables, method):
         model.power(np.zeros((1, 6)))
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
-def test_cut_off(path, share):
-    data = path.read_bytes()
-    path.write_bytes(data[: int(share * len(data))])
-    with pytest.raises(TableError, match="is not a model of cpcapp reduce: ") as caught:
-        load_model(path)
-    assert len(str(caught.value).splitlines()) == 1
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -36,26 +36,6 @@ def test_arrays(tmp_path, rng):
             open_table(str(tmp_path / "flat.npy"))
 
 
-def test_a_flipped_byte_in_a_parquet_file_is_an_error_of_one_line(tmp_path, rng):
-    path = tmp_path / "t.parquet"
-    pa.parquet.write_table(pa.table({"who": ["x", "y"] * 50, "a": np.arange(100.0)}), path)
-    whole = path.read_bytes()
-    refused = 0
-    for place in range(0, len(whole), 3):
-        damaged = bytearray(whole)
-        damaged[place] ^= 1 << int(rng.integers(8))
-        path.write_bytes(damaged)
-        try:
-            table = open_table(path)
-            features = [name for name in table.columns if name not in table.text_columns([name])]
-            for _ in table.chunks(features, []):
-                pass
-        except TableError as error:
-            refused += 1
-            assert "\n" not in str(error)
-    assert refused > 0
-
-
 def test_a_folder_of_parquet_files_is_one_table(tmp_path, rng):
     X = rng.normal(size=(90, 3))
     for number, start in ((2, 30), (10, 60), (1, 0)):

@@ -195,45 +195,6 @@ def test_numbers_that_may_mean_something_else_are_not_guessed(tmp_path, text, ce
     assert chunk.positions[last] == text.count("\n")
 
 
-def test_a_flipped_byte_in_a_compressed_table_is_an_error_of_one_line(tmp_path, rng):
-    text = "id,a,b\n" + "".join(f"r{i},{i * 0.37:.3f},{i % 7}\n" for i in range(200))
-    whole = gzip.compress(text.encode())
-    path = tmp_path / "t.csv.gz"
-    n_damaged = 0
-    for place in range(len(whole)):
-        damaged = bytearray(whole)
-        damaged[place] ^= 1 << int(rng.integers(8))
-        path.write_bytes(damaged)
-        try:
-            table = open_table(path)
-            for _ in table.chunks(["a", "b"], ["id"]):
-                pass
-        except (TableError, KeyError) as error:
-            assert "t.csv.gz" in str(error)
-            assert "\n" not in str(error)
-            n_damaged += " is damaged: " in str(error)
-    assert n_damaged > 0.9 * len(whole)
-
-
-def test_any_bytes_are_read_or_refused(tmp_path, rng):
-    text = "id,a,b\n" + "".join(f"r{i},{i * 0.37:.3f},{i % 7}\n" for i in range(40))
-    path = tmp_path / "t.csv"
-    for _ in range(400):
-        damaged = bytearray(text.encode())
-        for place in rng.integers(len(damaged), size=rng.integers(1, 4)):
-            damaged[place] = rng.choice(list(b'\r\n",;\t\0\xff-.e1'))
-        path.write_bytes(damaged)
-        try:
-            table = open_table(path)
-            text_columns = table.text_columns(table.columns)
-            numeric = [name for name in table.columns if name not in text_columns]
-            rows = sum(len(chunk.rows) for chunk in table.chunks(numeric, text_columns))
-        except TableError as error:
-            assert "\n" not in str(error)
-        else:
-            assert rows <= damaged.count(b"\n") + 1
-
-
 @pytest.mark.parametrize(
     ("values", "expected"),
     [

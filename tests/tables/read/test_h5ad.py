@@ -152,17 +152,3 @@ def test_the_process_that_crashed_is_named_and_ends_with_the_table(path):
         del table
         gc.collect()
     assert process.returncode is not None
-
-
-def test_flipped_bytes(path, rng):
-    whole = path.read_bytes()
-    for _ in range(4):
-        damaged = bytearray(whole)
-        for place in rng.integers(0, 4000, size=6):
-            damaged[place] ^= 1 << int(rng.integers(8))
-        path.write_bytes(damaged)
-        try:
-            read(path)
-        except TableError as error:
-            assert "t.h5ad" in str(error)
-            assert "\n" not in str(error)
