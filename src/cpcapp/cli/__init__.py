@@ -40,7 +40,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"cpcapp {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in _COMMANDS:
-        command.add_parser(commands)
+        name = command.__name__.rpartition(".")[2].replace("_", "-")
+        one = commands.add_parser(name, help=command.HELP, description=command.DESCRIPTION)
+        command.add_options(one)
+        one.set_defaults(run=command.run)
     return parser
 
 

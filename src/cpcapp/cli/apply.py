@@ -12,17 +12,17 @@ from cpcapp.cli._errors import user_errors
 from cpcapp.cli._progress import ProgressLine
 from cpcapp.cli._tables import add_cleaning_options, print_notes, split_names
 
+HELP = "components of new rows, by a model of cpcapp reduce"
+DESCRIPTION = (
+    "Compute the components of the rows of TABLE with a model of cpcapp reduce. "
+    "Columns are found by their names. Rows are prepared as they were for the model. A model "
+    "of cpca++ gives two more columns: power, how far a row lies from the background, and p, "
+    "how likely background is to lie as far."
+)
 
-def add_parser(commands: Any) -> None:
-    """Add this command to ``cpcapp``."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "apply",
-        help="components of new rows, by a model of cpcapp reduce",
-        description="Compute the components of the rows of TABLE with a model of cpcapp reduce. "
-        "Columns are found by their names. Rows are prepared as they were for the model. A model "
-        "of cpca++ gives two more columns: power, how far a row lies from the background, and p, "
-        "how likely background is to lie as far.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     add: Any = parser.add_argument
     add("model", type=Path, metavar="MODEL", help="model.safetensors")
     table = "as for cpcapp reduce, or - for a CSV on standard input"
@@ -35,7 +35,6 @@ def add_parser(commands: Any) -> None:
     add("--label", **names, help="further columns to copy")
     missing = "what to do with missing values (default: as the model was made)"
     add_cleaning_options(parser, None, missing)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 import textwrap
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cpcapp._io.files import make_folder
 from cpcapp._io.text import printable
@@ -30,25 +30,25 @@ In demo.png compare the last two pictures of each row with the second: a good re
 outline of the pink part. Not every edge is a seam, and not every seam is found."""
 
 
-def add_parser(commands: Any) -> None:
-    """Add this command to ``cpcapp``."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "demo",
-        help="find the seams in shipped example photos and draw the result",
-        description="Look for the seams in four photos that come with the package, three of them "
-        "spliced, and write demo.png (photo, truth, edges and result side by side) and the "
-        "results of cpcapp localize --report for each. With --contrast instead: contrast the "
-        "paper's synthetic example and one shaped like the mice protein experiment with PCA, cPCA "
-        "and cPCA++, print how well the hidden classes are separated and write contrast.png. "
-        "Nothing is downloaded.",
-    )
+HELP = "find the seams in shipped example photos and draw the result"
+DESCRIPTION = (
+    "Look for the seams in four photos that come with the package, three of them "
+    "spliced, and write demo.png (photo, truth, edges and result side by side) and the "
+    "results of cpcapp localize --report for each. With --contrast instead: contrast the "
+    "paper's synthetic example and one shaped like the mice protein experiment with PCA, cPCA "
+    "and cPCA++, print how well the hidden classes are separated and write contrast.png. "
+    "Nothing is downloaded."
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     add = parser.add_argument
     output = "folder for the results, which replace those of an earlier demo (default: %(default)s)"
     add("-o", "--output", type=Path, default=Path("cpcapp-demo"), metavar="DIR", help=output)
     add("--contrast", action="store_true", help="contrast two generated data sets instead")
     seed = "seed of the data of --contrast (default: %(default)s)"
     add("--seed", type=int, default=0, help=seed)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

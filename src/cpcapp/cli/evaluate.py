@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from cpcapp._io.text import printable
 from cpcapp.cli._errors import UserError, check_at_least, print_left_out, require, user_errors
@@ -15,21 +15,22 @@ from cpcapp.cli.localize import MODEL_HELP
 _KINDS: Final = ("auto", "columbia", "casia", "nimble", "pairs")
 
 
-def add_parser(commands: Any) -> None:
-    """Add this command to ``cpcapp``."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "evaluate",
-        help="score a model on spliced photos with known masks",
-        description="Score how well a model finds the seam in the spliced photos of a data set, "
-        "beside simple controls. edge: the truth is a band of 4 pixels to either side of the "
-        "seam, and for each photo the best threshold counts; edge-r2: the same with 2 pixels; "
-        "edge-fixed: 4 pixels, and the model's own threshold for all photos. surface: the truth is "
-        "the pasted part, best threshold, the better of map and negative; surface-fixed: threshold "
-        "0.5 and no negative. Scores are means over photos. Verdicts on spliced and on authentic "
-        "photos are compared by the area under the ROC curve, once over all pairs and once over "
-        "pairs of the same size. Photos that can't be used are named at the end, and the exit "
-        "status is 1.",
-    )
+HELP = "score a model on spliced photos with known masks"
+DESCRIPTION = (
+    "Score how well a model finds the seam in the spliced photos of a data set, "
+    "beside simple controls. edge: the truth is a band of 4 pixels to either side of the "
+    "seam, and for each photo the best threshold counts; edge-r2: the same with 2 pixels; "
+    "edge-fixed: 4 pixels, and the model's own threshold for all photos. surface: the truth is "
+    "the pasted part, best threshold, the better of map and negative; surface-fixed: threshold "
+    "0.5 and no negative. Scores are means over photos. Verdicts on spliced and on authentic "
+    "photos are compared by the area under the ROC curve, once over all pairs and once over "
+    "pairs of the same size. Photos that can't be used are named at the end, and the exit "
+    "status is 1."
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     add = parser.add_argument
     dataset = "a folder: Columbia, CASIA or Nimble as published, or images/ (or photos/) and masks/"
     add("dataset", type=Path, metavar="DATASET", help=dataset)
@@ -48,7 +49,6 @@ def add_parser(commands: Any) -> None:
     jobs = "photos at the same time (default: %(default)s)"
     add("--jobs", type=int, default=2, metavar="J", help=jobs)
     add("--no-controls", action="store_true", help="score the model alone")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -24,7 +24,8 @@ from cpcapp.cli._progress import ProgressLine
 if TYPE_CHECKING:
     from cpcapp.splicing import PhotoResult
 
-_DESCRIPTION = """Look for the seam of a pasted part in photos, and say of each whether there are
+HELP = "show where photos were spliced"
+DESCRIPTION = """Look for the seam of a pasted part in photos, and say of each whether there are
 signs of splicing (p at most 0.05), weak signs (p at most 0.15) or none; p says how often a
 genuine photo scores this high. DIR gets, for each photo: NAME.overlay.png (the photo in grey with
 the likely seam in colours, from purple to light yellow, and a blue line around what reaches the
@@ -44,11 +45,8 @@ DEVICE_HELP = """run the filters there, for example cuda (needs the extra torch;
 processor, without torch)"""
 
 
-def add_parser(commands: Any) -> None:
-    """Add this command to ``cpcapp``."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "localize", help="show where photos were spliced", description=_DESCRIPTION
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     add = parser.add_argument
     photos = "files, folders or patterns: JPEG, PNG, TIFF, WebP, BMP, AVIF, HEIC"
     add("photos", nargs="+", metavar="PHOTO", help=photos)
@@ -76,7 +74,6 @@ def add_parser(commands: Any) -> None:
     resume = "go on in DIR; results that are there stay, if photo and model are the same"
     earlier.add_argument("--resume", action="store_true", help=resume)
     earlier.add_argument("--force", action="store_true", help="replace the results in DIR")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -16,16 +16,17 @@ if TYPE_CHECKING:
     from cpcapp.splicing.make.cuts import SpliceOptions
 
 
-def add_parser(commands: Any) -> None:
-    """Add this command to ``cpcapp``."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "make-splices",
-        help="make spliced photos with exact masks",
-        description="Paste parts of photos into others. DIR gets images/ (PNG, or the very JPEG "
-        "file where the splice was compressed), masks/ (white is pasted) and manifest.json, which "
-        "says how each splice was made. The result depends on the photos, the options and the "
-        "seed only.",
-    )
+HELP = "make spliced photos with exact masks"
+DESCRIPTION = (
+    "Paste parts of photos into others. DIR gets images/ (PNG, or the very JPEG "
+    "file where the splice was compressed), masks/ (white is pasted) and manifest.json, which "
+    "says how each splice was made. The result depends on the photos, the options and the "
+    "seed only."
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     add: Any = parser.add_argument
     photos = """files, folders or patterns; of the folder of BSDS500 the training and validation
     photos are taken, with the things that people outlined in them"""
@@ -47,7 +48,6 @@ def add_parser(commands: Any) -> None:
     resume = "go on in DIR, with the splices that are there"
     add("--resume", const="resume", **existing, help=resume)
     add("--force", const="replace", **existing, help="replace the splices in DIR")
-    parser.set_defaults(run=run)
 
 
 def _quality(text: str) -> int:

@@ -11,7 +11,8 @@ from cpcapp.cli import _tables as shared
 from cpcapp.cli._errors import UserError, user_errors
 from cpcapp.cli._progress import ProgressLine
 
-_DESCRIPTION = """Find the directions along which the rows of TARGET vary most, relative to those of
+HELP = "what is special about one table against another"
+DESCRIPTION = """Find the directions along which the rows of TARGET vary most, relative to those of
 BACKGROUND. Tables are .csv, .tsv (.gz too), .parquet, .xlsx, .xlsm, .xlsb, .xls, .ods
 (FILE::SHEET), .npy, .npz (FILE::ARRAY) or .h5ad (FILE::LAYER), or folders of .parquet files, of any
 size: they are read in chunks. Columns are matched by name. OUT gets scores (the rows with their
@@ -24,11 +25,8 @@ _PARAMETERS = (
 )
 
 
-def add_parser(commands: Any) -> None:
-    """Add this command to ``cpcapp``."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "reduce", help="what is special about one table against another", description=_DESCRIPTION
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     add: Any = parser.add_argument
     add("table", metavar="TARGET", help="the rows of interest")
     add("other", nargs="?", metavar="BACKGROUND", help="rows to compare with; none with --split")
@@ -54,7 +52,6 @@ def add_parser(commands: Any) -> None:
     missing_help = "missing values are an error, become 0 or the mean of their column in their set,"
     missing_help += " or their row is dropped (default: error)"
     shared.add_cleaning_options(group, "error", missing_help)
-    parser.set_defaults(run=run)
 
 
 def _add_columns(parser: argparse.ArgumentParser) -> None:

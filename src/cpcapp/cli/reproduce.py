@@ -6,7 +6,6 @@ import argparse
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from cpcapp._io.files import make_folder
 from cpcapp._io.text import printable
@@ -14,20 +13,20 @@ from cpcapp.cli._errors import UserError, check_at_least, require, user_errors
 from cpcapp.cli._progress import ProgressLine
 from cpcapp.experiments import NAMES, Missing, Result, Settings, run_experiments
 
+HELP = "make the paper's experiments again, as one report"
+DESCRIPTION = (
+    "Run the experiments of the paper's Section III and Appendix B with PCA, cPCA, "
+    "t-SNE and cPCA++, and one experiment of the paper on gcPCA, and write report.html (one "
+    "page with everything in it), report.md with its pictures in figures/, and report.json "
+    "with all numbers. Data sets are looked for in the folder that the environment variable "
+    "CPCAPP_DATA names, then in the cache, and are then fetched from their official sources, "
+    "unless CPCAPP_OFFLINE=1. Where data can't be had, the report says so, the rest is made, "
+    "and the exit status is 1."
+)
 
-def add_parser(commands: Any) -> None:
-    """Add this command to ``cpcapp``."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "reproduce",
-        help="make the paper's experiments again, as one report",
-        description="Run the experiments of the paper's Section III and Appendix B with PCA, cPCA, "
-        "t-SNE and cPCA++, and one experiment of the paper on gcPCA, and write report.html (one "
-        "page with everything in it), report.md with its pictures in figures/, and report.json "
-        "with all numbers. Data sets are looked for in the folder that the environment variable "
-        "CPCAPP_DATA names, then in the cache, and are then fetched from their official sources, "
-        "unless CPCAPP_OFFLINE=1. Where data can't be had, the report says so, the rest is made, "
-        "and the exit status is 1.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     add = parser.add_argument
     names = f"all (the default) or one of: {', '.join(NAMES)}"
     add("name", nargs="?", default="all", metavar="NAME", help=names)
@@ -37,7 +36,6 @@ def add_parser(commands: Any) -> None:
     add("--quick", action="store_true", help=quick)
     seed = "seed of everything drawn (default: %(default)s)"
     add("--seed", type=int, default=0, help=seed)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

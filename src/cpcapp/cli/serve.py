@@ -11,7 +11,8 @@ from typing import Any
 
 from cpcapp.cli._errors import UserError, pick, require
 
-_DESCRIPTION = """Open a page in the browser that finds where photos were spliced, and what is
+HELP = "open the local page in a browser"
+DESCRIPTION = """Open a page in the browser that finds where photos were spliced, and what is
 special about one table against another. The page and its files come from this command, and nothing
 leaves the computer. Programs can ask the same over HTTP: see /api/openapi.json at the printed
 address. Ctrl-C ends it and removes all that was uploaded."""
@@ -24,11 +25,8 @@ _LIMITS = (
 )
 
 
-def add_parser(commands: Any) -> None:
-    """Add this command to ``cpcapp``."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "serve", help="open the local page in a browser", description=_DESCRIPTION
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     add = parser.add_argument
     port = "port (default: 8000, or the next one that is free)"
     add("--port", type=int, metavar="PORT", help=port)
@@ -58,7 +56,6 @@ def add_parser(commands: Any) -> None:
     add("--keep-minutes", type=float, default=60.0, metavar="N", help=keep)
     disk = "disk that all results may take; the oldest go first (default: %(default)g)"
     add("--disk-gigabytes", type=float, default=4.0, metavar="N", help=disk)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

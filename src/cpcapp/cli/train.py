@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import Any
 
 from cpcapp.cli._errors import (
     UserError,
@@ -19,19 +18,19 @@ from cpcapp.cli._errors import (
 from cpcapp.cli._progress import ProgressLine
 from cpcapp.cli.localize import open_cluster
 
+HELP = "train a splice localizer"
+DESCRIPTION = (
+    "Train a splice localizer on spliced photos with masks (Columbia, CASIA, "
+    "Nimble, or images/ and masks/), or on splices made from plain photos and BSDS500 while "
+    "it trains. The state is kept in MODEL.checkpoint: every 15 seconds while photos are read, "
+    "after the last of them, and after every 16 photos of calibration. If the training is "
+    "stopped or killed, the same command goes on from there and ends with the same file. "
+    "Photos that can't be used are named at the end, and the exit status is 1."
+)
 
-def add_parser(commands: Any) -> None:
-    """Add this command to ``cpcapp``."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "train",
-        help="train a splice localizer",
-        description="Train a splice localizer on spliced photos with masks (Columbia, CASIA, "
-        "Nimble, or images/ and masks/), or on splices made from plain photos and BSDS500 while "
-        "it trains. The state is kept in MODEL.checkpoint: every 15 seconds while photos are read, "
-        "after the last of them, and after every 16 photos of calibration. If the training is "
-        "stopped or killed, the same command goes on from there and ends with the same file. "
-        "Photos that can't be used are named at the end, and the exit status is 1.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     add = parser.add_argument
     datasets = "folders of photos; with the extra dask also URLs such as s3://bucket/folder"
     add("datasets", nargs="+", metavar="DATASET", help=datasets)
@@ -54,7 +53,6 @@ def add_parser(commands: Any) -> None:
     add("--scheduler", metavar="ADDRESS", help=cluster)
     force = "replace MODEL, and start anew where a stopped training would go on"
     add("--force", action="store_true", help=force)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import Any
 
 from cpcapp._io.files import remove_leftovers
 from cpcapp.cli._errors import check_at_least, check_output, pick, require, user_errors
 from cpcapp.cli._progress import ProgressLine
 
+HELP = "train an edge detector on BSDS500"
+DESCRIPTION = (
+    "Train a structured edge forest on the training and validation photos of "
+    "BSDS500 and write it to a file: in OpenCV's YAML if its name ends in .yml or .yml.gz, "
+    "else as safetensors, compressed if the name ends in .gz. The result depends on the data "
+    "and the seed only."
+)
 
-def add_parser(commands: Any) -> None:
-    """Add this command to ``cpcapp``."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "train-edges",
-        help="train an edge detector on BSDS500",
-        description="Train a structured edge forest on the training and validation photos of "
-        "BSDS500 and write it to a file: in OpenCV's YAML if its name ends in .yml or .yml.gz, "
-        "else as safetensors, compressed if the name ends in .gz. The result depends on the data "
-        "and the seed only.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     add = parser.add_argument
     add("folder", type=Path, metavar="BSDS_FOLDER", help="with images/, groundTruth/")
     add("-o", "--output", type=Path, required=True, metavar="FOREST")
@@ -31,7 +30,6 @@ def add_parser(commands: Any) -> None:
     add("--seed", type=int, default=0, help="default: %(default)s")
     jobs = "trees grown at once, 2 GB each (default: %(default)s)"
     add("--jobs", type=int, default=2, help=jobs)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from cpcapp._io.text import printable
 from cpcapp.cli._errors import check_at_least, pick, print_left_out, require, user_errors
 from cpcapp.cli._progress import ProgressLine
 
+HELP = "train the network that measures traces, or MFCN to compare with"
+DESCRIPTION = (
+    "Train a network on splices that are made from photos while it trains. DIR "
+    "gets network.safetensors for 'cpcapp train --network' or, of the architecture mfcn, "
+    "mfcn.safetensors and sfcn.safetensors for 'cpcapp localize --model'; curve.png with the "
+    "scores on photos that are held out; and everything that is needed to go on. Run again "
+    "with the same DIR, the training goes on until SECONDS are spent in all. A GPU is used if "
+    "there is one; a processor takes days."
+)
 
-def add_parser(commands: Any) -> None:
-    """Add this command to ``cpcapp``."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "train-network",
-        help="train the network that measures traces, or MFCN to compare with",
-        description="Train a network on splices that are made from photos while it trains. DIR "
-        "gets network.safetensors for 'cpcapp train --network' or, of the architecture mfcn, "
-        "mfcn.safetensors and sfcn.safetensors for 'cpcapp localize --model'; curve.png with the "
-        "scores on photos that are held out; and everything that is needed to go on. Run again "
-        "with the same DIR, the training goes on until SECONDS are spent in all. A GPU is used if "
-        "there is one; a processor takes days.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     add = parser.add_argument
     add("photos", nargs="+", type=Path, metavar="PHOTOS", help="folders of photos")
     add("-o", "--output", type=Path, required=True, metavar="DIR")
@@ -36,7 +35,6 @@ def add_parser(commands: Any) -> None:
     add("--seed", type=int, default=0, help="default: %(default)s")
     workers = "processes that make splices (default: %(default)s)"
     add("--workers", type=int, default=4, help=workers)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
