@@ -362,28 +362,6 @@ def test_problems_go_to_standard_error_in_one_line_of_options(reduce, tables):
     )
 
 
-def test_a_result_that_can_not_be_replaced_stays_as_it_was(tables, monkeypatch, capsys):
-    """All of its files: also those that were ready before the disk was full."""
-    out = tables / "out"
-    command = ["reduce", *(str(tables / f"{name}.csv") for name in ("target", "background"))]
-    command += ["--id", "sample", "--drop", "group", "-o", str(out)]
-    assert main([*command, "-k", "1"]) == 0
-    capsys.readouterr()
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("cpcapp.tables.results._write_top_features", full)
-        assert main([*command, "-k", "2", "--force"]) == 2
-    assert capsys.readouterr().err == "cpcapp reduce: No space left on device\n"
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-    (out / "results.0123456789abcdef.part").mkdir()
-    assert main([*command, "-k", "2", "--force"]) == 0
-    assert sorted(path.name for path in out.iterdir()) == sorted(before)
-
-
 def test_a_folder_that_is_read_is_not_written_to(tables, capsys):
     (tables / "parts").mkdir()
     pd.read_csv(tables / "background.csv").to_parquet(tables / "parts" / "1.parquet")

@@ -1,38 +1,16 @@
 from __future__ import annotations
 
-import io
-import tarfile
-
 import numpy as np
 import pytest
-import scipy.sparse as sp
-from scipy.io import mmwrite
 from sklearn.preprocessing import StandardScaler
 
 from cpcapp.datasets import UnverifiedDownloadWarning, _leukemia, leukemia
 from cpcapp.datasets._fetch import RemoteFile
 from loopback import serving
+from published_data import packed, write_mex
 
 SAMPLES = ["aml027_pre_transplant", "aml027_post_transplant", "frozen_bmmc_healthy_donor1"]
 N_GENES = 40
-
-
-def archive(counts, genes):
-    """Return the bytes of a sample as 10x Genomics publishes it."""
-    matrix = io.BytesIO()
-    mmwrite(matrix, sp.coo_array(counts.T), field="integer")
-    files = {
-        "matrix.mtx": matrix.getvalue(),
-        "genes.tsv": "".join(f"{gene}\t{name}\n" for gene, name in genes).encode(),
-        "barcodes.tsv": "".join(f"CELL{i}-1\n" for i in range(len(counts))).encode(),
-    }
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as tar:
-        for name, content in files.items():
-            member = tarfile.TarInfo(f"filtered_matrices_mex/hg19/{name}")
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    return out.getvalue()
 
 
 @pytest.fixture
@@ -49,9 +27,15 @@ GENES = [(f"ENSG{i}", "SAME" if i in (5, 6) else f"G{i}") for i in range(N_GENES
 def home(tmp_path, counts):
     (tmp_path / "leukemia").mkdir()
     for sample, rows in zip(SAMPLES, counts, strict=True):
-        name = f"{sample}_filtered_gene_bc_matrices.tar.gz"
-        (tmp_path / "leukemia" / name).write_bytes(archive(rows, GENES))
+        write_sample(tmp_path, sample, rows, GENES)
     return tmp_path
+
+
+def write_sample(home, sample, counts, genes):
+    """Write a sample as 10x Genomics publishes it."""
+    folder = home / "made" / sample
+    write_mex(folder / "filtered_matrices_mex" / "hg19", counts, genes)
+    packed(folder, home / "leukemia" / f"{sample}_filtered_gene_bc_matrices.tar.gz")
 
 
 def test_genes_by_variance_over_mean(home, counts):
@@ -75,12 +59,11 @@ def test_samples_with_other_genes(home, counts):
     """Genes are matched by their ids, wherever they stand."""
     plain = leukemia(n_genes=3, standardize=False, data_home=home)
     order = np.arange(N_GENES)[::-1]
-    path = home / "leukemia" / f"{SAMPLES[1]}_filtered_gene_bc_matrices.tar.gz"
-    path.write_bytes(archive(counts[1][:, order], [GENES[i] for i in order]))
+    write_sample(home, SAMPLES[1], counts[1][:, order], [GENES[i] for i in order])
     other = leukemia(n_genes=3, standardize=False, data_home=home)
     np.testing.assert_array_equal(plain.target, other.target)
     assert plain.feature_names == other.feature_names
-    path.write_bytes(archive(counts[1], [(f"ENSMUSG{i}", "x") for i in range(N_GENES)]))
+    write_sample(home, SAMPLES[1], counts[1], [(f"ENSMUSG{i}", "x") for i in range(N_GENES)])
     with pytest.raises(ValueError, match="no gene in common"):
         leukemia(data_home=home)
 

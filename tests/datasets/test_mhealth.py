@@ -6,17 +6,13 @@ import numpy as np
 import pytest
 
 from cpcapp.datasets import DataNotFoundError, mhealth
+from published_data import mhealth_log
 
 
 def log(rng, activities):
-    """Return rows as they are published: 23 signals and the label, by tabs, and the signals."""
+    """Return rows as they are published, and the signals."""
     signals = np.round(rng.normal(size=(len(activities), 23)) * np.arange(1, 24), 6)
-    rows = [
-        "\t".join([*(f"{value:.6g}" for value in row), str(activity)])
-        for row, activity in zip(signals, activities, strict=True)
-    ]
-    signals = np.array([[float(f"{value:.6g}") for value in row] for row in signals])
-    return "\n".join(rows) + "\n", signals
+    return mhealth_log(signals, activities), signals
 
 
 LABELS = np.repeat([0, 3, 0, 8, 9, 8, 12], [5, 40, 3, 30, 25, 4, 6])

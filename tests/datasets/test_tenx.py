@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
-import tarfile
 import warnings
 from pathlib import Path
 
@@ -13,35 +12,16 @@ import scipy.sparse as sp
 
 from cpcapp._io import hdf5
 from cpcapp.datasets import DataNotFoundError, read_10x
+from published_data import packed
+from published_data import write_mex as write_cells
 
 GENES = [("ENSG00000243485", "MIR1302-10"), ("ENSG00000237613", "FAM138A"), ("ENSG2", "TP53")]
 CELLS = ["AAACATACAACCAC-1", "AAACATTGAGCTAC-1"]
 COUNTS = np.array([[0, 3, 1], [7, 0, 0]])
 
 
-def write_mex(folder: Path, counts=COUNTS, version=2, kinds=None):
-    """Write a folder as Cell Ranger does: genes are rows, numbered from 1."""
-    folder.mkdir(parents=True, exist_ok=True)
-    genes, cells = np.nonzero(counts.T)
-    entries = [f"{g + 1} {c + 1} {counts[c, g]}" for g, c in zip(genes, cells, strict=True)]
-    head = ["%%MatrixMarket matrix coordinate integer general", "%"]
-    size = f"{counts.shape[1]} {counts.shape[0]} {len(entries)}"
-    rows = ["\t".join(gene) for gene in GENES]
-    if version == 3:
-        kinds = kinds or ["Gene Expression"] * len(GENES)
-        rows = ["\t".join([*gene, kind]) for gene, kind in zip(GENES, kinds, strict=True)]
-    files = {
-        "matrix.mtx": [*head, size, *entries],
-        "genes.tsv" if version == 2 else "features.tsv": rows,
-        "barcodes.tsv": CELLS,
-    }
-    for name, lines in files.items():
-        text = ("\n".join(lines) + "\n").encode()
-        if version == 2:
-            (folder / name).write_bytes(text)
-        else:
-            (folder / f"{name}.gz").write_bytes(gzip.compress(text))
-    return folder
+def write_mex(folder, counts=COUNTS, **options):
+    return write_cells(folder, counts, GENES, CELLS, **options)
 
 
 def write_h5(path: Path, counts=COUNTS, version=2, genome="hg19", kinds=None, genomes=None):
@@ -63,12 +43,6 @@ def write_h5(path: Path, counts=COUNTS, version=2, genome="hg19", kinds=None, ge
             features["id"], features["name"] = ids, names
             features["feature_type"] = np.array(kinds or ["Gene Expression"] * 3, dtype="S")
             features["genome"] = np.array(genomes or [genome] * 3, dtype="S")
-    return path
-
-
-def packed(folder: Path, path: Path, mode="w:gz"):
-    with tarfile.open(path, mode) as archive:
-        archive.add(folder, arcname=".")
     return path
 
 

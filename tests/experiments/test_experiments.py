@@ -120,7 +120,7 @@ class TestMhealth:
         assert together["PCA"] == pytest.approx(0.0, abs=0.005)
         assert together["cPCA++"] > 0.5
 
-    @pytest.mark.usefixtures("mhealth_log")
+    @pytest.mark.usefixtures("mhealth_of_one")
     def test_logs_in_the_published_format(self):
         result = run_experiment("mhealth", QUICK)
         check(result)
@@ -220,7 +220,7 @@ class TestTiming:
         assert over_cpca == pytest.approx(SPEED_UP_OVER_CPCA, abs=0.5)
         assert over_tsne == pytest.approx(SPEED_UP_OVER_TSNE, abs=1.0)
 
-    @pytest.mark.usefixtures("mhealth_log")
+    @pytest.mark.usefixtures("mhealth_of_one")
     def test_shapes_are_those_of_table_one_whatever_data_are_here(self):
         for shape, row in zip(timing.shapes(0), TABLES.values(), strict=True):
             assert shape.target.shape == (row.n_target, row.n_features)
