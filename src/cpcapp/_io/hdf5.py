@@ -28,14 +28,6 @@ _SECONDS = 8.0
 _BYTES_PER_SECOND = 2e6
 
 
-class Hdf5Error(ValueError):
-    """Why a file can't be read, in one line; ``kind`` is what the process called the error."""
-
-    def __init__(self, reason: str, kind: str = "") -> None:
-        super().__init__(reason)
-        self.kind = kind
-
-
 class Hdf5Process:
     """A process that reads one file, with limits on time and memory; it ends with this object."""
 
@@ -44,18 +36,8 @@ class Hdf5Process:
         self._worker = Worker(module, *arguments)
 
     def ask(self, request: dict[str, Any]) -> Answer:
-        """Return the answer to a request, or raise `Hdf5Error`."""
-        if not self._worker.is_ready:
-            raise Hdf5Error("the process that reads it did not start")
-        answer = self._worker.ask(request, self._seconds)
-        if answer is None:
-            raise Hdf5Error(
-                "it is damaged: reading it was stopped, because it crashed or took more than "
-                f"{self._seconds:.0f} seconds; use an undamaged copy"
-            )
-        if "error" in answer[0]:
-            raise Hdf5Error(answer[0]["error"], answer[0].get("kind", ""))
-        return answer
+        """Return the answer to a request, or raise `WorkerError`."""
+        return self._worker.ask(request, self._seconds)
 
 
 def check_contents(path: str, streamed: Container[str] = ()) -> None:

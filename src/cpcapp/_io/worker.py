@@ -81,6 +81,18 @@ def environment() -> dict[str, str]:
     return {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
+class WorkerError(ValueError):
+    """Why a process gives no answer, in one line.
+
+    ``kind`` is "start" if it did not start, "stopped" if it crashed or took too long, and otherwise
+    what it calls its error.
+    """
+
+    def __init__(self, reason: str, kind: str = "") -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
 class Worker:
     """A process that answers messages; ``main`` of its module calls `answer_requests`.
 
@@ -99,14 +111,25 @@ class Worker:
         self._requests: IO[bytes] = self._process.stdin  # type: ignore[assignment]  # a pipe
         self._answers: IO[bytes] = self._process.stdout  # type: ignore[assignment]  # a pipe
         weakref.finalize(self, _end, self._process, self._requests, self._answers)
-        self.is_ready = self._wait(START_SECONDS) is not None
+        self._is_ready = self._wait(START_SECONDS) is not None
 
-    def ask(self, request: dict[str, Any], seconds: float, arrays: Arrays = ()) -> Answer | None:
-        """Return the answer; None if the process crashed, or was ended after so many seconds."""
+    def ask(self, request: dict[str, Any], seconds: float, arrays: Arrays = ()) -> Answer:
+        """Return the answer, or raise `WorkerError`; after so many seconds the process is ended."""
+        if not self._is_ready:
+            raise WorkerError("the process that reads it did not start", "start")
+        answer = None
         with self._lock, suppress(BrokenPipeError):
             send(self._requests, request, arrays)
-            return self._wait(seconds)
-        return None
+            answer = self._wait(seconds)
+        if answer is None:
+            raise WorkerError(
+                "it is damaged: reading it was stopped, because it crashed or took more than "
+                f"{seconds:.0f} seconds; use an undamaged copy",
+                "stopped",
+            )
+        if "error" in answer[0]:
+            raise WorkerError(answer[0]["error"], answer[0].get("kind", ""))
+        return answer
 
     def _wait(self, seconds: float) -> Answer | None:
         timer = threading.Timer(seconds, self._process.kill)

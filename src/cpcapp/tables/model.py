@@ -19,7 +19,7 @@ from cpcapp.tables.messages import TableError, check_choice, one_line
 _FORMAT = "cpcapp-table-model"
 _FORMAT_VERSION = 1
 _MAX_BYTES = 2 << 30
-# Held-out background rows whose powers are stored: p-values down to 1e-4, in 80 kB.
+# Powers of background rows that are read from a file; a model made here has at most 5000.
 _MAX_CALIBRATION = 10_000
 
 

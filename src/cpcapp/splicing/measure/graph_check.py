@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cpcapp._io.worker import Arrays, Worker, answer_requests, limit_memory
+from cpcapp._io.worker import Arrays, Worker, WorkerError, answer_requests, limit_memory
 
 # No network of this package comes near.
 _MAX_BYTES = 128 << 20
@@ -130,16 +130,16 @@ def try_network(stages: Mapping[str, bytes], facts: Mapping[str, Any]) -> int:
     worker = Worker("cpcapp.splicing.measure.graph_check")
     request = {"names": list(stages), "facts": dict(facts)}
     arrays = [np.frombuffer(graph, np.uint8) for graph in stages.values()]
-    answer = worker.ask(request, _TRIAL_SECONDS, arrays)
-    if answer is None:
-        raise ValueError(
-            f"its network crashed on a small photo, or took more than {_TRIAL_SECONDS:.0f} seconds"
-        )
-    message = answer[0]
+    try:
+        message, _ = worker.ask(request, _TRIAL_SECONDS, arrays)
+    except WorkerError as error:
+        reason = f"its network can't measure a photo: {error}"
+        if error.kind == "stopped":
+            reason = "its network crashed on a small photo, or took more than "
+            reason += f"{_TRIAL_SECONDS:.0f} seconds"
+        raise ValueError(reason) from error
     if "import" in message:
         raise ImportError(message["import"])
-    if "error" in message:
-        raise ValueError(f"its network can't measure a photo: {message['error']}")
     return int(message["n_traces"])
 
 

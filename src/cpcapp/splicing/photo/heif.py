@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp._io.worker import Answer, Worker
+from cpcapp._io.worker import Answer, Worker, WorkerError
 from cpcapp.splicing.photo.contents import Contents, Metadata, UnreadableError
 from cpcapp.splicing.photo.pixels import turn_upright
 
@@ -114,19 +114,16 @@ def _ask(data: bytes, request: dict[str, Any], n_pixels: int) -> Answer:
         if _worker is None or _worker[0] != os.getpid():
             _worker = os.getpid(), Worker("cpcapp._io.heif_worker")
         worker = _worker[1]
-        if not worker.is_ready:
-            _worker = None
-            raise UnreadableError("can't be read: the process that decodes it did not start")
-        answer = worker.ask(request, seconds, [np.frombuffer(data, np.uint8)])
-        if answer is None:
-            _worker = None
-            raise UnreadableError(
-                "is damaged: decoding it was stopped, because it crashed or took more than "
-                f"{seconds:.0f} seconds; use an undamaged copy"
-            )
-    if "error" in answer[0]:
-        raise UnreadableError(
-            f"is damaged or of a kind that is not read ({answer[0]['error']}); use an undamaged "
-            "copy or save it as PNG"
-        )
-    return answer
+        try:
+            return worker.ask(request, seconds, [np.frombuffer(data, np.uint8)])
+        except WorkerError as error:
+            texts = {
+                "start": "can't be read: the process that decodes it did not start",
+                "stopped": "is damaged: decoding it was stopped, because it crashed or took more "
+                f"than {seconds:.0f} seconds; use an undamaged copy",
+            }
+            if error.kind in texts:
+                _worker = None
+            other = f"is damaged or of a kind that is not read ({error}); use an undamaged copy"
+            text = texts.get(error.kind, f"{other} or save it as PNG")
+            raise UnreadableError(text) from error

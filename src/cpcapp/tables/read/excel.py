@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from cpcapp._io.packages import require_packages
-from cpcapp._io.worker import Arrays, Worker, answer_requests, limit_memory
+from cpcapp._io.worker import Arrays, Worker, WorkerError, answer_requests, limit_memory
 from cpcapp.tables.messages import TableError, one_line, quote_names
 from cpcapp.tables.read.csv import CsvTable
 
@@ -42,20 +42,19 @@ def excel_table(path: Path, name: str, sheet: str | None) -> CsvTable:
     require_packages("tables", "python_calamine")
     name = name.partition("::")[0]
     seconds = _SECONDS + _SECONDS_PER_MEGABYTE * _unpacked_bytes(path, name) / 1e6
-    worker = Worker("cpcapp.tables.read.excel")
-    if not worker.is_ready:
-        raise TableError(f"{name} can't be read: the process for it did not start")
-    answer = worker.ask({"path": str(path.absolute()), "name": name, "sheet": sheet}, seconds)
-    if answer is None:
-        raise TableError(
-            f"{name} is damaged or too large: reading it was stopped, because it crashed, or took "
-            f"too much memory or more than {seconds:.0f} seconds; save it as CSV or Parquet"
-        )
-    facts, arrays = answer
-    if "error" in facts:
-        is_known = facts.get("kind") == "sheet"
-        start = "" if is_known else f"{name} is not a readable workbook: "
-        raise TableError(f"{start}{facts['error']}")
+    request = {"path": str(path.absolute()), "name": name, "sheet": sheet}
+    try:
+        facts, arrays = Worker(__name__).ask(request, seconds)
+    except WorkerError as error:
+        texts = {
+            "sheet": str(error),
+            "start": f"{name} can't be read: {error}",
+            "stopped": f"{name} is damaged or too large: reading it was stopped, because it "
+            f"crashed, or took too much memory or more than {seconds:.0f} seconds; save it as CSV "
+            "or Parquet",
+        }
+        text = texts.get(error.kind, f"{name} is not a readable workbook: {error}")
+        raise TableError(text) from error
     return CsvTable(arrays[0].tobytes(), facts["name"])
 
 

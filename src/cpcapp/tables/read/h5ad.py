@@ -12,9 +12,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from cpcapp._genes import select_genes
-from cpcapp._io.hdf5 import Hdf5Error, Hdf5Process, check_contents
+from cpcapp._io.hdf5 import Hdf5Process, check_contents
 from cpcapp._io.packages import require_packages
-from cpcapp._io.worker import Answer, Arrays, answer_requests
+from cpcapp._io.worker import Answer, Arrays, WorkerError, answer_requests
 from cpcapp.moments.sparse import check_pointers, check_sparse
 from cpcapp.tables.messages import TableError, quote_names
 from cpcapp.tables.read.arrays import ArrayTable
@@ -60,7 +60,7 @@ class _ServedMatrix:
         """Return the answer to a request, or raise `TableError`."""
         try:
             return self.process.ask(request)
-        except Hdf5Error as error:
+        except WorkerError as error:
             if error.kind == "layer":
                 raise TableError(f"{self.name}: {error}") from error
             if error.kind == "genes":
@@ -98,10 +98,10 @@ def _open(
         adata = anndata.read_h5ad(path, backed="r")
     if layer is not None and layer not in adata.layers:
         layers = quote_names([str(name) for name in adata.layers]) or "none"
-        raise Hdf5Error(f"there is no layer {layer!r}; there are: {layers}", "layer")
+        raise WorkerError(f"there is no layer {layer!r}; there are: {layers}", "layer")
     matrix = adata.X if layer is None else adata.layers[layer]
     if matrix is None:
-        raise Hdf5Error(f"it has no X; choose a layer with {Path(path).name}::LAYER", "layer")
+        raise WorkerError(f"it has no X; choose a layer with {Path(path).name}::LAYER", "layer")
     matrix = _checked(matrix)
     if matrix.shape != (len(adata.obs_names), len(adata.var_names)):
         raise ValueError(
@@ -111,7 +111,7 @@ def _open(
     try:
         used, column = select_genes(adata.var, mask_var)
     except ValueError as error:
-        raise Hdf5Error(str(error), "genes") from error
+        raise WorkerError(str(error), "genes") from error
     columns: list[tuple[str, list[Any] | None]] = []
     arrays: list[NDArray[Any]] = [used]
     for name, values in adata.obs.items():
