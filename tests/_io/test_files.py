@@ -39,7 +39,6 @@ def test_a_file_that_can_not_take_its_place_leaves_nothing(tmp_path):
         pass
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such permissions")
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
 def test_permissions_are_those_of_any_new_file(tmp_path, umask, mode):
     before = os.umask(umask)
@@ -115,7 +114,6 @@ with atomic_write(sys.argv[1]) as file:
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such locks")
 def test_leftovers_of_killed_processes_are_removed_and_nothing_else(tmp_path):
     for name in ("film.mp4.part", "notes.txt", "x.0123456789abcdef.part.txt"):
         (tmp_path / name).touch()

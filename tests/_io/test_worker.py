@@ -108,7 +108,6 @@ def test_what_hangs_is_ended_and_nothing_outlives_the_object(module):
     assert ends(pid)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal")
 def test_a_worker_ends_with_a_parent_that_is_killed(module, tmp_path):
     code = (
         "import sys; from cpcapp._io.worker import Worker; worker = Worker(sys.argv[1]);"

@@ -469,7 +469,6 @@ class TestProblems:
         assert (out / "10.json").exists()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals work differently on Windows")
 class TestOtherProcesses:
     def test_interrupting_keeps_what_is_done(self, run, tmp_path, out):
         photos = tmp_path / "photos"

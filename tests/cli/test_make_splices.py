@@ -6,7 +6,6 @@ import io
 import json
 import signal
 import subprocess
-import sys
 import sysconfig
 import time
 from functools import partial
@@ -187,7 +186,6 @@ def test_the_folder_of_bsds_gives_things_and_not_its_test_photos(run, tmp_path, 
     assert "segments" in {splice["shape"] for splice in manifest(out)["splices"]}
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals work differently on Windows")
 def test_interrupting_leaves_whole_files_to_go_on_from(run, photos, out):
     command = [COMMAND, "make-splices", str(photos), "-o", str(out), "--count", "100000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -285,7 +285,6 @@ def test_the_mice_of_the_paper(data_folder, reduce):
     assert adjusted_rand_score(table["Genotype"], clusters) > 0.78
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no named pipes")
 def test_a_pipe_can_not_be_read_twice(reduce):
     command = (
         f"'{sys.executable}' -m cpcapp reduce <(cat target.csv) background.csv --id sample "

@@ -6,7 +6,6 @@ Nothing is computed here. The page needs no other file and nothing from a networ
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import cpcapp
 from cpcapp._io.files import atomic_write, remove_leftovers
+from cpcapp._io.text import number
 from cpcapp.experiments.results import Cell, Missing, Picture, Result, Settings
 from cpcapp.reports import CITATION, data_uri, render
 
@@ -84,7 +84,7 @@ def _round_numbers(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_round_numbers(entry) for entry in value]
     if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
+        return number(value)
     return value
 
 
