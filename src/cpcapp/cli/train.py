@@ -33,8 +33,7 @@ def add_parser(commands: Any) -> None:
         "Photos that can't be used are named at the end, and the exit status is 1.",
     )
     add = parser.add_argument
-    datasets = "folders of photos; with the extra dask also URLs such as s3://bucket/folder"
-    add("datasets", nargs="+", metavar="DATASET", help=datasets)
+    add("datasets", nargs="+", metavar="DATASET", help="folders of photos")
     add("-o", "--output", type=Path, required=True, metavar="MODEL")
     preset = """filters and the package's network, filters alone, or the method as published
     (default: %(default)s)"""
