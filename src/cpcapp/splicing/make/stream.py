@@ -42,94 +42,62 @@ _PART_BOX = (0.2, 0.45)
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """What the splices of a stream are like. All shares were set by hand.
+    """What the splices of a stream are like. All shares were set by hand."""
 
-    Attributes
-    ----------
-    size : int
-        Side of a splice in pixels, a multiple of 8.
-    group : int
-        Photos that share the kinds of their steps; a batch has several groups.
-    authentic_share : float
-        Of photos without a splice.
-    one_step_share : float
-        Of groups whose two histories differ in one step only.
-    same_photo_share : float
-        Of groups in which the pasted part is the photo itself after one step more.
-    moved_share : float
-        Of groups in which the pasted part comes from another place of the same photo.
-    aligned_hosts, aligned_donors : float
-        How often the blocks of the last JPEG before the splice begin at the upper left corner. A
-        host is mostly opened and saved as it is; a pasted part lies anywhere.
-    segment_share : float
-        How often a thing that people outlined is pasted, where outlines are known.
-    feather_share : float
-        Of soft outlines.
-    retouched_share : float
-        Of groups whose seams were smoothed over by hand.
-    colour_match_share : float
-        How often the pasted part takes the mean colour of the host.
-    focus_share : float
-        Of groups in which a part of each photo is out of focus: what lies before or behind.
-    collage_share : float
-        Of groups whose photos show a collage: parts of other photos, put there before all of the
-        history. They look like splices, and are none.
-    large_share : float
-        Of groups whose sources were made larger first and taken by a camera again: photos of many
-        pixels have little detail in each of them.
-    known_table_share : float
-        How often the table of the last JPEG is given, as it is in a file.
-    outline_tries : int
-        Places of a photo that are looked at for a thing that people outlined: where little is
-        outlined, one is mostly beside it.
-    small_share : float
-        Of groups whose pasted parts are small, about 1 to 3 % of a photo.
-    several_share : float
-        Of groups with two to five pasted parts, each of another photo.
-    fitted_share : float
-        How often what is pasted was resized or turned last, to fit in, and the host was not.
-    as_found_share : float
-        How often photos of a side are taken as they were found, with the traces of their own
-        cameras and tables, and nothing else.
-    twice_saved_share : float
-        Of groups of small photos, saved at a high quality before the splice and after it.
-    laundered_share : float
-        Of splices that were sent on two or three times: each sender makes them smaller and
-        compresses them.
-    """
-
+    # Side of a splice in pixels, a multiple of 8.
     size: int = 256
+    # Photos that share the kinds of their steps; a batch has several groups.
     group: int = 8
+    # Of photos without a splice.
     authentic_share: float = 0.25
+    # Of groups whose two histories differ in one step only.
     one_step_share: float = 0.4
+    # Of groups in which the pasted part is the photo itself after one step more.
     same_photo_share: float = 0.08
+    # Of groups in which the pasted part comes from another place of the same photo.
     moved_share: float = 0.08
+    # How often the blocks of the last JPEG before the splice begin at the upper left corner. A
+    # host is mostly opened and saved as it is; a pasted part lies anywhere.
     aligned_hosts: float = 0.75
     aligned_donors: float = 0.2
+    # How often a thing that people outlined is pasted, where outlines are known.
     segment_share: float = 0.6
+    # Of soft outlines.
     feather_share: float = 0.35
+    # Of groups whose seams were smoothed over by hand.
     retouched_share: float = 0.1
+    # How often the pasted part takes the mean colour of the host.
     colour_match_share: float = 0.3
+    # Of groups in which a part of each photo is out of focus: what lies before or behind.
     focus_share: float = 0.35
+    # Of groups whose photos show a collage: parts of other photos, put there before all of the
+    # history. They look like splices, and are none.
     collage_share: float = 0.2
+    # Of groups whose sources were made larger first and taken by a camera again: photos of many
+    # pixels have little detail in each of them.
     large_share: float = 0.35
+    # How often the table of the last JPEG is given, as it is in a file.
     known_table_share: float = 0.8
+    # Places of a photo that are looked at for a thing that people outlined: where little is
+    # outlined, one is mostly beside it.
     outline_tries: int = 1
+    # Of groups whose pasted parts are small, about 1 to 3 % of a photo.
     small_share: float = 0.0
+    # Of groups with two to five pasted parts, each of another photo.
     several_share: float = 0.0
+    # How often what is pasted was resized or turned last, to fit in, and the host was not.
     fitted_share: float = 0.0
+    # How often photos of a side are taken as they were found, with the traces of their own
+    # cameras and tables, and nothing else.
     as_found_share: float = 0.0
+    # Of groups of small photos, saved at a high quality before the splice and after it.
     twice_saved_share: float = 0.0
+    # Of splices that were sent on two or three times: each sender makes them smaller and
+    # compresses them.
     laundered_share: float = 0.0
 
     def of_more_kinds(self) -> StreamOptions:
-        """Return options with splices of all kinds, about half of them of the kinds above.
-
-        Examples
-        --------
-        >>> StreamOptions(size=64).of_more_kinds().several_share
-        0.2
-        """
+        """Return options with splices of all kinds, about half of them of the kinds above."""
         return replace(
             self,
             outline_tries=4,
@@ -143,38 +111,26 @@ class StreamOptions:
 
 
 class SpliceBatch(NamedTuple):
-    """A batch of splices.
+    """A batch of splices."""
 
-    Attributes
-    ----------
-    image : tensor of shape (n, 3, size, size)
-        Whole levels from 0 to 255.
-    mask : tensor of shape (n, 1, size, size)
-        1 where something was pasted.
-    table : tensor of shape (n, 64)
-        Steps of the luminance table of the last JPEG, whose blocks begin at the upper left corner;
-        all 0 where it is not known or there was none.
-    """
-
+    # (n, 3, size, size): whole levels from 0 to 255.
     image: Tensor
+    # (n, 1, size, size): 1 where something was pasted.
     mask: Tensor
+    # (n, 64): steps of the luminance table of the last JPEG, whose blocks begin at the upper left
+    # corner; all 0 where it is not known or there was none.
     table: Tensor
 
 
 class SpliceStream:
-    """Makes batches of splices from photos.
+    """Makes batches of splices from photos: the same seed and device give the same ones.
 
-    Parameters
-    ----------
-    photos : sequence of tensor of shape (3, height, width), uint8
-        On the device that the splices are made on.
-    segments : sequence of tensor of shape (height, width) or None
-        What people outlined in each photo, by number; None where nobody did.
-    options : StreamOptions, optional
-    seed : int, default=0
-        Decides all batches; the same seed and device give the same ones.
-    weights : sequence of float, optional
-        How often each photo is drawn, relative to the others.
+    ``photos``: uint8, (3, height, width), on the device that the splices are made on.
+
+    ``segments``: what people outlined in each photo, by number, (height, width); None where nobody
+    did.
+
+    ``weights``: how often each photo is drawn, relative to the others.
 
     Examples
     --------

@@ -36,11 +36,7 @@ class MFCNLocalizer(SpliceLocalizer):
 
     It has neither filters nor a calibration: there are maps, and no verdict.
 
-    Parameters
-    ----------
-    mfcn : MFCN
-    facts : dict, optional
-        What is known of the training, in types that JSON knows.
+    ``facts``: what is known of the training, in types that JSON knows.
 
     Examples
     --------
