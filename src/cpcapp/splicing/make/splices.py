@@ -291,8 +291,6 @@ class SpliceMaker:
         name, often = Counter(source.name for source in self.sources).most_common(1)[0]
         if often > 1:
             raise ValueError(f"sources has {often} photos named {name!r}; names must be unique")
-        if self.seed < 0:
-            raise ValueError(f"seed={self.seed!r} must be at least 0")
 
     @staticmethod
     def name(index: int) -> str:
@@ -308,13 +306,11 @@ class SpliceMaker:
         recipe = self._recipe(index)
         return Sample(self.name(index), False, recipe.image, recipe.mask)
 
-    def samples(self, n: int, *, start: int = 0) -> SampleSet:
-        """Return the samples ``start`` to ``start + n``."""
-        return SampleSet("splices", tuple(self.sample(i) for i in range(start, start + n)))
+    def samples(self, n: int) -> SampleSet:
+        """Return the first samples."""
+        return SampleSet("splices", tuple(self.sample(i) for i in range(n)))
 
     def _recipe(self, index: int) -> _Recipe:
-        if index < 0:
-            raise ValueError(f"index={index} must be at least 0")
         rng = np.random.default_rng([self.seed, index])
         host, donor = rng.choice(len(self.sources), 2, replace=False)
         return _Recipe(self.sources[host], self.sources[donor], self.options, self.seed, index)

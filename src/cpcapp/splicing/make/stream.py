@@ -150,15 +150,7 @@ class SpliceStream:
         seed: int = 0,
         weights: Sequence[float] = (),
     ) -> None:
-        if weights and len(weights) != len(photos):
-            raise ValueError(f"{len(weights)} weights and {len(photos)} photos must be as many")
-        if len(photos) < 2 or len(photos) != len(segments):
-            raise ValueError(
-                f"{len(photos)} photos and {len(segments)} segments must be as many, at least two"
-            )
         self.options = options or StreamOptions()
-        if self.options.size % 8:
-            raise ValueError(f"size={self.options.size} must be a multiple of 8")
         self.photos = list(photos)
         self.segments = list(segments)
         self.device = photos[0].device
