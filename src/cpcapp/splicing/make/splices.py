@@ -20,7 +20,6 @@ from cpcapp.splicing.make.cuts import (
     CutOut,
     SpliceOptions,
     crop_tight,
-    draw_between,
     draw_cut_out,
     lift,
     shift_affine,
@@ -84,7 +83,7 @@ def make_splice(
     cut_out, alpha, feather = draw_cut_out(below.shape[:2], above.shape[:2], maps, options, rng)
     strength = 0.0
     if rng.random() < options.colour_match_share:
-        strength = draw_between(options.colour_match, rng)
+        strength = float(rng.uniform(*options.colour_match))
     image = _paste(below, above, cut_out, alpha, strength)
     quality, jpeg = None, None
     if rng.random() < options.jpeg_share:
@@ -256,13 +255,6 @@ class SpliceMaker:
 
     Splice ``i`` depends on the photos, the options, the seed and ``i`` only: not on the order
     in which splices are asked for, nor on the process.
-
-    Parameters
-    ----------
-    sources : sequence of SourcePhoto
-        At least two.
-    options : SpliceOptions, optional
-    seed : int
 
     Examples
     --------
