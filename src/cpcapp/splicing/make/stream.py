@@ -164,6 +164,15 @@ class SpliceStream:
         groups = [self._group() for _ in range(n // self.options.group)]
         return SpliceBatch(*(torch.cat(parts) for parts in zip(*groups, strict=True)))
 
+    def _rand(self, *shape: int) -> Tensor:
+        return torch.rand(shape, generator=self.generator, device=self.device)
+
+    def _randn(self, *shape: int) -> Tensor:
+        return torch.randn(shape, generator=self.generator, device=self.device)
+
+    def _randint(self, low: int, high: int, *shape: int) -> Tensor:
+        return torch.randint(low, high, shape, generator=self.generator, device=self.device)
+
     # -- one group -------------------------------------------------------------------------
 
     def _group(self) -> SpliceBatch:
@@ -192,7 +201,7 @@ class SpliceStream:
         pasted = donor[0]
         if self._happens(options.several_share):
             pasted, mask = self._add_parts(donor, mask, _SMALL_BOX if small else _PART_BOX)
-        keep = torch.rand(options.group, 1, 1, 1, generator=self.generator, device=self.device)
+        keep = self._rand(options.group, 1, 1, 1)
         mask = mask * (keep >= options.authentic_share)
         alpha = mask
         if chance() < options.feather_share:
@@ -308,10 +317,7 @@ class SpliceStream:
         if kind == "jpeg":
             return self._draw_jpeg(pick.choice([(50, 80), (75, 95), (88, 100)]))
         if kind == "turn":
-            angle, zoom = (
-                torch.rand(self.options.group, generator=self.generator, device=self.device)
-                for _ in range(2)
-            )
+            angle, zoom = (self._rand(self.options.group) for _ in range(2))
             return Step(kind, {"angle": (angle - 0.5) * 0.6, "zoom": 0.85 + 0.4 * zoom})
         return Step(
             "resize",
@@ -326,20 +332,14 @@ class SpliceStream:
     def _draw_jpeg(self, qualities: tuple[int, int]) -> Step:
         """Draw a compression: qualities differ from photo to photo, tables from the standard."""
         group = self.options.group
-        quality = torch.randint(
-            qualities[0],
-            qualities[1] + 1,
-            (group,),
-            generator=self.generator,
-            device=self.device,
-        ).float()
+        quality = self._randint(qualities[0], qualities[1] + 1, group).float()
         tables = quality_tables(quality)
         if self.random.random() < 0.4:
             # Cameras and editors: other slopes over the frequencies, and other single steps.
             slope = self.random.uniform(-0.06, 0.06)
             frequency = torch.arange(8, device=self.device, dtype=torch.float32)
             tilt = torch.exp(slope * (frequency[:, None] + frequency[None]))
-            noise = torch.rand(8, 8, generator=self.generator, device=self.device)
+            noise = self._rand(8, 8)
             factor = tilt * (0.9 + 0.25 * noise)
             tables = tuple((t * factor).round().clamp(1.0, 255.0) for t in tables)
         return Step(
@@ -471,10 +471,10 @@ class SpliceStream:
     def _defocus(self, x: Tensor, labels: Tensor) -> Tensor:
         """Blur some of the things that people outlined, or smooth parts where nobody did."""
         group, (height, width) = len(x), x.shape[2:]
-        nodes = torch.randn(group, 1, 4, 4, generator=self.generator, device=self.device)
+        nodes = self._randn(group, 1, 4, 4)
         weight = torch.sigmoid(4.0 * F.interpolate(nodes, size=(height, width), mode="bicubic"))
         if self.random.random() < 0.6:
-            drawn = torch.rand(group, _MAX_THINGS, generator=self.generator, device=self.device)
+            drawn = self._rand(group, _MAX_THINGS)
             number = (labels.flatten(1).long() % _MAX_THINGS).clamp(min=0)
             behind = (drawn < 0.5).float().gather(1, number).view_as(labels)
             weight = torch.where(labels >= 0, blur(behind, self.random.uniform(0.6, 2.5)), weight)
@@ -525,8 +525,7 @@ class SpliceStream:
             limits = 0.015, 0.6
         if self.random.random() >= self.options.segment_share:
             return shapes
-        tries = group, self.options.outline_tries
-        at = torch.randint(0, canvas**2, tries, generator=self.generator, device=self.device)
+        at = self._randint(0, canvas**2, group, self.options.outline_tries)
         flat = labels.reshape(group, -1)
         numbers = flat.gather(1, at)
         number = numbers.gather(1, (numbers >= 0).int().argmax(dim=1, keepdim=True))
@@ -536,7 +535,7 @@ class SpliceStream:
 
     def _draw_blobs(self, canvas: int) -> Tensor:
         """Draw smooth noise above a threshold."""
-        share = torch.rand(self.options.group, generator=self.generator, device=self.device)
+        share = self._rand(self.options.group)
         return _highest(self._draw_field(canvas, self.random.randint(3, 8)), share * 0.42 + 0.03)
 
     def _draw_spots(self, canvas: int, box: tuple[float, float]) -> Tensor:
@@ -545,7 +544,7 @@ class SpliceStream:
         line = torch.linspace(-1.0, 1.0, side, device=self.device)
         bowl = line[:, None] ** 2 + line**2
         field = self._draw_field(side, self.random.randint(3, 5)) - 3.0 * bowl
-        share = torch.rand(group, generator=self.generator, device=self.device)
+        share = self._rand(group)
         spots = torch.zeros(group, 1, canvas, canvas, device=self.device)
         for spot, shape in zip(spots, _highest(field, 0.2 + 0.3 * share), strict=True):
             top, left = (self.random.randint(0, canvas - side) for _ in range(2))
@@ -554,14 +553,13 @@ class SpliceStream:
 
     def _draw_field(self, side: int, nodes: int) -> Tensor:
         """Draw smooth noise."""
-        shape = self.options.group, 1, nodes, nodes
-        coarse = torch.randn(shape, generator=self.generator, device=self.device)
+        coarse = self._randn(self.options.group, 1, nodes, nodes)
         return F.interpolate(coarse, size=(side, side), mode="bicubic")
 
     def _draw_ellipses(self, canvas: int) -> Tensor:
         """Draw ellipses and rounded boxes, turned."""
         group = self.options.group
-        numbers = torch.rand(6, group, 1, 1, generator=self.generator, device=self.device)
+        numbers = self._rand(6, group, 1, 1)
         line = torch.arange(canvas, device=self.device, dtype=torch.float32) / canvas
         y, x = line[:, None] - numbers[0], line[None] - numbers[1]
         angle = numbers[2] * 3.1416

@@ -223,7 +223,8 @@ def train_network(
     device = run.device
     train, held = photos.split()
     options = stream or StreamOptions()
-    validation = SpliceStream(held.to(device).images, held.to(device).segments, options, seed=12345)
+    held = held.to(device)
+    validation = SpliceStream(held.images, held.segments, options, seed=12345)
     fixed = [validation.draw(options.group) for _ in range(-(-plan.n_validation // options.group))]
     run.piece += 1
     start, before = time.monotonic(), run.seconds
@@ -298,9 +299,7 @@ def _batches(
 ) -> Generator[SpliceBatch, None, None]:
     """Yield batches without end, made by other processes where there are any."""
     if plan.workers == 0:
-        here = photos.to(device)
-        seed = plan.seed * 1000 + piece
-        stream = SpliceStream(here.images, here.segments, options, seed=seed, weights=here.weights)
+        stream = _stream(photos, options, plan.seed * 1000 + piece, device)
         while True:
             yield stream.draw(plan.batch)
     context = torch.multiprocessing.get_context("spawn")
@@ -358,11 +357,15 @@ def _make_batches(
     photos: Photos, options: StreamOptions, size: int, seed: int, device: str, queue: Any
 ) -> None:
     torch.set_num_threads(1)
-    here = photos.to(device)
-    stream = SpliceStream(here.images, here.segments, options, seed=seed, weights=here.weights)
+    stream = _stream(photos, options, seed, device)
     while True:
         batch = stream.draw(size)
         queue.put((batch.image.byte().cpu(), batch.mask.byte().cpu(), batch.table.cpu()))
+
+
+def _stream(photos: Photos, options: StreamOptions, seed: int, device: str) -> SpliceStream:
+    here = photos.to(device)
+    return SpliceStream(here.images, here.segments, options, seed=seed, weights=here.weights)
 
 
 def plain_tensors(state: dict[str, Any]) -> dict[str, Tensor]:

@@ -14,7 +14,6 @@ from cpcapp.splicing.datasets.sources import is_bsds, open_sources
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.make.calibration_photos import calibration_photos
 from cpcapp.splicing.make.splices import training_splices
-from cpcapp.splicing.measure.network import TraceMeter
 from cpcapp.splicing.photo.samples import SampleSet
 from cpcapp.splicing.photo.sources import find_unread
 from cpcapp.splicing.presets import PRESETS, Preset
@@ -98,18 +97,11 @@ def train_from_folders(
     folders: Sequence[str | os.PathLike[str]],
     preset: str | Preset = "default",
     *,
-    network: TraceMeter | None = None,
     n_splices: int = 2000,
     seed: int = 0,
-    jobs: int = 2,
-    save_to: str | os.PathLike[str] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    restart: bool = False,
-    opening_progress: Callable[[float], None] | None = None,
-    progress: Callable[[float], None] | None = None,
-    calibration_progress: Callable[[float], None] | None = None,
-    device: str | None = None,
     client: Any = None,
+    opening_progress: Callable[[float], None] | None = None,
+    **options: Any,
 ) -> Training:
     """Train a localizer on folders of photos.
 
@@ -120,26 +112,14 @@ def train_from_folders(
     preset : {"default", "filters", "paper"} or Preset, default="default"
         A name stands for a preset whose p-values are for photos of the collection that is trained
         on; see `for_own_photos`.
-    network : TraceMeter, optional
-        For a preset with a network; by default that of the package's default model.
     seed : int, default=0
         Decides which splices are made and which patches are taken.
-    jobs : int, default=2
-        Photos at the same time. The result does not depend on it.
-    save_to : path, optional
-        A file to write the model to.
-    checkpoint : path, optional
-        A folder to keep the state in; see `cpcapp.splicing.train_localizer`.
-    restart : bool, default=False
-        Begin anew, even if the checkpoint holds a state.
-    opening_progress, progress, calibration_progress : callable, optional
-        Called with the share done, from 0 to 1: of opening a folder, of reading patches and of
-        calibrating.
-    device : str, optional
-        Where to compute, such as ``"cuda"``; see `cpcapp.splicing.train_localizer`.
     client : distributed.Client, optional
-        Of a Dask cluster, whose workers can open the same folders; see
-        `cpcapp.splicing.train_localizer`.
+        Of a Dask cluster, whose workers can open the same folders.
+    opening_progress : callable, optional
+        Called with the share done, from 0 to 1, of opening a folder.
+    **options
+        Passed on to `cpcapp.splicing.train_localizer`, such as ``save_to="model.safetensors"``.
 
     Returns
     -------
@@ -172,18 +152,11 @@ def train_from_folders(
     localizer = train_localizer(
         samples,
         preset,
-        network=network,
         seed=seed,
-        jobs=jobs,
-        checkpoint=checkpoint,
-        save_to=save_to,
-        restart=restart,
-        progress=progress,
         facts={"data": [Path(folder).name for folder in folders], "kind": samples.name},
         calibrate_on=calibrate_on,
-        calibration_progress=calibration_progress,
-        device=device,
         client=client,
+        **options,
     )
     opening = [str(problem) for problem in samples.problems]
     return Training(localizer, (*opening, *localizer.facts["problems"]))
