@@ -231,22 +231,30 @@ def split_readable(
     progress: Callable[[float], None] | None = None,
 ) -> tuple[list[SourcePhoto], list[Problem]]:
     """Read every photo once, and separate those that can be used from the others."""
-    reasons = list(map_threads(_why_unusable, sources, jobs=jobs, progress=progress))
-    judged = list(zip(sources, reasons, strict=True))
-    photos = [source for source, reason in judged if reason is None]
-    return photos, [Problem(source.name, reason) for source, reason in judged if reason is not None]
+    checked = map_threads(_find_problem, sources, jobs=jobs, progress=progress)
+    judged = list(zip(sources, checked, strict=True))
+    problems = [problem for _, problem in judged if problem is not None]
+    return [source for source, problem in judged if problem is None], problems
 
 
-def _why_unusable(source: SourcePhoto) -> str | None:
+def _find_problem(source: SourcePhoto) -> Problem | None:
+    found = read_source(source)
+    return found if isinstance(found, Problem) else None
+
+
+def read_source(
+    source: SourcePhoto,
+) -> tuple[NDArray[np.uint8], list[NDArray[np.integer]]] | Problem:
+    """Return the pixels and the segmentations of a photo, or why it can't be used."""
     try:
-        shape = _check_photo("photo", source.read()).shape[:2]
-        if source.segments is not None:
-            _check_segments(source.segments(), shape)
+        pixels = _check_photo("photo", source.read())
+        segments = None if source.segments is None else source.segments()
+        return pixels, _check_segments(segments, pixels.shape[:2])
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split()).removeprefix("photo ")
         # An error of the reader begins with the path, which ends with the photo's name.
-        return re.sub(rf"^(.*[/\\])?{re.escape(source.name)}(\.\w+)?: ", "", reason)
-    return None
+        reason = re.sub(rf"^(.*[/\\])?{re.escape(source.name)}(\.\w+)?: ", "", reason)
+        return Problem(source.name, reason)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import torch
 from cpcapp._io.files import atomic_write, remove_leftovers
 from cpcapp._io.threads import map_threads
 from cpcapp.splicing.datasets.sources import open_sources
-from cpcapp.splicing.make.splices import split_readable
+from cpcapp.splicing.make.splices import read_source
 from cpcapp.splicing.make.stream import StreamOptions
 from cpcapp.splicing.model import save_network
 from cpcapp.splicing.networks.export import export_network
@@ -25,7 +25,6 @@ from cpcapp.splicing.networks.mfcn_localizer import MFCNLocalizer
 from cpcapp.splicing.networks.mfcn_training import MFCN_PLAN, MFCNRun
 from cpcapp.splicing.networks.trace_network import NetworkOptions
 from cpcapp.splicing.networks.training import TrainingRun
-from cpcapp.splicing.photo.pixels import as_bytes
 from cpcapp.splicing.photo.samples import Problem
 from cpcapp.splicing.photo.sources import SourcePhoto, find_unread
 
@@ -149,10 +148,7 @@ def _export(run: TrainingRun | MFCNRun, facts: dict[str, Any], folder: Path) -> 
 
 
 def read_training_photos(
-    sources: Sequence[SourcePhoto],
-    *,
-    jobs: int = 2,
-    progress: Callable[[float], None] | None = None,
+    sources: Sequence[SourcePhoto], *, progress: Callable[[float], None] | None = None
 ) -> tuple[Photos, list[Problem]]:
     """Read photos into memory, with the segmentation of medium detail of each.
 
@@ -162,21 +158,22 @@ def read_training_photos(
     >>> photos.images[0].shape, photos.segments, problems
     (torch.Size([3, 40, 60]), [None], [])
     """
-    readable, problems = split_readable(sources, jobs=jobs)
-    images, segments = [], []
-    for image, labels in map_threads(_read, readable, jobs=jobs, progress=progress):
-        images.append(image)
-        segments.append(labels)
-    return Photos(images, segments, tuple(source.name for source in readable)), problems
-
-
-def _read(source: SourcePhoto) -> tuple[torch.Tensor, torch.Tensor | None]:
-    pixels = as_bytes(np.asarray(source.read()))
-    image = torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
-    if source.segments is None:
-        return image, None
-    maps = sorted(source.segments(), key=lambda labels: int(labels.max()))
-    return image, torch.from_numpy(maps[len(maps) // 2].astype(np.int32))
+    images: list[torch.Tensor] = []
+    segments: list[torch.Tensor | None] = []
+    names, problems = [], []
+    for source, found in zip(
+        sources, map_threads(read_source, sources, jobs=2, progress=progress), strict=True
+    ):
+        if isinstance(found, Problem):
+            problems.append(found)
+            continue
+        pixels, maps = found
+        maps = sorted(maps, key=lambda labels: int(labels.max()))
+        images.append(torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1))))
+        medium = torch.from_numpy(maps[len(maps) // 2].astype(np.int32)) if maps else None
+        segments.append(medium)
+        names.append(source.name)
+    return Photos(images, segments, tuple(names)), problems
 
 
 def draw_curve(curve: Sequence[dict[str, float]], path: str | os.PathLike[str]) -> None:
