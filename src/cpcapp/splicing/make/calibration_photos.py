@@ -222,7 +222,7 @@ def _photos(sources: Sequence[SourcePhoto], n: int, seed: int) -> Iterator[Sampl
 
 
 def _splice_options(history: _History) -> SpliceOptions:
-    options = SpliceOptions.hard() if history.plain else SpliceOptions.varied()
+    options = SpliceOptions.hard() if history.plain else SpliceOptions()
     return replace(
         options,
         area=(0.03, 0.45),

@@ -383,11 +383,6 @@ class SpliceOptions:
             raise ValueError(f"shapes={self.shapes!r} must be one or more of {', '.join(SHAPES)}")
 
     @classmethod
-    def varied(cls) -> SpliceOptions:
-        """Return the defaults, in which everything varies."""
-        return cls()
-
-    @classmethod
     def hard(cls) -> SpliceOptions:
         """Return plain cut and paste: pixels copied as they are, hard edges, no JPEG.
 

@@ -33,12 +33,12 @@ _LUMINANCE = torch.from_numpy(STANDARD_TABLE).float()
 _CHROMINANCE = torch.from_numpy(STANDARD_COLOURS).float()
 
 
-def cosine_matrix(device: torch.device | str = "cpu") -> Tensor:
+def cosine_matrix() -> Tensor:
     """Return the orthonormal matrix of the discrete cosine transform, (8, 8), as JPEG has it."""
     k = torch.arange(8, dtype=torch.float32)
     rows = torch.cos((2.0 * k[None] + 1.0) * k[:, None] * math.pi / 16.0) * 0.5
     rows[0] *= math.sqrt(0.5)
-    return rows.to(device)
+    return rows
 
 
 def libjpeg_matrix(device: torch.device | str = "cpu") -> Tensor:

@@ -324,7 +324,7 @@ def training_splices(sources: Sequence[SourcePhoto], n: int, *, seed: int = 0) -
     """
     plain = SpliceOptions.hard()
     taken = replace(plain, camera_share=1.0)
-    makers = [SpliceMaker(sources, o, seed) for o in (plain, taken, SpliceOptions.varied(), taken)]
+    makers = [SpliceMaker(sources, o, seed) for o in (plain, taken, SpliceOptions(), taken)]
     return SampleSet("splices", tuple(makers[i % 4].sample(i) for i in range(n)))
 
 

@@ -208,9 +208,9 @@ def fill_holes(marked: BoolArray) -> BoolArray:
     return np.asarray(plane[1:-1, 1:-1] != 2)
 
 
-def refine_surface(surface: FloatMap, edges: FloatMap, threshold: float = THRESHOLD) -> FloatMap:
+def refine_surface(surface: FloatMap, edges: FloatMap) -> FloatMap:
     """Keep of a surface what the edges enclose: the edge-enhanced inference of MFCN.
 
     The surface where edges are or enclose a pixel, else 0: above one half it is what both say.
     """
-    return np.where(fill_holes(edges >= threshold), surface, np.float32(0))
+    return np.where(fill_holes(edges >= THRESHOLD), surface, np.float32(0))

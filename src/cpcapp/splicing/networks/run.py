@@ -73,7 +73,7 @@ def train_in_folder(
     """
     if architecture not in ARCHITECTURES:
         raise ValueError(f"architecture={architecture!r} must be one of {', '.join(ARCHITECTURES)}")
-    sources = open_sources([os.fspath(path) for path in photos])
+    sources = open_sources(photos)
     read, problems = read_training_photos(sources, progress=reading_progress)
     if len(read.images) < _MIN_PHOTOS:
         raise ValueError(
@@ -111,7 +111,7 @@ def train_in_folder(
     }
     _export(run, facts, folder)
     draw_curve(run.curve, folder / "curve.png")
-    unread = find_unread([os.fspath(path) for path in photos])
+    unread = find_unread(photos)
     return NetworkTraining(run.step, run.seconds, run.curve, (*problems, *unread))
 
 

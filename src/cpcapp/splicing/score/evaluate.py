@@ -280,13 +280,13 @@ class VerdictScores:
             pairs = pairs[(rows[:, None, 1:] == columns[None, :, 1:]).all(axis=2)]
         return float(pairs.mean()) if pairs.size else None
 
-    def alarms(self, level: float = ALARM_LEVEL, *, authentic: bool = True) -> float | None:
-        """Return the share of authentic, or of spliced photos with a p-value of at most a level.
+    def alarms(self, *, authentic: bool = True) -> float | None:
+        """Return the share of authentic, or of spliced photos with signs of splicing.
 
         A photo without a p-value, which is like too few of those of the calibration, counts as one
         without alarm. None if no photo has a score.
         """
-        return self._share(authentic, -np.inf, level)
+        return self._share(authentic, -np.inf, ALARM_LEVEL)
 
     def weak_signs(self, *, authentic: bool = True) -> float | None:
         """Return the share of authentic, or of spliced photos with weak signs; see `alarms`."""
