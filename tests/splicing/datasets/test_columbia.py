@@ -54,6 +54,15 @@ def test_names_that_masks_may_have(folder, save, half, name):
     np.testing.assert_array_equal({s.name: s for s in photos}["b"].mask, wide)
 
 
+def test_a_mask_of_16_bits(folder, half):
+    path = folder / "4cam_splc/edgemask/canonxt_nikond70_sub_01_edgemask.png"
+    deep = coloured(half).astype(np.uint16)[..., ::-1] * 257
+    cv2.imwrite(str(path), deep)
+    cv2.imwrite(str(folder / "4cam_splc/canonxt_nikond70_sub_01.png"), np.zeros_like(deep))
+    photos = {sample.name: sample for sample in columbia(folder)}
+    np.testing.assert_array_equal(photos["canonxt_nikond70_sub_01"].mask, half)
+
+
 def test_what_is_missing_or_does_not_fit_is_a_problem(folder, save, half):
     save(folder / "4cam_splc/lone.tif")
     save(folder / "4cam_splc/blue.tif")
