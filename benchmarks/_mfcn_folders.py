@@ -12,7 +12,7 @@ from PIL import Image
 
 from cpcapp.splicing.datasets.sources import open_sources
 from cpcapp.splicing.examples import example_photos
-from cpcapp.splicing.networks.photos import read_training_photos
+from cpcapp.splicing.networks.run import read_training_photos
 from cpcapp.splicing.photo.pixels import as_bytes
 from cpcapp.splicing.photo.samples import Sample
 from models import open_set

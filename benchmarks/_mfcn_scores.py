@@ -13,7 +13,7 @@ from _mfcn_folders import SETS, spliced
 from cpcapp.splicing import load_model
 from cpcapp.splicing.make.stream import StreamOptions
 from cpcapp.splicing.networks.loop import TrainingPlan, _worker_kind
-from cpcapp.splicing.networks.mfcn_maps import enlarge
+from cpcapp.splicing.networks.mfcn_localizer import enlarge
 from cpcapp.splicing.score.evaluate import evaluate
 from cpcapp.splicing.score.protocols import ProtocolScores, score_map
 

@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 
 from cpcapp.experiments.figures import png_of
 from cpcapp.splicing import load_model, open_photos
-from cpcapp.splicing.networks.curve import draw_curve
-from cpcapp.splicing.networks.mfcn_maps import enlarge
+from cpcapp.splicing.networks.mfcn_localizer import enlarge
+from cpcapp.splicing.networks.run import draw_curve
 from cpcapp.splicing.score.protocols import boundary_band
 
 ROOT = Path(__file__).parents[1]

@@ -63,27 +63,6 @@ def test_train_gives_the_model_of_one_machine(scheduler, pairs, tmp_path, capsys
     assert not (tmp_path / "cluster.safetensors.checkpoint").exists()
 
 
-def test_train_from_a_bucket(pairs, tmp_path, capsys):
-    """A file system that fsspec opens by its URL, as it opens a bucket."""
-    url = pairs.as_uri()
-    assert train_to(tmp_path / "url.safetensors", url) == 1
-    assert train_to(tmp_path / "path.safetensors", pairs) == 1
-    one, other = (load_model(tmp_path / f"{name}.safetensors") for name in ("url", "path"))
-    np.testing.assert_array_equal(one.banks[0].filters, other.banks[0].filters)
-    assert one.facts["kind"] == "pairs"
-    # A folder of plain photos: splices are made of them.
-    plain = (pairs / "images").as_uri()
-    assert train_to(tmp_path / "plain.safetensors", plain, "--splices", "24") == 0
-    for wrong, reason in (
-        (f"{url}/nothing", "holds no photos"),
-        ("nosuch://bucket/photos", "can't be opened: Protocol not known: nosuch"),
-    ):
-        capsys.readouterr()
-        assert train_to(tmp_path / "wrong.safetensors", wrong) == 2
-        message = capsys.readouterr().err
-        assert reason in message and message.count("\n") == 1
-
-
 @pytest.fixture
 def photos(tmp_path):
     folder = tmp_path / "photos"

@@ -103,5 +103,5 @@ def _options(arguments: argparse.Namespace) -> SpliceOptions:
         changes["hard_share"] = float(arguments.feather == 0)
     if arguments.feather:
         changes["feather"] = (arguments.feather, arguments.feather)
-    preset = SpliceOptions.hard() if arguments.preset == "hard" else SpliceOptions.varied()
+    preset = SpliceOptions.hard() if arguments.preset == "hard" else SpliceOptions()
     return replace(preset, **changes)

@@ -32,8 +32,7 @@ DESCRIPTION = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     add = parser.add_argument
-    datasets = "folders of photos; with the extra dask also URLs such as s3://bucket/folder"
-    add("datasets", nargs="+", metavar="DATASET", help=datasets)
+    add("datasets", nargs="+", metavar="DATASET", help="folders of photos")
     add("-o", "--output", type=Path, required=True, metavar="MODEL")
     preset = """filters and the package's network, filters alone, or the method as published
     (default: %(default)s)"""

@@ -2,10 +2,14 @@ from __future__ import annotations
 
 import pickle
 
+import cv2
 import numpy as np
 import pytest
+from scipy.ndimage import label
 
 from cpcapp.splicing.datasets import columbia, read_samples
+from cpcapp.splicing.datasets.columbia import columbia_mask
+from cpcapp.splicing.score.protocols import boundary_band
 
 
 def coloured(mask, band=None):
@@ -48,6 +52,15 @@ def test_names_that_masks_may_have(folder, save, half, name):
     save(folder / "4cam_splc/edgemask" / name, coloured(wide))
     photos = columbia(folder)
     np.testing.assert_array_equal({s.name: s for s in photos}["b"].mask, wide)
+
+
+def test_a_mask_of_16_bits(folder, half):
+    path = folder / "4cam_splc/edgemask/canonxt_nikond70_sub_01_edgemask.png"
+    deep = coloured(half).astype(np.uint16)[..., ::-1] * 257
+    cv2.imwrite(str(path), deep)
+    cv2.imwrite(str(folder / "4cam_splc/canonxt_nikond70_sub_01.png"), np.zeros_like(deep))
+    photos = {sample.name: sample for sample in columbia(folder)}
+    np.testing.assert_array_equal(photos["canonxt_nikond70_sub_01"].mask, half)
 
 
 def test_what_is_missing_or_does_not_fit_is_a_problem(folder, save, half):
@@ -127,3 +140,60 @@ def test_the_real_data(data_folder):
         assert image.dtype == np.uint8
         assert mask.shape == image.shape[:2]
     assert problems == []
+
+
+def disk(shape=(120, 160), centre=(60, 80), radius=30):
+    rows, cols = np.mgrid[: shape[0], : shape[1]]
+    return np.hypot(rows - centre[0], cols - centre[1]) <= radius
+
+
+def edge_mask(mask, band=6):
+    """Colour a mask as Columbia does."""
+    out = np.zeros((*mask.shape, 3), dtype=np.uint8)
+    shade = np.where(boundary_band(mask, band), 255, 200)
+    out[..., 0], out[..., 1] = np.where(mask, 0, shade), np.where(mask, shade, 0)
+    return out
+
+
+class TestColumbiaMask:
+    def test_all_shades_of_green_are_the_pasted_part(self):
+        np.testing.assert_array_equal(columbia_mask(edge_mask(disk())), disk())
+
+    def test_jpeg_moves_the_seam_by_less_than_a_pixel_and_leaves_no_specks(self):
+        pixels = edge_mask(disk())
+        jpeg = cv2.imencode(".jpg", pixels[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 60])[1]
+        found = columbia_mask(cv2.imdecode(jpeg, cv2.IMREAD_COLOR)[..., ::-1])
+        wrong = found ^ disk()
+        assert wrong.sum() < 60  # the outline is 190 pixels long
+        assert not (wrong & ~boundary_band(disk(), 2)).any()
+
+    def test_a_few_off_colours_go_with_their_neighbours(self):
+        pixels = edge_mask(disk())
+        pixels[60, 80], pixels[5, 5:9], pixels[60, 85] = [0, 0, 255], [10, 10, 10], [255, 255, 255]
+        np.testing.assert_array_equal(columbia_mask(pixels), disk())
+
+    def test_the_file_with_a_blue_band_is_refused_and_the_right_one_named(self):
+        pixels = edge_mask(disk())
+        pixels[boundary_band(disk(), 6)] = [0, 0, 200]
+        with pytest.raises(ValueError, match=r"neither red nor green.* use NAME_edgemask instead"):
+            columbia_mask(pixels)
+
+    @pytest.mark.parametrize(
+        ("pixels", "message"),
+        [
+            (np.full((9, 9, 3), 128, np.uint8), "100.0% of the pixels are neither red nor green"),
+            (np.full((9, 9, 3), [200, 0, 0], np.uint8), r"nothing of it is green"),
+            (np.full((9, 9, 3), [0, 200, 0], np.uint8), r"nothing of it is red"),
+        ],
+    )
+    def test_other_images_are_refused(self, pixels, message):
+        with pytest.raises(ValueError, match=message):
+            columbia_mask(pixels)
+
+    def test_real_masks_are_one_piece_each(self, data_folder):
+        files = sorted((data_folder / "columbia_dev/4cam_splc/edgemask").glob("*_edgemask.jpg"))
+        assert len(files) == 48
+        for file in files[::4]:
+            mask = columbia_mask(cv2.imread(str(file))[..., ::-1])
+            assert label(mask)[1] == 1, file.name
+            assert 0.1 < mask.mean() < 0.45, file.name

@@ -62,23 +62,6 @@ class TestRealFiles:
         with pytest.raises(FileNotFoundError, match="task='removal'; it has NC2016-man"):
             nimble(sample, year=2016, task="removal")
 
-    def test_operations_pick_colours_of_the_journal(self, sample):
-        """The colours of the operations joined to a probe make up its binary mask."""
-        name = "NC2017-splice/b4e3f4cb9d3e7b6dedde67b07f642172"
-        binary = by_name(nimble(sample, year=2017, task="splice"))[name].mask
-        coloured = nimble(sample, year=2017, task="splice", operations=["PasteSplice"])
-        np.testing.assert_array_equal(by_name(coloured)[name].mask, binary)
-        other = "NC2017-splice/boatfill"
-        assert reasons(coloured)[other] == "it was made without PasteSplice"
-
-        name = "NC2017-manipulation/43e1d6f0a9306a629a51062729549d76"
-        every = by_name(nimble(sample, year=2017, task="manipulation"))[name].mask
-        options = {"year": 2017, "task": "manipulation"}
-        pasted = by_name(nimble(sample, operations=["PasteSplice"], **options))[name].mask
-        copied = by_name(nimble(sample, operations=["PasteSampled"], **options))[name].mask
-        assert not (pasted & copied).any()
-        np.testing.assert_array_equal(pasted | copied, every)
-
 
 HEADER = "ProbeFileID|ProbeFileName|IsTarget|ProbeMaskFileName"
 MASKS = "reference/splice/mask"
@@ -174,16 +157,6 @@ def test_names_of_later_years_and_a_byte_order_mark(write):
     assert [s.name for s in nimble(folder, year=2018)] == ["MFC18_Dev1-manipulation/one"]
 
 
-def test_a_journal_is_needed_for_operations(write):
-    folder = write("one|probe/one.png|N|")
-    found = reasons(nimble(folder, operations=["PasteSplice"]))
-    assert "NC2016-splice-ref-probejournaljoin.csv can't be read" in found["NC2016-splice"]
-
-
-def test_bad_input(write, tmp_path):
+def test_a_folder_without_references(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"it needs reference/TASK/\*-ref.csv"):
         nimble(tmp_path)
-    folder = write("one|probe/one.png|N|")
-    for operations in ("PasteSplice", []):
-        with pytest.raises(ValueError, match="must be a sequence of names"):
-            nimble(folder, operations=operations)

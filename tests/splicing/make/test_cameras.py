@@ -55,16 +55,3 @@ def test_cameras_differ_and_are_drawn_from_the_seed():
 def test_small_photos(rng):
     for shape in ((1, 1), (1, 7), (2, 2), (5, 3)):
         assert Camera().shoot(np.full((*shape, 3), 99, np.uint8), rng).shape == (*shape, 3)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"demosaicing": "magic"}, "demosaicing='magic' must be one of bilinear"),
-        ({"phase": (0, 2)}, r"phase=\(0, 2\) must be two numbers"),
-        ({"shot_noise": -1.0}, "shot_noise=-1.0 must be from 0 to 10"),
-    ],
-)
-def test_bad_settings(options, message):
-    with pytest.raises(ValueError, match=message):
-        Camera(**options)

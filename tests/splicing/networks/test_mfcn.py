@@ -27,7 +27,7 @@ from cpcapp.splicing.networks.mfcn import (  # noqa: E402
     MFCNOptions,
     measure_coarse,
 )
-from cpcapp.splicing.networks.mfcn_maps import enlarge  # noqa: E402
+from cpcapp.splicing.networks.mfcn_localizer import enlarge  # noqa: E402
 from cpcapp.splicing.networks.mfcn_training import (  # noqa: E402
     MFCNRun,
     balanced_cross_entropy,

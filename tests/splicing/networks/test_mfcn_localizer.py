@@ -19,8 +19,11 @@ from cpcapp._io.tensor_file import read_format  # noqa: E402
 from cpcapp.cli import main  # noqa: E402
 from cpcapp.splicing import ModelError, load_model  # noqa: E402
 from cpcapp.splicing.networks.mfcn import MFCN, MFCNOptions  # noqa: E402
-from cpcapp.splicing.networks.mfcn_localizer import MFCNLocalizer  # noqa: E402
-from cpcapp.splicing.networks.mfcn_maps import fill_holes, refine_surface  # noqa: E402
+from cpcapp.splicing.networks.mfcn_localizer import (  # noqa: E402
+    MFCNLocalizer,
+    fill_holes,
+    refine_surface,
+)
 from cpcapp.splicing.output.batch import open_model  # noqa: E402
 
 SIZES = {"widths": (2, 3, 4, 5, 6), "top": 8, "window": 3}

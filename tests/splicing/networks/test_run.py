@@ -12,8 +12,7 @@ pytest.importorskip("torch", reason="needs the extra torch")
 
 from cpcapp.splicing.make.stream import StreamOptions
 from cpcapp.splicing.model import load_network
-from cpcapp.splicing.networks.curve import draw_curve
-from cpcapp.splicing.networks.run import train_in_folder
+from cpcapp.splicing.networks.run import draw_curve, train_in_folder
 from cpcapp.splicing.networks.trace_network import NetworkOptions
 
 TINY = NetworkOptions(4, 1, 4, 8, 8, (1,), (1,), 2, 2, 4, 4)

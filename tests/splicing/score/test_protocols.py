@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
+from scipy.ndimage import distance_transform_edt
 from sklearn.metrics import f1_score, matthews_corrcoef, roc_auc_score
 
 from cpcapp.splicing.measure.edges import detect_edges
@@ -24,6 +25,47 @@ from cpcapp.splicing.score.protocols import (
     score_map,
 )
 from helpers import examples
+
+
+def disk(shape=(120, 160), centre=(60, 80), radius=30):
+    rows, cols = np.mgrid[: shape[0], : shape[1]]
+    return np.hypot(rows - centre[0], cols - centre[1]) <= radius
+
+
+class TestBoundaryBand:
+    @pytest.mark.parametrize("radius", [1, 2, 4, 7])
+    def test_lies_within_reach_on_both_sides_of_the_seam(self, radius):
+        mask = disk()
+        band = boundary_band(mask, radius)
+        inward, outward = distance_transform_edt(mask), distance_transform_edt(~mask)
+        # OpenCV's ellipse has rounder corners than a circle, by less than a fifth.
+        assert band[(inward + outward) <= 0.9 * radius].all()
+        assert not band[(inward + outward) > 1.2 * radius + 1].any()
+        assert (band & mask).sum() == pytest.approx((band & ~mask).sum(), rel=0.3)
+
+    def test_default_radius_is_four(self):
+        np.testing.assert_array_equal(boundary_band(disk()), boundary_band(disk(), 4))
+
+    @pytest.mark.parametrize("turns", range(4))
+    def test_there_is_no_seam_along_the_photos_border(self, turns):
+        mask = np.zeros((60, 80), dtype=bool)
+        mask[:, 40:] = True
+        expected = np.zeros_like(mask)
+        expected[:, 37:43] = True
+        mask, expected = np.rot90(mask, turns), np.rot90(expected, turns)
+        np.testing.assert_array_equal(boundary_band(mask, 3), expected)
+
+    def test_a_photo_pasted_as_a_whole_or_not_at_all_has_no_seam(self):
+        assert not boundary_band(np.ones((20, 30), dtype=bool)).any()
+        assert not boundary_band(np.zeros((20, 30), dtype=bool)).any()
+        assert boundary_band(np.zeros((0, 4), dtype=bool)).shape == (0, 4)
+
+    @pytest.mark.parametrize(
+        "mask", [np.zeros((4, 4)), np.zeros(4, bool), np.zeros((4, 4, 3), bool)]
+    )
+    def test_bad_mask(self, mask):
+        with pytest.raises(ValueError, match="mask has shape"):
+            boundary_band(mask)
 
 
 def marking(truth, marked):

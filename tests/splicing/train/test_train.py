@@ -498,29 +498,22 @@ def flipped(file):
     file.write_bytes(data)
 
 
-@pytest.mark.parametrize(
-    "damage", [cut_off, flipped, lambda f: f.unlink(), lambda f: f.write_bytes(b"")]
-)
-def test_damaged_moments_are_not_used(samples, stopped, damage):
-    damage(stopped / "moments-8-1-0.safetensors")
-    with pytest.raises(ValueError, match=r"can't be used: .*; remove it to start anew"):
-        train_localizer(samples, TWO, checkpoint=stopped)
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '"state"', '{"fingerprint": null}'])
-def test_a_damaged_state_is_not_used(samples, stopped, text):
-    (stopped / "state.json").write_text(text)
-    with pytest.raises(ValueError, match=r"can't be used: .*; remove it to start anew"):
-        train_localizer(samples, TWO, checkpoint=stopped)
+def change_state(**changes):
+    return lambda file: file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"next_photo": 9}, {"next_photo": "many"}, {"kept": [[True, True]]}, {"problems": [1]}],
+    ("name", "damage"),
+    [
+        *(("moments-8-1-0.safetensors", d) for d in (cut_off, flipped, lambda f: f.unlink())),
+        *(("state.json", lambda f, text=text: f.write_text(text)) for text in ("{", "[]", "{}")),
+        ("state.json", change_state(next_photo=9)),
+        ("state.json", change_state(kept=[[True, True]])),
+        ("state.json", change_state(problems=[1])),
+    ],
 )
-def test_a_state_that_does_not_fit_is_not_used(samples, stopped, change):
-    state = stopped / "state.json"
-    state.write_text(json.dumps(json.loads(state.read_text()) | change))
+def test_a_damaged_checkpoint_is_not_used(samples, stopped, name, damage):
+    damage(stopped / name)
     with pytest.raises(ValueError, match=r"can't be used: .*; remove it to start anew"):
         train_localizer(samples, TWO, checkpoint=stopped)
 
@@ -659,11 +652,8 @@ def test_a_part_that_is_missing_is_measured_again(samples, known, calibrating, w
     assert content(found, tmp_path / "found") == whole
 
 
-@pytest.mark.parametrize(
-    "damage", [cut_off, lambda f: f.write_bytes(b"")], ids=["cut off", "empty"]
-)
-def test_a_damaged_part_is_not_used(samples, known, calibrating, damage):
-    damage(calibrating / "calibration-00000010.safetensors")
+def test_a_damaged_part_is_not_used(samples, known, calibrating):
+    cut_off(calibrating / "calibration-00000010.safetensors")
     with pytest.raises(ValueError, match=r"calibration-00000010.\w+ is damaged; remove it to"):
         train_localizer(samples, TWO, calibrate_on=known, checkpoint=calibrating)
 

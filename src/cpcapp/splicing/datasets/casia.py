@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from PIL import Image
 
-from cpcapp import __version__
 from cpcapp._io.files import atomic_write, remove_leftovers
 from cpcapp._io.threads import map_threads
 from cpcapp.splicing.datasets.collector import (
     SampleCollector,
     check_folder,
+    index_by_stem,
     list_photos,
     read_photo,
     read_white_mask,
 )
-from cpcapp.splicing.datasets.difference_masks import MIN_CONFIDENCE, difference_mask
+from cpcapp.splicing.datasets.difference_masks import DifferenceMask, difference_mask
 from cpcapp.splicing.photo.pixels import BoolArray
 from cpcapp.splicing.photo.samples import SampleSet
 
@@ -34,7 +33,6 @@ _TAMPERED = re.compile(
 )
 _PREFIX = {1: "sp", 2: "tp"}
 _DIGITS = {1: 4, 2: 5}
-_RECORD = "masks.json"
 # Good enough not to look at the second source at all. Chosen by hand.
 _NO_DOUBT = 0.9
 Version = Literal[1, 2, "auto"]
@@ -46,7 +44,6 @@ def casia(
     version: Version = "auto",
     kinds: Sequence[str] = ("D",),
     masks: str | os.PathLike[str] | None = None,
-    min_confidence: float = MIN_CONFIDENCE,
     jobs: int = 2,
     progress: Callable[[float], None] | None = None,
 ) -> SampleSet:
@@ -85,28 +82,26 @@ def casia(
     The tampered photos that have a mask, then the authentic ones, named by their files without
     suffix.
     """
-    if not 0.0 <= min_confidence <= 1.0:
-        raise ValueError(f"min_confidence={min_confidence} must lie between 0 and 1")
     folder = check_folder(folder)
     photos = _scan(folder, version, kinds)
-    rated: Iterable[_Mask | None]
-    if masks is None:
-        rated = map_threads(_rate_mask, photos.forgeries, jobs=jobs, progress=progress)
-    else:
-        kept = _read_masks(check_folder(masks))
-        rated = (kept.get(forgery.name.casefold()) for forgery in photos.forgeries)
     collected = SampleCollector()
-    for forgery, mask in zip(photos.forgeries, rated, strict=True):
-        if mask is None:
-            collected.problem(forgery.name, "the folder of masks has none for it")
-        elif mask.file is not None and mask.confidence >= min_confidence:
-            read = partial(read_white_mask, mask.file)
-            collected.spliced(forgery.name, forgery.path, read, mask.file)
-        elif mask.host is not None and mask.confidence >= min_confidence:
-            read = partial(_mask_from_host, forgery.path, mask.host)
-            collected.spliced(forgery.name, forgery.path, read)
-        else:
-            collected.problem(forgery.name, mask.why_not())
+    if masks is None:
+        made = map_threads(_make_mask, photos.forgeries, jobs=jobs, progress=progress)
+        for forgery, mask in zip(photos.forgeries, made, strict=True):
+            if mask.host is None or mask.problem:
+                collected.problem(forgery.name, mask.problem)
+            else:
+                read = partial(_mask_from_host, forgery.path, mask.host)
+                collected.spliced(forgery.name, forgery.path, read)
+    else:
+        known = _find_masks(check_folder(masks))
+        for forgery in photos.forgeries:
+            file = known.get(forgery.name.casefold())
+            if file is None:
+                collected.problem(forgery.name, "the folder of masks has none for it")
+            else:
+                read = partial(read_white_mask, file)
+                collected.spliced(forgery.name, forgery.path, read, file)
     for path in photos.unrecognised:
         collected.problem(path.stem, f"{path.name} does not name two sources as CASIA does")
     for path in photos.authentic:
@@ -130,43 +125,26 @@ def make_casia_masks(
         OUTPUT/
             Tp_D_CRN_M_N_ani00069_ani00041_10035_gt.png    white: pasted
             ...
-            masks.json                                     confidence, host and reason of each
 
-    All masks are written, also those that can't be trusted: `casia` leaves them out by their
-    confidence. A run that was stopped goes on where it was; masks that an earlier version of
-    cpcapp made are made again.
+    Masks that can't be trusted are not written, but named in ``problems``. A run that was stopped
+    goes on where it was.
     """
     folder, output = check_folder(folder), Path(output)
-    forgeries = _scan(folder, version, kinds).forgeries
+    photos = _scan(folder, version, kinds)
     output.mkdir(parents=True, exist_ok=True)
     remove_leftovers(output)
-    record = _read_record(output)
-    entries = record["masks"] if record and record.get("made_by") == __version__ else {}
-    missing = [
-        forgery
-        for forgery in forgeries
-        # What had no host may have one now.
-        if entries.get(forgery.name, {"host": None})["host"] is None
-        or not _mask_file(output, forgery.name).is_file()
-    ]
-    work = partial(_write_mask, output)
-    try:
-        made = map_threads(work, missing, jobs=jobs, progress=progress)
-        for i, (forgery, entry) in enumerate(zip(missing, made, strict=True), start=1):
-            entries[forgery.name] = entry
-            if i % 50 == 0:
-                _write_record(output, entries)
-    finally:
-        # An interrupted run goes on from here.
-        _write_record(output, entries)
-    return casia(folder, version=version, kinds=kinds, masks=output)
+    missing = [one for one in photos.forgeries if not _mask_file(output, one).is_file()]
+    made = map_threads(partial(_write_mask, output), missing, jobs=jobs, progress=progress)
+    reasons = {one.name: reason for one, reason in zip(missing, made, strict=True)}
+    opened = casia(folder, version=version, kinds=kinds, masks=output)
+    problems = (replace(p, reason=reasons.get(p.name, p.reason)) for p in opened.problems)
+    return replace(opened, problems=tuple(problems))
 
 
 # -- what file names say -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Forgery:
+class _Forgery(NamedTuple):
     """A tampered photo, the names of its sources, the host first, and those that are there."""
 
     path: Path
@@ -179,8 +157,7 @@ class _Forgery:
         return self.path.stem
 
 
-@dataclass(frozen=True)
-class _Scan:
+class _Scan(NamedTuple):
     version: int
     forgeries: list[_Forgery]
     authentic: list[Path]
@@ -237,101 +214,56 @@ def _detect_version(files: list[Path], folder: Path) -> Literal[1, 2]:
 # -- masks -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Mask:
-    """How far a mask can be trusted, why no further, and the host or the file that it is from."""
+class _Made(NamedTuple):
+    """The mask that explains a tampered photo best, its host, and why it can't be trusted."""
 
-    confidence: float
-    reason: str
-    host: Path | None = None
-    file: Path | None = None
+    host: Path | None
+    change: DifferenceMask | None
+    problem: str
 
-    def why_not(self) -> str:
-        if self.host is None and self.file is None:
-            return self.reason
-        return f"its mask is not trusted (confidence {self.confidence:.2f}): {self.reason}"
+
+def _make_mask(forgery: _Forgery) -> _Made:
+    """Compare a tampered photo with its sources."""
+    try:
+        photo = read_photo(forgery.path)
+    except ValueError as error:
+        return _Made(None, None, str(error))
+    problem = f"its sources are not in Au: {', '.join(forgery.sources)}"
+    best: tuple[Path, DifferenceMask] | None = None
+    for number, host in enumerate(forgery.hosts):
+        try:
+            change = difference_mask(photo, read_photo(host))
+        except ValueError as error:
+            problem = problem if number else str(error)
+            continue
+        if best is None or change.confidence > best[1].confidence:
+            best = host, change
+        if change.confidence >= _NO_DOUBT:
+            break
+    if best is None:
+        return _Made(None, None, problem)
+    doubt = f"its mask is not trusted (confidence {best[1].confidence:.2f}): {best[1].reason}"
+    return _Made(*best, "" if best[1].trusted else doubt)
 
 
 def _mask_from_host(photo: Path, host: Path) -> BoolArray:
     return difference_mask(read_photo(photo), read_photo(host)).mask
 
 
-def _make_mask(forgery: _Forgery) -> tuple[_Mask, BoolArray | None]:
-    """Compare a tampered photo with its sources and return the mask that explains it best."""
-    best: tuple[_Mask, BoolArray | None] | None = None
-    try:
-        photo = read_photo(forgery.path)
-    except ValueError as error:
-        return _Mask(0.0, str(error)), None
-    for host in forgery.hosts:
-        try:
-            change = difference_mask(photo, read_photo(host))
-        except ValueError as error:
-            made: tuple[_Mask, BoolArray | None] = _Mask(0.0, str(error)), None
-        else:
-            made = _Mask(change.confidence, change.reason, host), change.mask
-        if best is None or made[0].confidence > best[0].confidence:
-            best = made
-        if best[0].confidence >= _NO_DOUBT:
-            break
-    return best or (_Mask(0.0, f"its sources are not in Au: {', '.join(forgery.sources)}"), None)
+def _write_mask(output: Path, forgery: _Forgery) -> str:
+    """Write a mask, and return why it is not written if it can't be trusted."""
+    made = _make_mask(forgery)
+    if made.change is not None and not made.problem:
+        with atomic_write(_mask_file(output, forgery)) as file:
+            Image.fromarray(made.change.mask.astype(np.uint8) * 255).save(file, format="PNG")
+    return made.problem
 
 
-def _rate_mask(forgery: _Forgery) -> _Mask:
-    return _make_mask(forgery)[0]
+def _mask_file(folder: Path, forgery: _Forgery) -> Path:
+    return folder / f"{forgery.name}_gt.png"
 
 
-def _write_mask(output: Path, forgery: _Forgery) -> dict[str, Any]:
-    """Write a mask, if there is one, and return the entry for the record."""
-    made, mask = _make_mask(forgery)
-    if mask is not None:
-        with atomic_write(_mask_file(output, forgery.name)) as file:
-            Image.fromarray(mask.astype(np.uint8) * 255).save(file, format="PNG")
-    host = made.host.name if made.host else None
-    return {"confidence": round(made.confidence, 4), "host": host, "reason": made.reason}
-
-
-def _read_masks(folder: Path) -> dict[str, _Mask]:
+def _find_masks(folder: Path) -> dict[str, Path]:
     """Return the masks in a folder by the names of their photos, in small letters."""
-    record = _read_record(folder)
-    if record is None:
-        return {
-            file.stem.casefold().removesuffix("_gt"): _Mask(1.0, "", file=file)
-            for file in sorted(folder.rglob("*.png"))
-        }
-    masks = {}
-    for name, entry in record["masks"].items():
-        file = _mask_file(folder, name)
-        mask = _Mask(float(entry["confidence"]), str(entry["reason"]), file=file)
-        if entry["host"] is None:
-            mask = _Mask(0.0, str(entry["reason"]))
-        elif not file.is_file():
-            mask = _Mask(0.0, f"{file} is missing; make the masks again")
-        masks[name.casefold()] = mask
-    return masks
-
-
-def _mask_file(folder: Path, name: str) -> Path:
-    return folder / f"{name}_gt.png"
-
-
-def _write_record(folder: Path, entries: dict[str, Any]) -> None:
-    record = {"made_by": __version__, "masks": dict(sorted(entries.items()))}
-    with atomic_write(folder / _RECORD) as file:
-        file.write(json.dumps(record, indent=1).encode())
-
-
-def _read_record(folder: Path) -> dict[str, Any] | None:
-    """Return the record of a folder of masks, or None if it has none."""
-    path = folder / _RECORD
-    if not path.exists():
-        return None
-    try:
-        record: dict[str, Any] = json.loads(path.read_bytes())
-        for entry in record["masks"].values():
-            float(entry["confidence"]), entry["host"], entry["reason"]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(
-            f"{path} is not a record of masks; remove it and make the masks again"
-        ) from error
-    return record
+    masks = index_by_stem(sorted(folder.rglob("*.png")))
+    return {stem.removesuffix("_gt"): file for stem, file in masks.items()}

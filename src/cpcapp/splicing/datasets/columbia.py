@@ -17,7 +17,7 @@ from cpcapp.splicing.datasets.collector import (
     list_photos,
     read_photo,
 )
-from cpcapp.splicing.photo.pixels import BoolArray
+from cpcapp.splicing.photo.pixels import BoolArray, as_bytes
 from cpcapp.splicing.photo.samples import SampleSet
 
 # Share of an edge mask's pixels that may be neither red nor green. JPEG makes .3 % at most of them
@@ -78,15 +78,14 @@ def columbia(folder: str | os.PathLike[str]) -> SampleSet:
 
 
 def _read_mask(path: Path) -> BoolArray:
+    pixels = as_bytes(read_photo(path))
     try:
-        return columbia_mask(read_photo(path))  # type: ignore[arg-type]  # checks it itself
+        return columbia_mask(pixels)
     except ValueError as error:
-        if str(path) in str(error):
-            raise
         raise ValueError(f"{path}: {error}") from error
 
 
-def columbia_mask(edgemask: NDArray[np.uint8]) -> BoolArray:
+def columbia_mask(pixels: NDArray[np.uint8]) -> BoolArray:
     """Turn an edge mask of Columbia Uncompressed into the pasted part.
 
     ``NAME_edgemask.jpg`` has four colours: red for the host and green for the pasted part, each
@@ -98,12 +97,6 @@ def columbia_mask(edgemask: NDArray[np.uint8]) -> BoolArray:
     the others; all other pixels, at most 2 % of them, go with the nearest that is clear.
     Comparing green with red pixel by pixel instead leaves up to 15 false specks in a photo.
     """
-    pixels = np.asarray(edgemask)
-    if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8 or pixels.size == 0:
-        raise ValueError(
-            f"edgemask has shape {pixels.shape} and dtype {pixels.dtype}; "
-            "it must be (height, width, 3), uint8"
-        )
     half = pixels // 2
     red, green, blue = (half[..., c] for c in range(3))
     is_red = (red >= 48) & (red >= pixels[..., 1]) & (red >= pixels[..., 2])

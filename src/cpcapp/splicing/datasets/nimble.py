@@ -5,22 +5,16 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from cpcapp.splicing.datasets.collector import (
-    SampleCollector,
-    check_folder,
-    read_photo,
-)
+from cpcapp.splicing.datasets.collector import SampleCollector, check_folder, read_photo
 from cpcapp.splicing.photo.pixels import BoolArray
 from cpcapp.splicing.photo.samples import SampleSet
 
 Row = dict[str, str]
-Colour = tuple[int, int, int]
 
 _TABLE = re.compile(r"(?P<name>[A-Za-z]+(?P<year>\d{4}|\d{2})\w*-(?P<task>\w+))-(ref|index)\.csv")
 _NEEDED = ("ProbeFileID", "ProbeFileName", "IsTarget", "ProbeMaskFileName")
@@ -32,7 +26,6 @@ def nimble(
     year: int | None = None,
     task: str | None = None,
     collection: str | None = None,
-    operations: Sequence[str] | None = None,
 ) -> SampleSet:
     r"""Open photos of NIST's Nimble Challenge: probes and the masks of its references.
 
@@ -41,13 +34,12 @@ def nimble(
         probe/                                            the photos
         indexes/NC2016-splice-index.csv                   which probes a task has
         reference/splice/NC2016-splice-ref.csv            whether and where they are tampered
-        reference/splice/NC2016-splice-ref-journalmask.csv, ...-probejournaljoin.csv
         reference/splice/mask/                            the masks
         reference/manipulation/...
 
     The tables are separated by ``|``. In the masks white is what nobody touched; everything
-    else, black or coloured, was manipulated, as NIST's own scorer has it. The journal of 2017
-    gives each operation a colour; ``operations`` takes some of them.
+    else, black or coloured, was manipulated, as NIST's own scorer has it. In the task
+    ``manipulation`` that can be removals, blur and much else.
 
     In the task ``splice`` a row is about a probe and one possible donor: ``IsTarget`` is ``N``
     where nothing comes from that donor. A probe is authentic here if no row says ``Y``; if
@@ -59,17 +51,9 @@ def nimble(
     ``collection``: only probes whose column ``Collection`` says so; the paper's is
     ``"Nimble-WEB"``. A reference without that column is then a problem.
 
-    ``operations``: only what these operations of the journal made, by the beginnings of their
-    names: ``["PasteSplice"]``. By default all that the mask shows, which in the task
-    ``manipulation`` can be removals, blur and much else.
-
     The bit planes in JPEG 2000 that came with 2018 are not read; such masks are problems.
     """
     folder = check_folder(folder)
-    if isinstance(operations, str) or (operations is not None and not operations):
-        raise ValueError(
-            f"operations={operations!r} must be a sequence of names, such as ['PasteSplice']"
-        )
     references = _tables(folder, "ref", year, task)
     if not references:
         others = [path.name for path in _tables(folder, "ref", None, None)]
@@ -84,7 +68,6 @@ def nimble(
         try:
             rows, columns = _read(path)
             known[name] = {row.get("ProbeFileID", "") for row in rows}
-            journal = _Journal(path, operations) if operations else None
             if lacking := [column for column in wanted if column not in columns]:
                 raise ValueError(f"{path.name} has no column {', '.join(lacking)}")
         except ValueError as error:
@@ -96,7 +79,7 @@ def nimble(
                 probes.setdefault(row["ProbeFileID"], []).append(row)
         for probe, group in probes.items():
             try:
-                _add(collected, folder, f"{name}/{probe}", group, journal)
+                _add(collected, folder, f"{name}/{probe}", group)
             except ValueError as error:
                 collected.problem(f"{name}/{probe}", str(error))
     for path, name in _tables(folder, "index", year, task).items():
@@ -137,61 +120,18 @@ def _read(path: Path) -> tuple[list[Row], list[str]]:
         raise ValueError(f"{path} can't be read as a table: {error}") from error
 
 
-class _Journal:
-    """Which colours of a mask stand for some operations."""
-
-    def __init__(self, reference: Path, operations: Sequence[str]) -> None:
-        self.operations = tuple(operations)
-        stem = str(reference).removesuffix(".csv")
-        join, _ = _read(Path(f"{stem}-probejournaljoin.csv"))
-        masks, _ = _read(Path(f"{stem}-journalmask.csv"))
-        by_step: dict[tuple[str, ...], list[Colour]] = {}
-        for row in masks:
-            if row.get("Operation", "").startswith(self.operations):
-                by_step.setdefault(_step(row), []).append(_parse_colour(row.get("Color", "")))
-        self._colours: dict[tuple[str, str], list[Colour]] = {}
-        for row in join:
-            key = (row.get("ProbeFileID", ""), row.get("DonorFileID", ""))
-            self._colours.setdefault(key, []).extend(by_step.get(_step(row), []))
-
-    def colours(self, row: Row) -> tuple[Colour, ...]:
-        key = (row["ProbeFileID"], row.get("DonorFileID", ""))
-        return tuple(dict.fromkeys(self._colours.get(key, [])))
-
-
-def _step(row: Row) -> tuple[str, ...]:
-    return tuple(row.get(column, "") for column in ("JournalName", "StartNodeID", "EndNodeID"))
-
-
-def _parse_colour(text: str) -> Colour:
-    parts = text.split()
-    if len(parts) != 3 or not all(part.isdigit() for part in parts):
-        raise ValueError(f"the journal has the colour {text!r}; it must be like '255 0 0'")
-    red, green, blue = map(int, parts)
-    return red, green, blue
-
-
-def _add(
-    collected: SampleCollector, folder: Path, name: str, rows: list[Row], journal: _Journal | None
-) -> None:
+def _add(collected: SampleCollector, folder: Path, name: str, rows: list[Row]) -> None:
     """Add a probe by its rows; a ValueError says why it can't be used."""
     photo = _resolve(folder, rows[0]["ProbeFileName"])
-    targets = [row for row in rows if row["IsTarget"].casefold() in ("y", "yes", "true")]
-    if not targets:
+    masks = [
+        _resolve(folder, row.get("BinaryProbeMaskFileName") or row["ProbeMaskFileName"], "mask")
+        for row in rows
+        if row["IsTarget"].casefold() in ("y", "yes", "true")
+    ]
+    if masks:
+        collected.spliced(name, photo, partial(_read_masks, masks), *masks)
+    else:
         collected.authentic(name, photo)
-        return
-    # With a journal the colours in a mask that count; else None: all but white do.
-    parts: list[tuple[Path, tuple[Colour, ...] | None]] = []
-    for row in targets:
-        mask, colours = row["ProbeMaskFileName"], None
-        if journal is not None:
-            colours = journal.colours(row)
-        else:
-            mask = row.get("BinaryProbeMaskFileName") or mask
-        parts.append((_resolve(folder, mask, "mask"), colours))
-    if journal is not None and not any(colours for _, colours in parts):
-        raise ValueError(f"it was made without {' or '.join(journal.operations)}")
-    collected.spliced(name, photo, partial(_read_mask, tuple(parts)), *(path for path, _ in parts))
 
 
 def _resolve(folder: Path, name: str, what: str = "probe") -> Path:
@@ -209,12 +149,8 @@ def _resolve(folder: Path, name: str, what: str = "probe") -> Path:
     return path
 
 
-def _read_mask(parts: tuple[tuple[Path, tuple[Colour, ...] | None], ...]) -> BoolArray:
-    marked = []
-    for path, colours in parts:
-        pixels = read_photo(path)
-        if colours is None:
-            marked.append((pixels < np.iinfo(pixels.dtype).max).any(axis=2))
-        else:
-            marked += [(pixels == colour).all(axis=2) for colour in colours]
+def _read_masks(paths: list[Path]) -> BoolArray:
+    """Return what is not white in one of the masks."""
+    photos = map(read_photo, paths)
+    marked = [(pixels < np.iinfo(pixels.dtype).max).any(axis=2) for pixels in photos]
     return np.asarray(np.logical_or.reduce(marked))

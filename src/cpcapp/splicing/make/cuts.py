@@ -383,11 +383,6 @@ class SpliceOptions:
             raise ValueError(f"shapes={self.shapes!r} must be one or more of {', '.join(SHAPES)}")
 
     @classmethod
-    def varied(cls) -> SpliceOptions:
-        """Return the defaults, in which everything varies."""
-        return cls()
-
-    @classmethod
     def hard(cls) -> SpliceOptions:
         """Return plain cut and paste: pixels copied as they are, hard edges, no JPEG.
 
@@ -443,7 +438,7 @@ def draw_cut_out(
         exact=rng.random() < options.untouched_share,
         flip=bool(rng.random() < options.flip_share),
     )
-    feather = 0.0 if rng.random() < options.hard_share else draw_between(options.feather, rng)
+    feather = 0.0 if rng.random() < options.hard_share else float(rng.uniform(*options.feather))
     for attempt in range(_TRIES):
         if attempt == _TRIES // 2:
             choices = choices._replace(thing=False)
@@ -595,11 +590,6 @@ def _alpha(cut_out: CutOut, host: tuple[int, int], feather: float) -> FloatMap:
         # Deep inside, the rounded weights sum to nearly 1, slightly above or below.
         alpha[alpha > 1 - 1e-5] = 1.0
     return alpha
-
-
-def draw_between(limits: tuple[float, float], rng: np.random.Generator) -> float:
-    """Draw a number between two limits."""
-    return float(rng.uniform(*limits))
 
 
 def draw_log_between(limits: tuple[float, float], rng: np.random.Generator) -> float:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from cpcapp.splicing.photo.jpeg_tables import STANDARD_TABLE
+from cpcapp.splicing.photo.jpeg_tables import STANDARD_COLOURS, STANDARD_TABLE
 
 KERNELS = ("bilinear", "bicubic", "area")
 DEMOSAICERS = ("bilinear", "gradient-corrected")
@@ -30,24 +30,15 @@ _TO_YCC /= 65536.0
 _RED, _BLUE = 91881.0 / 65536.0, 116130.0 / 65536.0
 _GREEN = -22554.0 / 65536.0, -46802.0 / 65536.0
 _LUMINANCE = torch.from_numpy(STANDARD_TABLE).float()
-# ITU-T T.81, table K.2.
-_CHROMINANCE = torch.full((8, 8), 99.0)
-_CHROMINANCE[:4, :4] = torch.tensor(
-    [
-        [17.0, 18.0, 24.0, 47.0],
-        [18.0, 21.0, 26.0, 66.0],
-        [24.0, 26.0, 56.0, 99.0],
-        [47.0, 66.0, 99.0, 99.0],
-    ]
-)
+_CHROMINANCE = torch.from_numpy(STANDARD_COLOURS).float()
 
 
-def cosine_matrix(device: torch.device | str = "cpu") -> Tensor:
+def cosine_matrix() -> Tensor:
     """Return the orthonormal matrix of the discrete cosine transform, (8, 8), as JPEG has it."""
     k = torch.arange(8, dtype=torch.float32)
     rows = torch.cos((2.0 * k[None] + 1.0) * k[:, None] * math.pi / 16.0) * 0.5
     rows[0] *= math.sqrt(0.5)
-    return rows.to(device)
+    return rows
 
 
 def libjpeg_matrix(device: torch.device | str = "cpu") -> Tensor:
@@ -220,13 +211,10 @@ def keep_strong(detail: Tensor, threshold: float) -> Tensor:
 class Step:
     """One step of a history; photos of a batch go through it together.
 
-    Attributes
-    ----------
-    kind : str
-        ``"noise"``, ``"mosaic"``, ``"denoise"``, ``"sharpen"``, ``"blur"``, ``"tone"``, ``"jpeg"``,
-        ``"resize"`` or ``"turn"``.
-    values : dict
-        Its parameters. Those of ``"jpeg"`` and ``"turn"`` differ from photo to photo.
+    ``kind``: ``"noise"``, ``"mosaic"``, ``"denoise"``, ``"sharpen"``, ``"blur"``, ``"tone"``,
+    ``"jpeg"``, ``"resize"`` or ``"turn"``.
+
+    ``values``: its parameters. Those of ``"jpeg"`` and ``"turn"`` differ from photo to photo.
     """
 
     kind: str

@@ -20,7 +20,6 @@ from cpcapp.splicing.make.cuts import (
     CutOut,
     SpliceOptions,
     crop_tight,
-    draw_between,
     draw_cut_out,
     lift,
     shift_affine,
@@ -84,7 +83,7 @@ def make_splice(
     cut_out, alpha, feather = draw_cut_out(below.shape[:2], above.shape[:2], maps, options, rng)
     strength = 0.0
     if rng.random() < options.colour_match_share:
-        strength = draw_between(options.colour_match, rng)
+        strength = float(rng.uniform(*options.colour_match))
     image = _paste(below, above, cut_out, alpha, strength)
     quality, jpeg = None, None
     if rng.random() < options.jpeg_share:
@@ -232,22 +231,30 @@ def split_readable(
     progress: Callable[[float], None] | None = None,
 ) -> tuple[list[SourcePhoto], list[Problem]]:
     """Read every photo once, and separate those that can be used from the others."""
-    reasons = list(map_threads(_why_unusable, sources, jobs=jobs, progress=progress))
-    judged = list(zip(sources, reasons, strict=True))
-    photos = [source for source, reason in judged if reason is None]
-    return photos, [Problem(source.name, reason) for source, reason in judged if reason is not None]
+    checked = map_threads(_find_problem, sources, jobs=jobs, progress=progress)
+    judged = list(zip(sources, checked, strict=True))
+    problems = [problem for _, problem in judged if problem is not None]
+    return [source for source, problem in judged if problem is None], problems
 
 
-def _why_unusable(source: SourcePhoto) -> str | None:
+def _find_problem(source: SourcePhoto) -> Problem | None:
+    found = read_source(source)
+    return found if isinstance(found, Problem) else None
+
+
+def read_source(
+    source: SourcePhoto,
+) -> tuple[NDArray[np.uint8], list[NDArray[np.integer]]] | Problem:
+    """Return the pixels and the segmentations of a photo, or why it can't be used."""
     try:
-        shape = _check_photo("photo", source.read()).shape[:2]
-        if source.segments is not None:
-            _check_segments(source.segments(), shape)
+        pixels = _check_photo("photo", source.read())
+        segments = None if source.segments is None else source.segments()
+        return pixels, _check_segments(segments, pixels.shape[:2])
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split()).removeprefix("photo ")
         # An error of the reader begins with the path, which ends with the photo's name.
-        return re.sub(rf"^(.*[/\\])?{re.escape(source.name)}(\.\w+)?: ", "", reason)
-    return None
+        reason = re.sub(rf"^(.*[/\\])?{re.escape(source.name)}(\.\w+)?: ", "", reason)
+        return Problem(source.name, reason)
 
 
 @dataclass(frozen=True)
@@ -256,13 +263,6 @@ class SpliceMaker:
 
     Splice ``i`` depends on the photos, the options, the seed and ``i`` only: not on the order
     in which splices are asked for, nor on the process.
-
-    Parameters
-    ----------
-    sources : sequence of SourcePhoto
-        At least two.
-    options : SpliceOptions, optional
-    seed : int
 
     Examples
     --------
@@ -291,8 +291,6 @@ class SpliceMaker:
         name, often = Counter(source.name for source in self.sources).most_common(1)[0]
         if often > 1:
             raise ValueError(f"sources has {often} photos named {name!r}; names must be unique")
-        if self.seed < 0:
-            raise ValueError(f"seed={self.seed!r} must be at least 0")
 
     @staticmethod
     def name(index: int) -> str:
@@ -308,13 +306,11 @@ class SpliceMaker:
         recipe = self._recipe(index)
         return Sample(self.name(index), False, recipe.image, recipe.mask)
 
-    def samples(self, n: int, *, start: int = 0) -> SampleSet:
-        """Return the samples ``start`` to ``start + n``."""
-        return SampleSet("splices", tuple(self.sample(i) for i in range(start, start + n)))
+    def samples(self, n: int) -> SampleSet:
+        """Return the first samples."""
+        return SampleSet("splices", tuple(self.sample(i) for i in range(n)))
 
     def _recipe(self, index: int) -> _Recipe:
-        if index < 0:
-            raise ValueError(f"index={index} must be at least 0")
         rng = np.random.default_rng([self.seed, index])
         host, donor = rng.choice(len(self.sources), 2, replace=False)
         return _Recipe(self.sources[host], self.sources[donor], self.options, self.seed, index)
@@ -328,7 +324,7 @@ def training_splices(sources: Sequence[SourcePhoto], n: int, *, seed: int = 0) -
     """
     plain = SpliceOptions.hard()
     taken = replace(plain, camera_share=1.0)
-    makers = [SpliceMaker(sources, o, seed) for o in (plain, taken, SpliceOptions.varied(), taken)]
+    makers = [SpliceMaker(sources, o, seed) for o in (plain, taken, SpliceOptions(), taken)]
     return SampleSet("splices", tuple(makers[i % 4].sample(i) for i in range(n)))
 
 

@@ -42,94 +42,62 @@ _PART_BOX = (0.2, 0.45)
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """What the splices of a stream are like. All shares were set by hand.
+    """What the splices of a stream are like. All shares were set by hand."""
 
-    Attributes
-    ----------
-    size : int
-        Side of a splice in pixels, a multiple of 8.
-    group : int
-        Photos that share the kinds of their steps; a batch has several groups.
-    authentic_share : float
-        Of photos without a splice.
-    one_step_share : float
-        Of groups whose two histories differ in one step only.
-    same_photo_share : float
-        Of groups in which the pasted part is the photo itself after one step more.
-    moved_share : float
-        Of groups in which the pasted part comes from another place of the same photo.
-    aligned_hosts, aligned_donors : float
-        How often the blocks of the last JPEG before the splice begin at the upper left corner. A
-        host is mostly opened and saved as it is; a pasted part lies anywhere.
-    segment_share : float
-        How often a thing that people outlined is pasted, where outlines are known.
-    feather_share : float
-        Of soft outlines.
-    retouched_share : float
-        Of groups whose seams were smoothed over by hand.
-    colour_match_share : float
-        How often the pasted part takes the mean colour of the host.
-    focus_share : float
-        Of groups in which a part of each photo is out of focus: what lies before or behind.
-    collage_share : float
-        Of groups whose photos show a collage: parts of other photos, put there before all of the
-        history. They look like splices, and are none.
-    large_share : float
-        Of groups whose sources were made larger first and taken by a camera again: photos of many
-        pixels have little detail in each of them.
-    known_table_share : float
-        How often the table of the last JPEG is given, as it is in a file.
-    outline_tries : int
-        Places of a photo that are looked at for a thing that people outlined: where little is
-        outlined, one is mostly beside it.
-    small_share : float
-        Of groups whose pasted parts are small, about 1 to 3 % of a photo.
-    several_share : float
-        Of groups with two to five pasted parts, each of another photo.
-    fitted_share : float
-        How often what is pasted was resized or turned last, to fit in, and the host was not.
-    as_found_share : float
-        How often photos of a side are taken as they were found, with the traces of their own
-        cameras and tables, and nothing else.
-    twice_saved_share : float
-        Of groups of small photos, saved at a high quality before the splice and after it.
-    laundered_share : float
-        Of splices that were sent on two or three times: each sender makes them smaller and
-        compresses them.
-    """
-
+    # Side of a splice in pixels, a multiple of 8.
     size: int = 256
+    # Photos that share the kinds of their steps; a batch has several groups.
     group: int = 8
+    # Of photos without a splice.
     authentic_share: float = 0.25
+    # Of groups whose two histories differ in one step only.
     one_step_share: float = 0.4
+    # Of groups in which the pasted part is the photo itself after one step more.
     same_photo_share: float = 0.08
+    # Of groups in which the pasted part comes from another place of the same photo.
     moved_share: float = 0.08
+    # How often the blocks of the last JPEG before the splice begin at the upper left corner. A
+    # host is mostly opened and saved as it is; a pasted part lies anywhere.
     aligned_hosts: float = 0.75
     aligned_donors: float = 0.2
+    # How often a thing that people outlined is pasted, where outlines are known.
     segment_share: float = 0.6
+    # Of soft outlines.
     feather_share: float = 0.35
+    # Of groups whose seams were smoothed over by hand.
     retouched_share: float = 0.1
+    # How often the pasted part takes the mean colour of the host.
     colour_match_share: float = 0.3
+    # Of groups in which a part of each photo is out of focus: what lies before or behind.
     focus_share: float = 0.35
+    # Of groups whose photos show a collage: parts of other photos, put there before all of the
+    # history. They look like splices, and are none.
     collage_share: float = 0.2
+    # Of groups whose sources were made larger first and taken by a camera again: photos of many
+    # pixels have little detail in each of them.
     large_share: float = 0.35
+    # How often the table of the last JPEG is given, as it is in a file.
     known_table_share: float = 0.8
+    # Places of a photo that are looked at for a thing that people outlined: where little is
+    # outlined, one is mostly beside it.
     outline_tries: int = 1
+    # Of groups whose pasted parts are small, about 1 to 3 % of a photo.
     small_share: float = 0.0
+    # Of groups with two to five pasted parts, each of another photo.
     several_share: float = 0.0
+    # How often what is pasted was resized or turned last, to fit in, and the host was not.
     fitted_share: float = 0.0
+    # How often photos of a side are taken as they were found, with the traces of their own
+    # cameras and tables, and nothing else.
     as_found_share: float = 0.0
+    # Of groups of small photos, saved at a high quality before the splice and after it.
     twice_saved_share: float = 0.0
+    # Of splices that were sent on two or three times: each sender makes them smaller and
+    # compresses them.
     laundered_share: float = 0.0
 
     def of_more_kinds(self) -> StreamOptions:
-        """Return options with splices of all kinds, about half of them of the kinds above.
-
-        Examples
-        --------
-        >>> StreamOptions(size=64).of_more_kinds().several_share
-        0.2
-        """
+        """Return options with splices of all kinds, about half of them of the kinds above."""
         return replace(
             self,
             outline_tries=4,
@@ -143,38 +111,26 @@ class StreamOptions:
 
 
 class SpliceBatch(NamedTuple):
-    """A batch of splices.
+    """A batch of splices."""
 
-    Attributes
-    ----------
-    image : tensor of shape (n, 3, size, size)
-        Whole levels from 0 to 255.
-    mask : tensor of shape (n, 1, size, size)
-        1 where something was pasted.
-    table : tensor of shape (n, 64)
-        Steps of the luminance table of the last JPEG, whose blocks begin at the upper left corner;
-        all 0 where it is not known or there was none.
-    """
-
+    # (n, 3, size, size): whole levels from 0 to 255.
     image: Tensor
+    # (n, 1, size, size): 1 where something was pasted.
     mask: Tensor
+    # (n, 64): steps of the luminance table of the last JPEG, whose blocks begin at the upper left
+    # corner; all 0 where it is not known or there was none.
     table: Tensor
 
 
 class SpliceStream:
-    """Makes batches of splices from photos.
+    """Makes batches of splices from photos: the same seed and device give the same ones.
 
-    Parameters
-    ----------
-    photos : sequence of tensor of shape (3, height, width), uint8
-        On the device that the splices are made on.
-    segments : sequence of tensor of shape (height, width) or None
-        What people outlined in each photo, by number; None where nobody did.
-    options : StreamOptions, optional
-    seed : int, default=0
-        Decides all batches; the same seed and device give the same ones.
-    weights : sequence of float, optional
-        How often each photo is drawn, relative to the others.
+    ``photos``: uint8, (3, height, width), on the device that the splices are made on.
+
+    ``segments``: what people outlined in each photo, by number, (height, width); None where nobody
+    did.
+
+    ``weights``: how often each photo is drawn, relative to the others.
 
     Examples
     --------
@@ -194,15 +150,7 @@ class SpliceStream:
         seed: int = 0,
         weights: Sequence[float] = (),
     ) -> None:
-        if weights and len(weights) != len(photos):
-            raise ValueError(f"{len(weights)} weights and {len(photos)} photos must be as many")
-        if len(photos) < 2 or len(photos) != len(segments):
-            raise ValueError(
-                f"{len(photos)} photos and {len(segments)} segments must be as many, at least two"
-            )
         self.options = options or StreamOptions()
-        if self.options.size % 8:
-            raise ValueError(f"size={self.options.size} must be a multiple of 8")
         self.photos = list(photos)
         self.segments = list(segments)
         self.device = photos[0].device
@@ -215,6 +163,15 @@ class SpliceStream:
         """Return a batch of splices, ``n`` a multiple of the group."""
         groups = [self._group() for _ in range(n // self.options.group)]
         return SpliceBatch(*(torch.cat(parts) for parts in zip(*groups, strict=True)))
+
+    def _rand(self, *shape: int) -> Tensor:
+        return torch.rand(shape, generator=self.generator, device=self.device)
+
+    def _randn(self, *shape: int) -> Tensor:
+        return torch.randn(shape, generator=self.generator, device=self.device)
+
+    def _randint(self, low: int, high: int, *shape: int) -> Tensor:
+        return torch.randint(low, high, shape, generator=self.generator, device=self.device)
 
     # -- one group -------------------------------------------------------------------------
 
@@ -244,7 +201,7 @@ class SpliceStream:
         pasted = donor[0]
         if self._happens(options.several_share):
             pasted, mask = self._add_parts(donor, mask, _SMALL_BOX if small else _PART_BOX)
-        keep = torch.rand(options.group, 1, 1, 1, generator=self.generator, device=self.device)
+        keep = self._rand(options.group, 1, 1, 1)
         mask = mask * (keep >= options.authentic_share)
         alpha = mask
         if chance() < options.feather_share:
@@ -360,10 +317,7 @@ class SpliceStream:
         if kind == "jpeg":
             return self._draw_jpeg(pick.choice([(50, 80), (75, 95), (88, 100)]))
         if kind == "turn":
-            angle, zoom = (
-                torch.rand(self.options.group, generator=self.generator, device=self.device)
-                for _ in range(2)
-            )
+            angle, zoom = (self._rand(self.options.group) for _ in range(2))
             return Step(kind, {"angle": (angle - 0.5) * 0.6, "zoom": 0.85 + 0.4 * zoom})
         return Step(
             "resize",
@@ -378,20 +332,14 @@ class SpliceStream:
     def _draw_jpeg(self, qualities: tuple[int, int]) -> Step:
         """Draw a compression: qualities differ from photo to photo, tables from the standard."""
         group = self.options.group
-        quality = torch.randint(
-            qualities[0],
-            qualities[1] + 1,
-            (group,),
-            generator=self.generator,
-            device=self.device,
-        ).float()
+        quality = self._randint(qualities[0], qualities[1] + 1, group).float()
         tables = quality_tables(quality)
         if self.random.random() < 0.4:
             # Cameras and editors: other slopes over the frequencies, and other single steps.
             slope = self.random.uniform(-0.06, 0.06)
             frequency = torch.arange(8, device=self.device, dtype=torch.float32)
             tilt = torch.exp(slope * (frequency[:, None] + frequency[None]))
-            noise = torch.rand(8, 8, generator=self.generator, device=self.device)
+            noise = self._rand(8, 8)
             factor = tilt * (0.9 + 0.25 * noise)
             tables = tuple((t * factor).round().clamp(1.0, 255.0) for t in tables)
         return Step(
@@ -523,10 +471,10 @@ class SpliceStream:
     def _defocus(self, x: Tensor, labels: Tensor) -> Tensor:
         """Blur some of the things that people outlined, or smooth parts where nobody did."""
         group, (height, width) = len(x), x.shape[2:]
-        nodes = torch.randn(group, 1, 4, 4, generator=self.generator, device=self.device)
+        nodes = self._randn(group, 1, 4, 4)
         weight = torch.sigmoid(4.0 * F.interpolate(nodes, size=(height, width), mode="bicubic"))
         if self.random.random() < 0.6:
-            drawn = torch.rand(group, _MAX_THINGS, generator=self.generator, device=self.device)
+            drawn = self._rand(group, _MAX_THINGS)
             number = (labels.flatten(1).long() % _MAX_THINGS).clamp(min=0)
             behind = (drawn < 0.5).float().gather(1, number).view_as(labels)
             weight = torch.where(labels >= 0, blur(behind, self.random.uniform(0.6, 2.5)), weight)
@@ -577,8 +525,7 @@ class SpliceStream:
             limits = 0.015, 0.6
         if self.random.random() >= self.options.segment_share:
             return shapes
-        tries = group, self.options.outline_tries
-        at = torch.randint(0, canvas**2, tries, generator=self.generator, device=self.device)
+        at = self._randint(0, canvas**2, group, self.options.outline_tries)
         flat = labels.reshape(group, -1)
         numbers = flat.gather(1, at)
         number = numbers.gather(1, (numbers >= 0).int().argmax(dim=1, keepdim=True))
@@ -588,7 +535,7 @@ class SpliceStream:
 
     def _draw_blobs(self, canvas: int) -> Tensor:
         """Draw smooth noise above a threshold."""
-        share = torch.rand(self.options.group, generator=self.generator, device=self.device)
+        share = self._rand(self.options.group)
         return _highest(self._draw_field(canvas, self.random.randint(3, 8)), share * 0.42 + 0.03)
 
     def _draw_spots(self, canvas: int, box: tuple[float, float]) -> Tensor:
@@ -597,7 +544,7 @@ class SpliceStream:
         line = torch.linspace(-1.0, 1.0, side, device=self.device)
         bowl = line[:, None] ** 2 + line**2
         field = self._draw_field(side, self.random.randint(3, 5)) - 3.0 * bowl
-        share = torch.rand(group, generator=self.generator, device=self.device)
+        share = self._rand(group)
         spots = torch.zeros(group, 1, canvas, canvas, device=self.device)
         for spot, shape in zip(spots, _highest(field, 0.2 + 0.3 * share), strict=True):
             top, left = (self.random.randint(0, canvas - side) for _ in range(2))
@@ -606,14 +553,13 @@ class SpliceStream:
 
     def _draw_field(self, side: int, nodes: int) -> Tensor:
         """Draw smooth noise."""
-        shape = self.options.group, 1, nodes, nodes
-        coarse = torch.randn(shape, generator=self.generator, device=self.device)
+        coarse = self._randn(self.options.group, 1, nodes, nodes)
         return F.interpolate(coarse, size=(side, side), mode="bicubic")
 
     def _draw_ellipses(self, canvas: int) -> Tensor:
         """Draw ellipses and rounded boxes, turned."""
         group = self.options.group
-        numbers = torch.rand(6, group, 1, 1, generator=self.generator, device=self.device)
+        numbers = self._rand(6, group, 1, 1)
         line = torch.arange(canvas, device=self.device, dtype=torch.float32) / canvas
         y, x = line[:, None] - numbers[0], line[None] - numbers[1]
         angle = numbers[2] * 3.1416

@@ -1,1 +1,1 @@
-"""Networks: torch is needed here and in `cpcapp.splicing.make.stream` only."""
+"""Networks. All that needs torch is here, in `make.histories`, `make.stream` and `devices`."""

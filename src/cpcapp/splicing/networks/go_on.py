@@ -28,18 +28,7 @@ def trainable_network(meter: TraceMeter, batches: Sequence[SpliceBatch]) -> Trac
 
     In the graphs of a meter, normalizations are part of the convolutions. Here each gets the mean
     and variance of its channel on some splices, and the gain and offset that undo them: evaluated,
-    the network gives what the graphs do; trained, nearly so.
-
-    Parameters
-    ----------
-    meter : TraceMeter
-        Its weights have 16 bits.
-    batches : sequence of SpliceBatch
-
-    Returns
-    -------
-    TraceNetwork
-        On the device of the batches.
+    the network gives what the graphs do; trained, nearly so. It is on the device of the batches.
     """
     device = batches[0].image.device
     used = _used_network(meter.stages, meter.facts).to(device)

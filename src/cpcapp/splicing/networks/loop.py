@@ -1,23 +1,27 @@
 """The loop that trains networks on a stream of splices, in pieces.
 
-What is trained is a `Learner`: the trace network, or the networks of the paper's opponent. All of
-them see splices that are made, held back and scored in the same way.
+What is trained is a `Run`: the trace network, or the networks of the paper's opponent. All of them
+see splices that are made, held back and scored in the same way.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from safetensors import safe_open
+from safetensors.torch import save
 from torch import Tensor, nn
 
+from cpcapp._io.files import atomic_write, stage_results
 from cpcapp.splicing.make.stream import SpliceBatch, SpliceStream, StreamOptions
 
 #: The last of the files of a run that is written.
@@ -32,40 +36,25 @@ _AHEAD = 4
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """How a network is trained.
+    """How a network is trained."""
 
-    Attributes
-    ----------
-    seconds : float
-        Of training in all; the learning rate falls to 0 by then.
-    batch : int
-        Splices in a step, a multiple of the stream's group.
-    large_size : int or None
-        Side of the larger splices that every third process makes, fewer in a step; None for none.
-        Photos that people have are larger than what fits into most steps.
-    learning_rate : float
-    weight_decay : float
-    workers : int
-        Processes that make splices; 0 makes them in this one.
-    validate_every : float
-        Seconds between two scores on splices of held-out photos.
-    n_validation : int
-        These splices.
-    seed : int
-    steps : int or None
-        Of training in all, if that comes before ``seconds``: so networks of different speed learn
-        from as many splices.
-    """
-
+    # Of training in all; the learning rate falls to 0 by then.
     seconds: float = 1500.0
+    # Splices in a step, a multiple of the stream's group.
     batch: int = 64
+    # Side of the larger splices that every third process makes, fewer in a step; None for none.
+    # Photos that people have are larger than what fits into most steps.
     large_size: int | None = 384
     learning_rate: float = 1.5e-3
     weight_decay: float = 1e-4
+    # Processes that make splices; 0 makes them in this one.
     workers: int = 4
+    # Seconds between two scores on splices of held-out photos, and how many splices these are.
     validate_every: float = 60.0
     n_validation: int = 96
     seed: int = 0
+    # Of training in all, if that comes before the seconds: so networks of different speed learn
+    # from as many splices.
     steps: int | None = None
 
 
@@ -105,73 +94,137 @@ class Photos:
         )
 
 
-class Learner(Protocol):
-    """What is trained, and how far it is.
+Network = TypeVar("Network", bound=nn.Module)
 
-    Attributes
-    ----------
-    step : int
-    seconds : float
-        Spent so far.
-    piece : int
-        How often it was begun or resumed.
-    curve : list of dict
-        Losses and scores over time.
+
+@dataclass
+class Trained(Generic[Network]):
+    """A network, the running mean of its weights, which counts in the end, and its optimizer."""
+
+    network: Network
+    average: Network
+    optimizer: torch.optim.Optimizer
+
+    def take_step(
+        self,
+        inputs: Sequence[Tensor],
+        losses: Callable[[Any], tuple[Tensor, dict[str, Tensor]]],
+        *,
+        rate: float,
+        step: int,
+        max_gradient: float,
+    ) -> dict[str, Tensor]:
+        """Learn from a batch. ``losses`` gives their sum, and each by name, of an output."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.network.train()
+        with half_precision(inputs[0].device):
+            output = self.network(*inputs)
+        total, parts = losses(output)
+        self.optimizer.zero_grad(set_to_none=True)
+        total.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.network.parameters(), max_gradient)
+        self.optimizer.step()
+        average_weights(self.average, self.network, step)
+        return parts
+
+
+@dataclass(kw_only=True)
+class Run(ABC):
+    """A training under way: what it has spent, and its losses and scores over time.
+
+    ``piece``: how often it was begun or resumed.
     """
 
-    step: int
-    seconds: float
-    piece: int
-    curve: list[dict[str, float]]
+    step: int = 0
+    seconds: float = 0.0
+    piece: int = 0
+    curve: list[dict[str, float]] = field(default_factory=list)
 
     @property
+    @abstractmethod
     def device(self) -> torch.device:
         """Where it is trained."""
-        ...
 
+    @abstractmethod
     def learn(self, batch: SpliceBatch, plan: TrainingPlan) -> dict[str, Tensor]:
         """Take one step, count it, and return the parts of the loss by name."""
-        ...
 
+    @abstractmethod
     def score(self, batches: Sequence[SpliceBatch]) -> dict[str, float]:
         """Return scores on some splices by name."""
-        ...
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Return what the networks are, in types that JSON knows."""
+
+    @abstractmethod
+    def tensors(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield names and contents of the files that a later piece needs."""
 
     def save(self, folder: Path) -> None:
-        """Write everything that a later piece needs."""
-        ...
+        """Write everything that a later piece needs.
+
+        The files take the place of the last ones when all are complete. If the process is killed
+        just then, there is no ``run.json``.
+        """
+        content = {
+            **self.describe(),
+            "step": self.step,
+            "seconds": self.seconds,
+            "piece": self.piece,
+            "curve": self.curve,
+        }
+        with stage_results(folder) as staged:
+            for name, tensors in self.tensors():
+                with atomic_write(staged.new / f"{name}.safetensors") as file:
+                    file.write(save(plain_tensors(tensors)))
+            with atomic_write(staged.new / STATE) as file:
+                file.write(json.dumps(content, indent=1).encode())
+            staged.commit(marker=STATE)
+
+    def go_on_from(self, content: dict[str, Any]) -> None:
+        """Take over what another piece has spent, by its ``run.json``."""
+        self.step, self.seconds = int(content["step"]), float(content["seconds"])
+        self.piece, self.curve = int(content["piece"]), list(content["curve"])
 
 
-Learning = TypeVar("Learning", bound=Learner)
+AnyRun = TypeVar("AnyRun", bound=Run)
 
 
-def share_done(learner: Learner, plan: TrainingPlan) -> float:
+def half_precision(device: torch.device) -> torch.autocast:
+    """Compute in 16 bits where there is a GPU."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type != "cpu")
+
+
+def share_done(run: Run, plan: TrainingPlan) -> float:
     """Return how much of a plan is done, from 0 to 1."""
-    by_steps = 0.0 if plan.steps is None else learner.step / plan.steps
-    return min(1.0, max(by_steps, learner.seconds / plan.seconds))
+    by_steps = 0.0 if plan.steps is None else run.step / plan.steps
+    return min(1.0, max(by_steps, run.seconds / plan.seconds))
 
 
-def learning_rate(learner: Learner, plan: TrainingPlan) -> float:
+def learning_rate(run: Run, plan: TrainingPlan) -> float:
     """Return the rate of the next step: it rises in the first ones, then falls like a cosine."""
-    done = share_done(learner, plan)
-    rate = plan.learning_rate * min(1.0, (learner.step + 1) / _WARM_UP_STEPS)
+    done = share_done(run, plan)
+    rate = plan.learning_rate * min(1.0, (run.step + 1) / _WARM_UP_STEPS)
     return rate * 0.5 * (1.0 + math.cos(math.pi * done))
 
 
 def train_network(
-    run: Learning,
+    run: AnyRun,
     photos: Photos,
     plan: TrainingPlan,
     *,
     piece_seconds: float,
     stream: StreamOptions | None = None,
-    report: Callable[[dict[str, float]], None] | None = None,
-) -> Learning:
+    report: Callable[[dict[str, float]], None] = lambda entry: None,
+) -> AnyRun:
     """Train for one piece, or to the end of the plan if that comes first."""
     device = run.device
     train, held = photos.split()
     options = stream or StreamOptions()
-    validation = SpliceStream(held.to(device).images, held.to(device).segments, options, seed=12345)
+    held = held.to(device)
+    validation = SpliceStream(held.images, held.segments, options, seed=12345)
     fixed = [validation.draw(options.group) for _ in range(-(-plan.n_validation // options.group))]
     run.piece += 1
     start, before = time.monotonic(), run.seconds
@@ -189,22 +242,16 @@ def train_network(
             sums.append({name: part.detach() for name, part in losses.items()})
             if run.seconds >= due:
                 due += plan.validate_every
-                entry = _entry(run, sums, fixed)
+                report(_entry(run, sums, fixed))
                 sums = []
-                if report is not None:
-                    report(entry)
     finally:
         batches.close()
     if sums:
-        entry = _entry(run, sums, fixed)
-        if report is not None:
-            report(entry)
+        report(_entry(run, sums, fixed))
     return run
 
 
-def _entry(
-    run: Learner, sums: list[dict[str, Tensor]], fixed: list[SpliceBatch]
-) -> dict[str, float]:
+def _entry(run: Run, sums: list[dict[str, Tensor]], fixed: list[SpliceBatch]) -> dict[str, float]:
     means = {name: torch.stack([losses[name] for losses in sums]).mean() for name in sums[0]}
     entry = {
         "seconds": round(run.seconds, 1),
@@ -252,9 +299,7 @@ def _batches(
 ) -> Generator[SpliceBatch, None, None]:
     """Yield batches without end, made by other processes where there are any."""
     if plan.workers == 0:
-        here = photos.to(device)
-        seed = plan.seed * 1000 + piece
-        stream = SpliceStream(here.images, here.segments, options, seed=seed, weights=here.weights)
+        stream = _stream(photos, options, plan.seed * 1000 + piece, device)
         while True:
             yield stream.draw(plan.batch)
     context = torch.multiprocessing.get_context("spawn")
@@ -312,11 +357,15 @@ def _make_batches(
     photos: Photos, options: StreamOptions, size: int, seed: int, device: str, queue: Any
 ) -> None:
     torch.set_num_threads(1)
-    here = photos.to(device)
-    stream = SpliceStream(here.images, here.segments, options, seed=seed, weights=here.weights)
+    stream = _stream(photos, options, seed, device)
     while True:
         batch = stream.draw(size)
         queue.put((batch.image.byte().cpu(), batch.mask.byte().cpu(), batch.table.cpu()))
+
+
+def _stream(photos: Photos, options: StreamOptions, seed: int, device: str) -> SpliceStream:
+    here = photos.to(device)
+    return SpliceStream(here.images, here.segments, options, seed=seed, weights=here.weights)
 
 
 def plain_tensors(state: dict[str, Any]) -> dict[str, Tensor]:

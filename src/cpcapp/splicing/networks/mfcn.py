@@ -35,23 +35,15 @@ _WHOLE_PIXELS = (_CORE + 2 * _MARGIN) ** 2
 
 @dataclass(frozen=True)
 class MFCNOptions:
-    """The sizes of a network. The defaults are those that were published.
+    """The sizes of a network. The defaults are those that were published."""
 
-    Attributes
-    ----------
-    widths : tuple of five int
-        Channels of the convolutions before each pooling.
-    top : int
-        Channels of conv6 and conv7.
-    window : int
-        Side of the window of conv6, odd.
-    edges : bool
-        Whether there is a decoder of edges: True for MFCN, False for SFCN.
-    """
-
+    # Channels of the convolutions before each pooling.
     widths: tuple[int, ...] = (64, 128, 256, 512, 512)
+    # Channels of conv6 and conv7.
     top: int = 4096
+    # Side of the window of conv6, odd.
     window: int = 7
+    # Whether there is a decoder of edges: True for MFCN, False for SFCN.
     edges: bool = True
 
     def __post_init__(self) -> None:
@@ -84,17 +76,11 @@ class MFCNOptions:
 
 
 class MFCNOutput(NamedTuple):
-    """What a network says of photos.
+    """What a network says of photos."""
 
-    Attributes
-    ----------
-    surface : tensor of shape (n, 1, height, width)
-        Logits of the pasted part.
-    edges : tensor of shape (n, 1, height, width), or None
-        Logits of its edge; None of SFCN.
-    """
-
+    # (n, 1, height, width): logits of the pasted part.
     surface: Tensor
+    # (n, 1, height, width): logits of its edge; None of SFCN.
     edges: Tensor | None
 
 
@@ -146,10 +132,6 @@ def _twice() -> nn.ConvTranspose2d:
 
 class MFCN(nn.Module):
     """Says where something was pasted, and where its edge is.
-
-    Parameters
-    ----------
-    options : MFCNOptions, optional
 
     Examples
     --------

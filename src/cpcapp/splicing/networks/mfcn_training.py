@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from safetensors.torch import save
-from torch import Tensor, nn
+from torch import Tensor
 
-from cpcapp._io.files import atomic_write, stage_results
 from cpcapp.splicing.make.stream import SpliceBatch
 from cpcapp.splicing.networks.loop import (
     STATE,
+    Run,
+    Trained,
     TrainingPlan,
-    average_weights,
     best_f1,
+    half_precision,
     learning_rate,
-    plain_tensors,
     read_file,
 )
 from cpcapp.splicing.networks.losses import seam_band
@@ -66,32 +66,10 @@ def measure_tasks(output: MFCNOutput, mask: Tensor) -> dict[str, Tensor]:
 
 
 @dataclass
-class _Trained:
-    """A network, the running mean of its weights, and what changes them."""
+class MFCNRun(Run):
+    """A training of both networks, ``"mfcn"`` and ``"sfcn"``, or of one of them, under way."""
 
-    network: MFCN
-    average: MFCN
-    optimizer: torch.optim.SGD
-
-
-@dataclass
-class MFCNRun:
-    """A training of both networks under way: a learner of `cpcapp.splicing.networks.loop`.
-
-    Attributes
-    ----------
-    networks : dict
-        ``"mfcn"`` and ``"sfcn"``, or one of them: each a network, the running mean of its weights,
-        and an optimizer.
-    step, seconds, piece, curve
-        See `cpcapp.splicing.networks.loop.Learner`.
-    """
-
-    networks: dict[str, _Trained]
-    step: int = 0
-    seconds: float = 0.0
-    piece: int = 0
-    curve: list[dict[str, float]] = field(default_factory=list)
+    networks: dict[str, Trained[MFCN]]
 
     @classmethod
     def begin(
@@ -120,13 +98,8 @@ class MFCNRun:
                 weight_decay=plan.weight_decay,
                 fused=device != "cpu",
             )
-            networks[name] = _Trained(network, average.requires_grad_(False).eval(), optimizer)
+            networks[name] = Trained(network, average.requires_grad_(False).eval(), optimizer)
         return cls(networks)
-
-    @property
-    def options(self) -> MFCNOptions:
-        """Sizes of the networks."""
-        return next(iter(self.networks.values())).network.options
 
     @property
     def device(self) -> torch.device:
@@ -136,23 +109,19 @@ class MFCNRun:
     def learn(self, batch: SpliceBatch, plan: TrainingPlan) -> dict[str, Tensor]:
         """Take one step with each network, and return the losses of all tasks by name."""
         rate = learning_rate(self, plan)
-        kind = batch.image.device.type
         image = batch.image.contiguous(memory_format=torch.channels_last)
-        self.step += 1
         found: dict[str, Tensor] = {}
+
+        def losses(output: MFCNOutput) -> tuple[Tensor, dict[str, Tensor]]:
+            parts = measure_tasks(output, batch.mask)
+            return torch.stack(list(parts.values())).sum(), parts
+
         for name, trained in self.networks.items():
-            for group in trained.optimizer.param_groups:
-                group["lr"] = rate
-            trained.network.train()
-            with torch.autocast(kind, torch.bfloat16, enabled=kind != "cpu"):
-                output = trained.network(image)
-            losses = measure_tasks(output, batch.mask)
-            trained.optimizer.zero_grad(set_to_none=True)
-            torch.stack(list(losses.values())).sum().backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(trained.network.parameters(), _MAX_GRADIENT)
-            trained.optimizer.step()
-            average_weights(trained.average, trained.network, self.step)
-            found |= {f"{name}_{task}": loss for task, loss in losses.items()}
+            parts = trained.take_step(
+                (image,), losses, rate=rate, step=self.step + 1, max_gradient=_MAX_GRADIENT
+            )
+            found |= {f"{name}_{task}": loss for task, loss in parts.items()}
+        self.step += 1
         return found
 
     @torch.no_grad()
@@ -161,10 +130,9 @@ class MFCNRun:
         found: dict[str, list[Tensor]] = {}
         for batch in batches:
             spliced = batch.mask.mean(dim=(1, 2, 3)) > 0
-            kind = batch.image.device.type
             image = batch.image.contiguous(memory_format=torch.channels_last)
             for name, trained in self.networks.items():
-                with torch.autocast(kind, torch.bfloat16, enabled=kind != "cpu"):
+                with half_precision(image.device):
                     output = trained.average(image)
                 truth = batch.mask > 0.5
                 surface = torch.maximum(
@@ -176,35 +144,19 @@ class MFCNRun:
                     found.setdefault(f"{name}_edge_f1", []).append(edges[spliced])
         return {name: round(float(torch.cat(parts).mean()), 4) for name, parts in found.items()}
 
-    def save(self, folder: Path) -> None:
-        """Write everything that a later piece needs.
+    def describe(self) -> dict[str, Any]:
+        """Return which networks are trained, and their sizes."""
+        options = next(iter(self.networks.values())).network.options.to_dict()
+        return {"architecture": "mfcn", "options": options, "networks": list(self.networks)}
 
-        They take the place of the last ones when all are complete. If the process is killed just
-        then, there is no ``run.json``.
-        """
-        content = {
-            "architecture": "mfcn",
-            "options": self.options.to_dict(),
-            "networks": list(self.networks),
-            "step": self.step,
-            "seconds": self.seconds,
-            "piece": self.piece,
-            "curve": self.curve,
-        }
-        with stage_results(folder) as staged:
-            for name, trained in self.networks.items():
-                states = trained.optimizer.state_dict()["state"]
-                momenta = {str(n): state["momentum_buffer"] for n, state in states.items()}
-                for part, tensors in (
-                    ("weights", trained.network.state_dict()),
-                    ("average", trained.average.state_dict()),
-                    ("momentum", momenta),
-                ):
-                    with atomic_write(staged.new / f"{name}-{part}.safetensors") as file:
-                        file.write(save(plain_tensors(tensors)))
-            with atomic_write(staged.new / STATE) as file:
-                file.write(json.dumps(content, indent=1).encode())
-            staged.commit(marker=STATE)
+    def tensors(self) -> Iterator[tuple[str, dict[str, Tensor]]]:
+        """Yield the files of each network."""
+        for name, trained in self.networks.items():
+            states = trained.optimizer.state_dict()["state"]
+            yield f"{name}-weights", trained.network.state_dict()
+            yield f"{name}-average", trained.average.state_dict()
+            momenta = {str(n): state["momentum_buffer"] for n, state in states.items()}
+            yield f"{name}-momentum", momenta
 
     @classmethod
     def resume(cls, folder: Path, plan: TrainingPlan, device: str) -> MFCNRun:
@@ -212,6 +164,7 @@ class MFCNRun:
         content = json.loads((folder / STATE).read_text())
         names = content.get("networks", ["mfcn", "sfcn"])
         run = cls.begin(MFCNOptions.from_dict(content["options"]), plan, device, names=names)
+        run.go_on_from(content)
         for name, trained in run.networks.items():
             parts = {
                 part: read_file(folder / f"{name}-{part}.safetensors", device)
@@ -227,6 +180,4 @@ class MFCNRun:
             }
             groups = trained.optimizer.state_dict()["param_groups"]
             trained.optimizer.load_state_dict({"state": state, "param_groups": groups})
-        run.step, run.seconds = int(content["step"]), float(content["seconds"])
-        run.piece, run.curve = int(content["piece"]), list(content["curve"])
         return run

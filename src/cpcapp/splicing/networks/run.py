@@ -9,23 +9,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
-from cpcapp._io.files import remove_leftovers
+from cpcapp._io.files import atomic_write, remove_leftovers
+from cpcapp._io.threads import map_threads
 from cpcapp.splicing.datasets.sources import open_sources
+from cpcapp.splicing.make.splices import read_source
 from cpcapp.splicing.make.stream import StreamOptions
 from cpcapp.splicing.model import save_network
-from cpcapp.splicing.networks.curve import draw_curve
 from cpcapp.splicing.networks.export import export_network
-from cpcapp.splicing.networks.loop import STATE, TrainingPlan, train_network
+from cpcapp.splicing.networks.loop import STATE, Photos, TrainingPlan, train_network
 from cpcapp.splicing.networks.mfcn import MFCNOptions
 from cpcapp.splicing.networks.mfcn_localizer import MFCNLocalizer
 from cpcapp.splicing.networks.mfcn_training import MFCN_PLAN, MFCNRun
-from cpcapp.splicing.networks.photos import read_training_photos
 from cpcapp.splicing.networks.trace_network import NetworkOptions
 from cpcapp.splicing.networks.training import TrainingRun
 from cpcapp.splicing.photo.samples import Problem
-from cpcapp.splicing.photo.sources import find_unread
+from cpcapp.splicing.photo.sources import SourcePhoto, find_unread
 
 #: What can be trained.
 ARCHITECTURES = ("trace", "mfcn")
@@ -34,17 +35,9 @@ _MIN_PHOTOS = 24
 
 
 class NetworkTraining(NamedTuple):
-    """A training, or a piece of it.
+    """A training, or a piece of it: steps and seconds of all pieces, and photos left out.
 
-    Attributes
-    ----------
-    step : int
-    seconds : float
-        Spent so far, in all pieces.
-    curve : list of dict
-        Losses, and scores on splices of held-out photos.
-    problems : tuple of Problem
-        Photos that could not be used.
+    ``curve``: losses, and scores on splices of held-out photos.
     """
 
     step: int
@@ -80,7 +73,7 @@ def train_in_folder(
     """
     if architecture not in ARCHITECTURES:
         raise ValueError(f"architecture={architecture!r} must be one of {', '.join(ARCHITECTURES)}")
-    sources = open_sources([os.fspath(path) for path in photos])
+    sources = open_sources(photos)
     read, problems = read_training_photos(sources, progress=reading_progress)
     if len(read.images) < _MIN_PHOTOS:
         raise ValueError(
@@ -118,7 +111,7 @@ def train_in_folder(
     }
     _export(run, facts, folder)
     draw_curve(run.curve, folder / "curve.png")
-    unread = find_unread([os.fspath(path) for path in photos])
+    unread = find_unread(photos)
     return NetworkTraining(run.step, run.seconds, run.curve, (*problems, *unread))
 
 
@@ -138,12 +131,10 @@ def _open_run(
                 f"architecture={architecture!r} must be {known!r}, of which {folder} holds a "
                 "training; choose another folder to begin one"
             )
-    if architecture == "mfcn":
-        if goes_on:
-            return MFCNRun.resume(folder, plan, device)
-        return MFCNRun.begin(network or MFCNOptions(), plan, device)  # type: ignore[arg-type]
     if goes_on:
-        return TrainingRun.resume(folder, plan, device)
+        return (MFCNRun if architecture == "mfcn" else TrainingRun).resume(folder, plan, device)
+    if architecture == "mfcn":
+        return MFCNRun.begin(network or MFCNOptions(), plan, device)  # type: ignore[arg-type]
     return TrainingRun.begin(network or NetworkOptions(), plan, device)  # type: ignore[arg-type]
 
 
@@ -154,3 +145,59 @@ def _export(run: TrainingRun | MFCNRun, facts: dict[str, Any], folder: Path) -> 
         return
     for name, trained in run.networks.items():
         MFCNLocalizer(trained.average, facts).save(folder / f"{name}.safetensors")
+
+
+def read_training_photos(
+    sources: Sequence[SourcePhoto], *, progress: Callable[[float], None] | None = None
+) -> tuple[Photos, list[Problem]]:
+    """Read photos into memory, with the segmentation of medium detail of each.
+
+    >>> from functools import partial
+    >>> grey = SourcePhoto("grey", partial(np.full, (40, 60, 3), 128, np.uint8))
+    >>> photos, problems = read_training_photos([grey])
+    >>> photos.images[0].shape, photos.segments, problems
+    (torch.Size([3, 40, 60]), [None], [])
+    """
+    images: list[torch.Tensor] = []
+    segments: list[torch.Tensor | None] = []
+    names, problems = [], []
+    for source, found in zip(
+        sources, map_threads(read_source, sources, jobs=2, progress=progress), strict=True
+    ):
+        if isinstance(found, Problem):
+            problems.append(found)
+            continue
+        pixels, maps = found
+        maps = sorted(maps, key=lambda labels: int(labels.max()))
+        images.append(torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1))))
+        medium = torch.from_numpy(maps[len(maps) // 2].astype(np.int32)) if maps else None
+        segments.append(medium)
+        names.append(source.name)
+    return Photos(images, segments, tuple(names)), problems
+
+
+def draw_curve(curve: Sequence[dict[str, float]], path: str | os.PathLike[str]) -> None:
+    """Draw losses, and scores on splices of held-out photos, over the seconds of a training."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
+    panels = figure.subplots(1, 2)
+    seconds = [entry["seconds"] for entry in curve]
+    losses = [name for name in curve[0] if name.startswith("loss_")]
+    scores = [name for name in curve[0] if name not in ("seconds", "step", *losses)]
+    for panel, names, title in zip(
+        panels,
+        (losses, scores),
+        ("loss on made splices", "score on held-out photos"),
+        strict=True,
+    ):
+        for name in names:
+            label = name.removeprefix("loss_").replace("_", " ")
+            panel.plot(seconds, [entry[name] for entry in curve], label=label)
+        panel.set_xlabel("seconds of training")
+        panel.set_title(title)
+        panel.legend()
+        panel.grid(alpha=0.3)
+    panels[0].set_yscale("log")
+    with atomic_write(path) as file:
+        figure.savefig(file, format="png", dpi=110)

@@ -23,43 +23,29 @@ _LUMINANCE = (0.299, 0.587, 0.114)
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """The sizes of a trace network.
+    """The sizes of a trace network."""
 
-    Attributes
-    ----------
-    pixel_channels : int
-        Channels at full resolution.
-    pixel_blocks : int
-        Residual blocks there, of two convolutions each: depth at full resolution is what reads
-        traces of JPEG.
-    seam_channels : int
-        Channels at full resolution that the seam is drawn with.
-    block_channels : int
-        Channels for each block of 8 x 8 pixels.
-    frequency_channels : int
-        Channels that are read from the histogram of the block's frequencies.
-    near, far : tuple of int
-        Dilations of the residual blocks at the resolution of blocks, before and after each block is
-        compared with the rest of the photo.
-    grid : int
-        Rows and columns of the parts of the photo that blocks are compared with.
-    heads : int
-        Ways in which they are compared, each with ``query_channels / heads`` channels.
-    query_channels : int
-    n_traces : int
-        Length of the vector of traces.
-    """
-
+    # Channels at full resolution.
     pixel_channels: int = 32
+    # Residual blocks there, of two convolutions each: depth at full resolution is what reads
+    # traces of JPEG.
     pixel_blocks: int = 3
+    # Channels at full resolution that the seam is drawn with.
     seam_channels: int = 8
+    # Channels for each block of 8 x 8 pixels.
     block_channels: int = 128
+    # Channels that are read from the histogram of the block's frequencies.
     frequency_channels: int = 128
+    # Dilations of the residual blocks at the resolution of blocks, before and after each block is
+    # compared with the rest of the photo.
     near: tuple[int, ...] = (1, 2, 4, 1)
     far: tuple[int, ...] = (2, 4, 8, 1)
+    # Rows and columns of the parts of the photo that blocks are compared with.
     grid: int = 12
+    # Ways in which they are compared, each with ``query_channels / heads`` channels.
     heads: int = 4
     query_channels: int = 64
+    # Length of the vector of traces.
     n_traces: int = 16
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,22 +60,16 @@ class NetworkOptions:
 
 
 class NetworkOutput(NamedTuple):
-    """What a network measures.
+    """What a network measures."""
 
-    Attributes
-    ----------
-    seam : tensor of shape (n, 1, height, width)
-        Logits.
-    region : tensor of shape (n, 1, height / 8, width / 8)
-        Logits of one of the two sides; which of them it is, is arbitrary.
-    pasted : tensor of shape (n, 1, height / 8, width / 8)
-        Logits of the side that was pasted.
-    traces : tensor of shape (n, n_traces, height / 8, width / 8)
-    """
-
+    # (n, 1, height, width): logits.
     seam: Tensor
+    # (n, 1, height / 8, width / 8): logits of one of the two sides; which of them it is, is
+    # arbitrary.
     region: Tensor
+    # (n, 1, height / 8, width / 8): logits of the side that was pasted.
     pasted: Tensor
+    # (n, n_traces, height / 8, width / 8)
     traces: Tensor
 
 
@@ -248,10 +228,6 @@ class TraceNetwork(nn.Module):
     Four stages, which can be run one after the other on tiles of a photo (`cpcapp.splicing.measure`
     has the runner); only the comparison of blocks needs something of the whole photo, and that is
     small.
-
-    Parameters
-    ----------
-    options : NetworkOptions, optional
 
     Examples
     --------

@@ -3,54 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
 import torch
-from safetensors.torch import save
 from torch import Tensor, nn
 
-from cpcapp._io.files import atomic_write, stage_results
 from cpcapp.splicing.make.stream import SpliceBatch
 from cpcapp.splicing.networks.loop import (
     STATE,
+    Run,
+    Trained,
     TrainingPlan,
-    average_weights,
     best_f1,
+    half_precision,
     learning_rate,
-    plain_tensors,
     read_file,
 )
 from cpcapp.splicing.networks.losses import measure_losses, seam_band
-from cpcapp.splicing.networks.trace_network import NetworkOptions, TraceNetwork
+from cpcapp.splicing.networks.trace_network import NetworkOptions, NetworkOutput, TraceNetwork
+
+# Longer gradients are shortened to it. Set by hand.
+_MAX_GRADIENT = 1.0
+# What AdamW knows of each weight, and the files that it is kept in.
+_MOMENTS = {"exp_avg": "first", "exp_avg_sq": "second"}
 
 
 @dataclass
-class TrainingRun:
-    """A training under way.
-
-    Attributes
-    ----------
-    network, average : TraceNetwork
-        The network, and the running mean of its weights, which is what counts in the end.
-    optimizer : torch.optim.AdamW
-    step : int
-    seconds : float
-        Spent so far.
-    piece : int
-        How often it was begun or resumed.
-    curve : list of dict
-        Losses and scores over time.
-    """
-
-    network: TraceNetwork
-    average: TraceNetwork
-    optimizer: torch.optim.AdamW
-    step: int = 0
-    seconds: float = 0.0
-    piece: int = 0
-    curve: list[dict[str, float]] = field(default_factory=list)
+class TrainingRun(Run, Trained[TraceNetwork]):
+    """A training of the trace network under way."""
 
     @classmethod
     def begin(
@@ -59,7 +42,7 @@ class TrainingRun:
         plan: TrainingPlan,
         device: str,
         weights: dict[str, Tensor] | None = None,
-    ) -> TrainingRun:
+    ) -> Self:
         """Start with random weights, or with those of a network."""
         torch.manual_seed(plan.seed)
         network, average = TraceNetwork(options).to(device), TraceNetwork(options).to(device)
@@ -80,81 +63,60 @@ class TrainingRun:
 
     def learn(self, batch: SpliceBatch, plan: TrainingPlan) -> dict[str, Tensor]:
         """Take one step, and return the parts of the loss by name."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self, plan)
-        self.network.train()
-        kind = batch.image.device.type
-        with torch.autocast(kind, torch.bfloat16, enabled=kind != "cpu"):
-            output = self.network(batch.image, batch.table)
-        losses = measure_losses(output, batch.mask)
-        self.optimizer.zero_grad(set_to_none=True)
-        losses.total.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
-        self.optimizer.step()
+
+        def losses(output: NetworkOutput) -> tuple[Tensor, dict[str, Tensor]]:
+            parts = measure_losses(output, batch.mask)
+            return parts.total, parts._asdict()
+
+        found = self.take_step(
+            (batch.image, batch.table),
+            losses,
+            rate=learning_rate(self, plan),
+            step=self.step + 1,
+            max_gradient=_MAX_GRADIENT,
+        )
         self.step += 1
-        average_weights(self.average, self.network, self.step)
-        return losses._asdict()
+        return found
 
     def score(self, batches: Sequence[SpliceBatch]) -> dict[str, float]:
         """Return the scores of the mean weights on some splices; see `validate`."""
         return validate(self.average, batches)
 
-    def save(self, folder: Path) -> None:
-        """Write everything that a later piece needs, in files of at most 16 MiB.
+    def describe(self) -> dict[str, Any]:
+        """Return the sizes of the network."""
+        return {"options": self.network.options.to_dict()}
 
-        They take the place of the last ones when all are complete. If the process is killed just
-        then, there is no ``run.json``.
-        """
+    def tensors(self) -> Iterator[tuple[str, dict[str, Tensor]]]:
+        """Yield the content of files of at most 16 MiB."""
+        yield "weights", self.network.state_dict()
+        yield "average", self.average.state_dict()
         states = self.optimizer.state_dict()["state"]
-        moments: dict[str, dict[str, Tensor]] = {"exp_avg": {}, "exp_avg_sq": {}}
-        for number, state in states.items():
-            for name in moments:
-                moments[name][str(number)] = state[name].contiguous()
-        # 16 bits are enough for the first moment; the second spans too many orders of magnitude.
-        parts = {
-            "weights": plain_tensors(self.network.state_dict()),
-            "average": plain_tensors(self.average.state_dict()),
-            "first": {k: v.bfloat16() for k, v in moments["exp_avg"].items()},
-            "second": {k: v.bfloat16() for k, v in moments["exp_avg_sq"].items()},
-        }
-        content = {
-            "options": self.network.options.to_dict(),
-            "step": self.step,
-            "seconds": self.seconds,
-            "piece": self.piece,
-            "curve": self.curve,
-        }
-        files = {f"{name}.safetensors": save(tensors) for name, tensors in parts.items()}
-        files[STATE] = json.dumps(content, indent=1).encode()
-        with stage_results(folder) as staged:
-            for name, data in files.items():
-                with atomic_write(staged.new / name) as file:
-                    file.write(data)
-            staged.commit(marker=STATE)
+        for moment, name in _MOMENTS.items():
+            # 16 bits are enough for the first moment; the second spans too many orders of
+            # magnitude.
+            yield name, {str(n): state[moment].bfloat16() for n, state in states.items()}
 
     @classmethod
-    def resume(cls, folder: Path, plan: TrainingPlan, device: str) -> TrainingRun:
+    def resume(cls, folder: Path, plan: TrainingPlan, device: str) -> Self:
         """Read what `save` wrote."""
         content = json.loads((folder / STATE).read_text())
         run = cls.begin(NetworkOptions.from_dict(content["options"]), plan, device)
+        run.go_on_from(content)
         run.network.load_state_dict(read_file(folder / "weights.safetensors", device))
         run.average.load_state_dict(read_file(folder / "average.safetensors", device))
-        moments = [
-            read_file(folder / f"{name}.safetensors", device) for name in ("first", "second")
-        ]
-        steps = torch.tensor(float(content["step"]))
+        moments = {
+            moment: read_file(folder / f"{name}.safetensors", device)
+            for moment, name in _MOMENTS.items()
+        }
         state = {
             int(number): {
-                "step": steps.clone(),
-                "exp_avg": moments[0][number].float(),
-                "exp_avg_sq": moments[1][number].float(),
+                "step": torch.tensor(float(run.step)),
+                **{moment: values[number].float() for moment, values in moments.items()},
             }
-            for number in moments[0]
+            for number in moments["exp_avg"]
         }
         groups = run.optimizer.state_dict()["param_groups"]
         run.optimizer.load_state_dict({"state": state, "param_groups": groups})
-        run.step, run.seconds = int(content["step"]), float(content["seconds"])
-        run.piece, run.curve = int(content["piece"]), list(content["curve"])
         return run
 
 
@@ -168,8 +130,7 @@ def validate(network: TraceNetwork, batches: Sequence[SpliceBatch]) -> dict[str,
     network.eval()
     seams, regions, sides, peaks, truths = [], [], [], [], []
     for batch in batches:
-        kind = batch.image.device.type
-        with torch.autocast(kind, torch.bfloat16, enabled=kind != "cpu"):
+        with half_precision(batch.image.device):
             output = network(batch.image, batch.table)
         spliced = batch.mask.mean(dim=(1, 2, 3)) > 0
         band, mask = seam_band(batch.mask), nn.functional.avg_pool2d(batch.mask, 8) > 0.5

@@ -28,8 +28,8 @@ STANDARD_TABLE = np.array(
     dtype=np.float64,
 ).reshape(8, 8)
 # ITU-T T.81, table K.2: colour differences, row by row.
-_STANDARD_COLOURS = np.full((8, 8), 99, dtype=np.float64)
-_STANDARD_COLOURS[:4, :4] = [[17, 18, 24, 47], [18, 21, 26, 66], [24, 26, 56, 99], [47, 66, 99, 99]]
+STANDARD_COLOURS = np.full((8, 8), 99, dtype=np.float64)
+STANDARD_COLOURS[:4, :4] = [[17, 18, 24, 47], [18, 21, 26, 66], [24, 26, 56, 99], [47, 66, 99, 99]]
 # By N. Robidoux, for light and colours: what mozjpeg uses unless told otherwise.
 _MOZJPEG = np.array(
     [
@@ -131,7 +131,7 @@ def _scaled_tables() -> dict[str, dict[tuple[Table, Table | None], int]]:
     """Return the tables that follow from a quality by libjpeg's rule."""
     scaled: dict[str, dict[tuple[Table, Table | None], int]] = {}
     for kind, *bases in (
-        ("standard tables", STANDARD_TABLE, _STANDARD_COLOURS),
+        ("standard tables", STANDARD_TABLE, STANDARD_COLOURS),
         ("tables of mozjpeg", _MOZJPEG, _MOZJPEG),
     ):
         known = scaled[kind] = {}

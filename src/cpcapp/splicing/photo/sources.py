@@ -32,20 +32,15 @@ class SourcePhoto:
         Returns a list of segmentations, each (height, width), int.
     file : Path, optional
         Which the pixels are read from. It also says how they were compressed.
-    open : callable, optional
-        Returns the photo with what its file says of it, where that is no file on this machine.
     """
 
     name: str
     read: Callable[[], NDArray[np.uint8] | NDArray[np.uint16]] = field(repr=False)
     segments: Callable[[], Sequence[NDArray[np.integer]]] | None = field(default=None, repr=False)
     file: Path | None = field(default=None, repr=False)
-    open: Callable[[], ReadImage] | None = field(default=None, repr=False)
 
     def as_it_is(self) -> ReadImage:
         """Return the photo with what its file says of it."""
-        if self.open is not None:
-            return self.open()
         return read_image(self.read() if self.file is None else self.file)
 
 

@@ -38,19 +38,16 @@ _BLOCK_WINDOW = 3
 
 def constant_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
     """Return a constant: it shows what a score is worth where the truth alone decides."""
-    _check(pixels, edges)
     return np.zeros(edges.shape, dtype=np.float32)
 
 
 def edge_strength_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
     """Return the edges, smoothed: every edge is a seam, the stronger the likelier."""
-    _check(pixels, edges)
     return _smooth(edges)
 
 
 def error_level_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
     """Return the mean over channels of ``|I − JPEG₉₀(I)|``, times the edges, smoothed."""
-    _check(pixels, edges)
     photo = as_bytes(pixels)
     error = np.abs(photo.astype(np.float32) - recompress(photo, _QUALITY)).mean(axis=2)
     return _smooth(error * edges)
@@ -58,7 +55,6 @@ def error_level_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
 
 def grey_level_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
     """Return the photo's own grey: whether a part is light or dark, for surfaces."""
-    _check(pixels, edges)
     return np.asarray(as_unit_float(pixels).mean(axis=2), dtype=np.float32)
 
 
@@ -68,7 +64,6 @@ def third_difference_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
     ``|I(x−1) − 3 I(x) + 3 I(x+1) − I(x+2)|``, along rows and along columns, summed, mean over
     channels, times the edges, smoothed.
     """
-    _check(pixels, edges)
     photo = as_unit_float(pixels)
     total = _third_difference(photo, 0) + _third_difference(photo, 1)
     return _smooth(total.mean(axis=2) * edges)
@@ -80,7 +75,6 @@ def near_zeros_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
     From pixels alone; see `cpcapp.splicing.photo.jpeg_grid.near_zeros`. If the photo was cropped,
     the grid is found first.
     """
-    _check(pixels, edges)
     plane = luminance(as_bytes(pixels))
     row, column = grid_offset(plane) or (0, 0)
     blocks = near_zeros(plane[row:, column:])
@@ -89,7 +83,6 @@ def near_zeros_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
 
 def block_error_level_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
     """Return the error of JPEG at quality 90, block by block: error level analysis of surfaces."""
-    _check(pixels, edges)
     (levels,) = error_levels(pixels, (_QUALITY,))
     return spread_blocks(_unit_range(smooth_blocks(levels, _BLOCK_WINDOW)), edges.shape)
 
@@ -101,7 +94,6 @@ def double_jpeg_map(
 
     ``coefficients``: of the photo's file. Without them they are estimated from the pixels.
     """
-    _check(pixels, edges)
     return _compressed_once(pixels, coefficients)
 
 
@@ -112,7 +104,6 @@ def block_contrast_map(
 
     ``coefficients``: of the photo's file: they tell which side is high. Without them the pixels do.
     """
-    _check(pixels, edges)
     rows, cols = (n // BLOCK for n in edges.shape)
     if not rows * cols:
         return np.zeros(edges.shape, dtype=np.float32)
@@ -183,11 +174,3 @@ def _smooth(values: NDArray[Any]) -> FloatMap:
     )
     highest = smooth.max()
     return np.asarray(smooth / highest if highest > 0 else smooth, dtype=np.float32)
-
-
-def _check(pixels: Pixels, edges: FloatMap) -> None:
-    if np.ndim(pixels) != 3 or np.shape(pixels)[2] != 3 or np.shape(pixels)[:2] != np.shape(edges):
-        raise ValueError(
-            f"pixels have shape {np.shape(pixels)} and edges {np.shape(edges)}; they must be "
-            "(height, width, 3) and (height, width), of one photo"
-        )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from cpcapp.splicing.photo.read import ReadImage
 from cpcapp.splicing.photo.samples import Problem, Sample, SampleSet
 from cpcapp.splicing.score.controls import FILE_CONTROLS
 from cpcapp.splicing.score.protocols import (
-    PROTOCOLS,
     ImageScore,
     ProtocolScores,
     check_protocols,
@@ -50,18 +49,17 @@ Method = Localizer | Callable[[Pixels], Maps]
 Control = Callable[[Pixels, FloatMap], FloatMap]
 
 
-@dataclass(frozen=True, eq=False)
-class Case:
+class Case(NamedTuple):
     """A photo that was scored: its pixels, mask and edges, and by method its maps and scores.
 
     The edges are zeros where neither a method nor a control has asked for them.
     """
 
     sample: Sample
-    image: Pixels = field(repr=False)
-    mask: BoolArray = field(repr=False)
-    edges: FloatMap = field(repr=False)
-    maps: dict[str, Maps] = field(repr=False)
+    image: Pixels
+    mask: BoolArray
+    edges: FloatMap
+    maps: dict[str, Maps]
     scores: dict[str, dict[str, ImageScore]]
 
 
@@ -130,10 +128,50 @@ def evaluate(
         raise ValueError(f"methods and controls both have {sorted(both)}; rename one of them")
     if unknown := thresholds.keys() - methods.keys():
         raise ValueError(f"thresholds has {sorted(unknown)}; it may have {', '.join(methods)}")
-    names = [protocol.name for protocol in check_protocols(protocols)]
-    work = partial(_score_photo, methods, controls, names, thresholds, on_case)
+    chosen = check_protocols(protocols)
+    names = [protocol.name for protocol in chosen]
+    by_file = any(control in FILE_CONTROLS for control in controls.values())
+
+    def score_photo(sample: Sample) -> dict[str, dict[str, ImageScore]] | Problem:
+        """Return the scores of a photo by method and protocol."""
+        try:
+            photo, mask = read_with_mask(sample)
+            maps = {name: ask(method, photo) for name, method in methods.items()}
+            coefficients = sample.coefficients if by_file else None
+        except (OSError, ValueError) as error:
+            return _problem(sample, error)
+        given = (getattr(result, "edges", None) for result in maps.values())
+        edges: FloatMap | None = next((edges for edges in given if edges is not None), None)
+        if edges is None:
+            edges = detect_edges(photo.pixels) if controls else np.zeros(mask.shape, np.float32)
+
+        def score(name: str, values: FloatMap | None, *kinds: str) -> dict[str, ImageScore]:
+            threshold = thresholds.get(name)
+            wanted = [
+                protocol.name
+                for protocol in chosen
+                if ("surface" if protocol.radius is None else "edge") in kinds
+                and (threshold is not None or protocol.threshold != "given")
+            ]
+            if values is None or not wanted:
+                return {}
+            return score_map(values, mask, wanted, threshold=threshold, name=sample.name)
+
+        scores = {
+            name: score(name, result.boundary, "edge") | score(name, result.region, "surface")
+            for name, result in maps.items()
+        }
+        surface = not maps or any(result.region is not None for result in maps.values())
+        kinds = ("edge", "surface") if surface else ("edge",)
+        for name, control in controls.items():
+            file = (coefficients,) if control in FILE_CONTROLS else ()
+            scores[name] = score(name, control(photo.pixels, edges, *file), *kinds)
+        if on_case is not None:
+            on_case(Case(sample, photo.pixels, mask, edges, maps, scores))
+        return scores
+
     spliced = [sample for sample in samples if not sample.authentic]
-    results = list(map_threads(work, spliced, jobs=jobs, progress=progress))
+    results = list(map_threads(score_photo, spliced, jobs=jobs, progress=progress))
     cases = [result for result in results if not isinstance(result, Problem)]
     unread = [result for result in results if isinstance(result, Problem)]
     scores = {}
@@ -153,53 +191,6 @@ def evaluate(
 def ask(method: Method, photo: ReadImage) -> Maps:
     """Return what a method says of a photo."""
     return method(photo.pixels) if callable(method) else method.localize(photo)
-
-
-def _score_photo(
-    methods: Mapping[str, Method],
-    controls: Mapping[str, Control],
-    protocols: Sequence[str],
-    thresholds: Mapping[str, float],
-    on_case: Callable[[Case], None] | None,
-    sample: Sample,
-) -> dict[str, dict[str, ImageScore]] | Problem:
-    """Return the scores of a photo by method and protocol."""
-    try:
-        photo, mask = read_with_mask(sample)
-        maps = {name: ask(method, photo) for name, method in methods.items()}
-        by_file = any(control in FILE_CONTROLS for control in controls.values())
-        coefficients = sample.coefficients if by_file else None
-    except (OSError, ValueError) as error:
-        return _problem(sample, error)
-    given = (getattr(result, "edges", None) for result in maps.values())
-    edges: FloatMap | None = next((edges for edges in given if edges is not None), None)
-    if edges is None:
-        edges = detect_edges(photo.pixels) if controls else np.zeros(mask.shape, np.float32)
-
-    def score(name: str, values: FloatMap | None, *kinds: str) -> dict[str, ImageScore]:
-        threshold = thresholds.get(name)
-        wanted = [
-            protocol
-            for protocol in protocols
-            if ("surface" if PROTOCOLS[protocol].radius is None else "edge") in kinds
-            and (threshold is not None or PROTOCOLS[protocol].threshold != "given")
-        ]
-        if values is None or not wanted:
-            return {}
-        return score_map(values, mask, wanted, threshold=threshold, name=sample.name)
-
-    scores = {
-        name: score(name, result.boundary, "edge") | score(name, result.region, "surface")
-        for name, result in maps.items()
-    }
-    surface = not maps or any(result.region is not None for result in maps.values())
-    kinds = ("edge", "surface") if surface else ("edge",)
-    for name, control in controls.items():
-        file = (coefficients,) if control in FILE_CONTROLS else ()
-        scores[name] = score(name, control(photo.pixels, edges, *file), *kinds)
-    if on_case is not None:
-        on_case(Case(sample, photo.pixels, mask, edges, maps, scores))
-    return scores
 
 
 def _problem(sample: Sample, error: Exception) -> Problem:
@@ -289,13 +280,13 @@ class VerdictScores:
             pairs = pairs[(rows[:, None, 1:] == columns[None, :, 1:]).all(axis=2)]
         return float(pairs.mean()) if pairs.size else None
 
-    def alarms(self, level: float = ALARM_LEVEL, *, authentic: bool = True) -> float | None:
-        """Return the share of authentic, or of spliced photos with a p-value of at most a level.
+    def alarms(self, *, authentic: bool = True) -> float | None:
+        """Return the share of authentic, or of spliced photos with signs of splicing.
 
         A photo without a p-value, which is like too few of those of the calibration, counts as one
         without alarm. None if no photo has a score.
         """
-        return self._share(authentic, -np.inf, level)
+        return self._share(authentic, -np.inf, ALARM_LEVEL)
 
     def weak_signs(self, *, authentic: bool = True) -> float | None:
         """Return the share of authentic, or of spliced photos with weak signs; see `alarms`."""

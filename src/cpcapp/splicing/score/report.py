@@ -100,14 +100,9 @@ class LocalizerReport:
         }
 
     def mean_scores(self) -> tuple[list[str], list[tuple[str, list[str]]]]:
-        """Return the cells of a table of mean scores.
+        """Return the cells of a table of mean scores: protocols, and rows of F1 and MCC by each.
 
-        Returns
-        -------
-        protocols : list of str
-            Those that the localizer is scored by; the others say nothing about it.
-        rows : list of (str, list of str)
-            For each method and control its label, and F1 and MCC by each of the protocols.
+        The protocols are those that the localizer is scored by; others say nothing about it.
         """
         protocols = list(self.evaluation.scores[METHOD])
         rows = []

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cpcapp.splicing.datasets.collector import check_folder
 from cpcapp.splicing.datasets.folders import open_photos
-from cpcapp.splicing.datasets.remote import open_remote_pairs, open_remote_sources
 from cpcapp.splicing.datasets.sources import is_bsds, open_sources
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.make.calibration_photos import calibration_photos
 from cpcapp.splicing.make.splices import training_splices
-from cpcapp.splicing.measure.network import TraceMeter
-from cpcapp.splicing.photo.remote import is_url
 from cpcapp.splicing.photo.samples import SampleSet
 from cpcapp.splicing.photo.sources import find_unread
 from cpcapp.splicing.presets import PRESETS, Preset
@@ -36,16 +33,8 @@ class TrainingSet(NamedTuple):
     calibrate_on: SampleSet | None
 
 
-@dataclass(frozen=True)
-class Training:
-    """A trained localizer, and what could not be used.
-
-    Attributes
-    ----------
-    localizer : SpliceLocalizer
-    problems : tuple of str
-        Photos that were left out, with the reasons.
-    """
+class Training(NamedTuple):
+    """A trained localizer, and the photos that were left out, with the reasons."""
 
     localizer: SpliceLocalizer
     problems: tuple[str, ...]
@@ -61,33 +50,21 @@ def open_training_set(
     """Open folders to train on: spliced photos with masks, or plain photos to make splices of.
 
     ``folders``: either data sets with masks, as `cpcapp.splicing.datasets.open_photos` opens them,
-    or plain photos and BSDS500, from which splices are made while they are read. URLs such as
-    ``s3://bucket/folder`` are opened by fsspec: folders of photos, or with ``images`` and ``masks``
-    in them.
+    or plain photos and BSDS500, from which splices are made while they are read.
 
     ``progress``: called with the share done, from 0 to 1, for each folder.
     """
     if n_splices < 1:
         raise ValueError(f"n_splices={n_splices} must be at least 1")
     plain: list[str | os.PathLike[str]] = []
-    remote: list[str] = []
     opened: list[SampleSet] = []
     for folder in folders:
-        if is_url(folder):
-            pairs = open_remote_pairs(str(folder))
-            if pairs is None:
-                remote.append(str(folder))
-            else:
-                opened.append(pairs)
-        elif is_bsds(check_folder(folder)):
-            plain.append(folder)
+        photos = None if is_bsds(check_folder(folder)) else open_photos(folder, progress=progress)
+        if photos is not None and photos.spliced:
+            opened.append(photos)
         else:
-            photos = open_photos(folder, progress=progress)
-            if photos.spliced:
-                opened.append(photos)
-            else:
-                plain.append(folder)
-    if opened and (plain or remote):
+            plain.append(folder)
+    if opened and plain:
         raise ValueError("give either spliced photos with masks or plain photos, not both")
     if len(opened) == 1:
         return TrainingSet(opened[0], None)
@@ -97,8 +74,7 @@ def open_training_set(
         problems = [problem for photos in opened for problem in photos.problems]
         name = ", ".join(photos.name for photos in opened)
         return TrainingSet(SampleSet(name, tuple(samples), tuple(problems)), None)
-    sources = open_sources(plain) if plain else []
-    sources += [source for url in remote for source in open_remote_sources(url)]
+    sources = open_sources(plain)
     splices = training_splices(sources, n_splices, seed=seed)
     n_calibration = min(_N_CALIBRATION, 2 * n_splices)
     unchanged = min(len(sources), n_calibration // _PER_UNCHANGED)
@@ -121,18 +97,11 @@ def train_from_folders(
     folders: Sequence[str | os.PathLike[str]],
     preset: str | Preset = "default",
     *,
-    network: TraceMeter | None = None,
     n_splices: int = 2000,
     seed: int = 0,
-    jobs: int = 2,
-    save_to: str | os.PathLike[str] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    restart: bool = False,
-    opening_progress: Callable[[float], None] | None = None,
-    progress: Callable[[float], None] | None = None,
-    calibration_progress: Callable[[float], None] | None = None,
-    device: str | None = None,
     client: Any = None,
+    opening_progress: Callable[[float], None] | None = None,
+    **options: Any,
 ) -> Training:
     """Train a localizer on folders of photos.
 
@@ -143,26 +112,14 @@ def train_from_folders(
     preset : {"default", "filters", "paper"} or Preset, default="default"
         A name stands for a preset whose p-values are for photos of the collection that is trained
         on; see `for_own_photos`.
-    network : TraceMeter, optional
-        For a preset with a network; by default that of the package's default model.
     seed : int, default=0
         Decides which splices are made and which patches are taken.
-    jobs : int, default=2
-        Photos at the same time. The result does not depend on it.
-    save_to : path, optional
-        A file to write the model to.
-    checkpoint : path, optional
-        A folder to keep the state in; see `cpcapp.splicing.train_localizer`.
-    restart : bool, default=False
-        Begin anew, even if the checkpoint holds a state.
-    opening_progress, progress, calibration_progress : callable, optional
-        Called with the share done, from 0 to 1: of opening a folder, of reading patches and of
-        calibrating.
-    device : str, optional
-        Where to compute, such as ``"cuda"``; see `cpcapp.splicing.train_localizer`.
     client : distributed.Client, optional
-        Of a Dask cluster, whose workers can open the same folders; see
-        `cpcapp.splicing.train_localizer`.
+        Of a Dask cluster, whose workers can open the same folders.
+    opening_progress : callable, optional
+        Called with the share done, from 0 to 1, of opening a folder.
+    **options
+        Passed on to `cpcapp.splicing.train_localizer`, such as ``save_to="model.safetensors"``.
 
     Returns
     -------
@@ -188,25 +145,18 @@ def train_from_folders(
         preset = for_own_photos(PRESETS[preset])
     if client is not None:
         # Workers have another working folder.
-        folders = [f if is_url(f) else Path(f).absolute() for f in folders]
+        folders = [Path(folder).absolute() for folder in folders]
     samples, calibrate_on = open_training_set(
         folders, n_splices=n_splices, seed=seed, progress=opening_progress
     )
     localizer = train_localizer(
         samples,
         preset,
-        network=network,
         seed=seed,
-        jobs=jobs,
-        checkpoint=checkpoint,
-        save_to=save_to,
-        restart=restart,
-        progress=progress,
         facts={"data": [Path(folder).name for folder in folders], "kind": samples.name},
         calibrate_on=calibrate_on,
-        calibration_progress=calibration_progress,
-        device=device,
         client=client,
+        **options,
     )
     opening = [str(problem) for problem in samples.problems]
     return Training(localizer, (*opening, *localizer.facts["problems"]))

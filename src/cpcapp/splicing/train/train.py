@@ -141,8 +141,6 @@ def train_localizer(
             raise ValueError(f"preset={preset!r} must be one of {', '.join(PRESETS)}, or a Preset")
         preset = PRESETS[preset]
     network = (network or load_model("default").network) if preset.network else None
-    if jobs < 1:
-        raise ValueError(f"jobs={jobs} must be at least 1")
     if device is not None and client is not None:
         raise ValueError(f"device={device!r} can't be used with a cluster; give only one of them")
     store = None
