@@ -84,13 +84,13 @@ def _measure_edges_and_network(
     photo: ReadImage, meters: Meters, progress: Callable[[float], None] | None
 ) -> tuple[FloatMap, LearnedTraces | None]:
     if meters.network is None:
-        return detect_edges(as_unit_float(photo.pixels)), None
+        return detect_edges(photo.pixels), None
     table, offset, _ = photo.grid
     network = partial(meters.network.measure, photo.pixels, table, offset, progress=progress)
 
     def others() -> tuple[FloatMap, FloatMap]:
         blocks = jpeg_block_traces(photo.pixels, table, offset)
-        return blocks, detect_edges(as_unit_float(photo.pixels))
+        return blocks, detect_edges(photo.pixels)
 
     if spare_threads() == 1:
         # The network first: it needs most memory, and none of what the others make.
