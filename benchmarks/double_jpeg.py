@@ -37,8 +37,8 @@ from _machine import describe_machine
 from cpcapp.splicing import read_image
 from cpcapp.splicing.measure import jpeg_traces
 from cpcapp.splicing.photo import jpeg_grid
-from cpcapp.splicing.photo.coefficients import read_coefficients
 from cpcapp.splicing.photo.jpeg import luminance
+from cpcapp.splicing.photo.read import read_coefficients
 
 FIRST, LAST = (60, 70, 80, 85), (75, 85, 90, 95)
 RESULTS = Path(__file__).parent / "results" / "double_jpeg.json"

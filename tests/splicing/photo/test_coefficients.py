@@ -9,12 +9,8 @@ from scipy.fft import dctn
 
 from cpcapp.splicing import read_image
 from cpcapp.splicing.examples import example_photos
-from cpcapp.splicing.photo.coefficients import (
-    coefficients_of,
-    read_coefficients,
-    spread_blocks,
-)
-from cpcapp.splicing.photo.read import ImageError
+from cpcapp.splicing.photo.jpeg import coefficients_of, spread_blocks
+from cpcapp.splicing.photo.read import ImageError, read_coefficients
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from cpcapp.splicing import read_image
-from cpcapp.splicing.photo.jpeg import decode_jpeg, encode_jpeg, recompress
-from cpcapp.splicing.photo.jpeg_tables import STANDARD_TABLE, file_quality, table_quality
+from cpcapp.splicing.photo.jpeg import (
+    STANDARD_TABLE,
+    decode_jpeg,
+    encode_jpeg,
+    file_quality,
+    recompress,
+    table_quality,
+)
 
 
 @pytest.fixture(scope="module")

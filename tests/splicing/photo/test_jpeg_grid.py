@@ -12,13 +12,14 @@ from cpcapp.splicing import load_model, read_image
 from cpcapp.splicing.decide.decide import measure_features
 from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.measure.measure import measure
-from cpcapp.splicing.photo.jpeg import luminance, recompress
-from cpcapp.splicing.photo.jpeg_grid import (
+from cpcapp.splicing.photo.jpeg import (
     estimate_quality,
     grid_offset,
     grid_strength,
+    luminance,
     near_zero_share,
     near_zeros,
+    recompress,
     smooth_blocks,
 )
 

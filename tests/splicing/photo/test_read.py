@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile, ImageOps
 
-from cpcapp.splicing.photo.file_search import image_files
+from cpcapp.splicing.photo.files import image_files
 from cpcapp.splicing.photo.read import ImageError, read_image
 
 

@@ -6,10 +6,9 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from cpcapp.splicing.datasets.collector import is_white
+from cpcapp.splicing.photo.files import list_folder, read_remote, read_remote_pixels
 from cpcapp.splicing.photo.pixels import BoolArray
-from cpcapp.splicing.photo.remote import list_folder, read_remote, read_remote_pixels
-from cpcapp.splicing.photo.samples import Problem, Sample, SampleSet
-from cpcapp.splicing.photo.sources import SourcePhoto
+from cpcapp.splicing.photo.samples import Problem, Sample, SampleSet, SourcePhoto
 
 
 def open_remote_pairs(url: str) -> SampleSet | None:

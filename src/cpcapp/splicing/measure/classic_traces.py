@@ -13,8 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cpcapp.contrast.solve import solve_contrast
-from cpcapp.splicing.photo.jpeg import BLOCK, block_cosines, luminance, recompress
-from cpcapp.splicing.photo.jpeg_grid import near_zeros, smooth_blocks
+from cpcapp.splicing.photo.jpeg import (
+    BLOCK,
+    block_cosines,
+    luminance,
+    near_zeros,
+    recompress,
+    smooth_blocks,
+)
 from cpcapp.splicing.photo.pixels import FloatArray, FloatMap, Pixels, as_bytes
 
 # Added to mean squares, in grey levels: rounding to whole levels adds about as much.
@@ -49,7 +55,7 @@ def block_contrast(pixels: Pixels, once: NDArray[np.floating] | None = None) -> 
 
     ``once``: A map that is high where a block was compressed less often, such as ``aligned`` of
     `cpcapp.splicing.measure.jpeg_traces.DoubleJpegTrace`. It gives the sign. By default, and if it
-    is the same everywhere, `cpcapp.splicing.photo.jpeg_grid.near_zeros` does, negated.
+    is the same everywhere, `cpcapp.splicing.photo.jpeg.near_zeros` does, negated.
 
     In standard deviations from the median, high on the side that was compressed less often. 0
     everywhere if the photo is flat or has less than 12 tiles of 48 x 48 pixels.

@@ -20,9 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.splicing.photo.coefficients import JpegCoefficients, coefficients_of
-from cpcapp.splicing.photo.jpeg import BLOCK, block_cosines, luminance
-from cpcapp.splicing.photo.jpeg_grid import (
+from cpcapp.splicing.photo.jpeg import (
+    BLOCK,
+    JpegCoefficients,
+    block_cosines,
+    coefficients_of,
+    luminance,
     near_zero_share,
     near_zeros,
     offset_shares,

@@ -16,7 +16,7 @@ from cpcapp.splicing.measure.filters import BoundaryMap, combine_banks
 from cpcapp.splicing.measure.jpeg_traces import jpeg_block_traces
 from cpcapp.splicing.measure.mosaic import MosaicTrace, lattice_contrast, mosaic_trace
 from cpcapp.splicing.measure.network import LearnedTraces, TraceMeter
-from cpcapp.splicing.photo.jpeg_grid import JpegGrid
+from cpcapp.splicing.photo.jpeg import JpegGrid
 from cpcapp.splicing.photo.pixels import FloatMap, as_unit_float
 from cpcapp.splicing.photo.read import ReadImage
 

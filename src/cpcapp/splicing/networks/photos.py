@@ -11,8 +11,7 @@ from cpcapp._io.threads import map_threads
 from cpcapp.splicing.make.splices import split_readable
 from cpcapp.splicing.networks.loop import Photos
 from cpcapp.splicing.photo.pixels import as_bytes
-from cpcapp.splicing.photo.samples import Problem
-from cpcapp.splicing.photo.sources import SourcePhoto
+from cpcapp.splicing.photo.samples import Problem, SourcePhoto
 
 
 def read_training_photos(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp._io.worker import Answer, Worker
-from cpcapp.splicing.photo.contents import Contents, Metadata, UnreadableError
+from cpcapp.splicing.photo.contents import Contents, ImageError, Metadata, read_exif
 from cpcapp.splicing.photo.pixels import turn_upright
 
 _AVIF_BRANDS = frozenset({b"avif", b"avis"})
@@ -64,7 +64,7 @@ def read_heif(data: bytes) -> Contents:
     coded_as_avif = b"av01" in head and b"hvc1" not in head
     form = "AVIF" if brands & _AVIF_BRANDS or coded_as_avif else "HEIC"
     if not can_read(form):
-        raise UnreadableError(
+        raise ImageError(
             f"is {form}, which needs another package: run {INSTALL}, or save it as PNG"
         )
     answer, (exif, xmp) = _ask(data, {"do": "inspect", "format": form}, 0)
@@ -96,7 +96,7 @@ def read_heif(data: bytes) -> Contents:
         decode=decode,
         wide=bits > 8,
         memory=3 * len(data) + bytes_per_pixel * width * height,
-        metadata=lambda: Metadata(exif.tobytes(), xmp.tobytes()),
+        metadata=Metadata(read_exif(exif.tobytes()), xmp.tobytes()),
     )
 
 
@@ -116,16 +116,16 @@ def _ask(data: bytes, request: dict[str, Any], n_pixels: int) -> Answer:
         worker = _worker[1]
         if not worker.is_ready:
             _worker = None
-            raise UnreadableError("can't be read: the process that decodes it did not start")
+            raise ImageError("can't be read: the process that decodes it did not start")
         answer = worker.ask(request, seconds, [np.frombuffer(data, np.uint8)])
         if answer is None:
             _worker = None
-            raise UnreadableError(
+            raise ImageError(
                 "is damaged: decoding it was stopped, because it crashed or took more than "
                 f"{seconds:.0f} seconds; use an undamaged copy"
             )
     if "error" in answer[0]:
-        raise UnreadableError(
+        raise ImageError(
             f"is damaged or of a kind that is not read ({answer[0]['error']}); use an undamaged "
             "copy or save it as PNG"
         )

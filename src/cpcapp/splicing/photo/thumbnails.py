@@ -14,8 +14,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.splicing.photo.pixels import FloatMap, Pixels, as_bytes
-from cpcapp.splicing.photo.read import ImageError, read_image, turn_upright
+from cpcapp.splicing.photo.contents import ImageError
+from cpcapp.splicing.photo.pixels import FloatMap, Pixels, as_bytes, turn_upright
+from cpcapp.splicing.photo.read import read_image
 
 # Of a thumbnail; real ones have at most 640 x 480 pixels.
 _MAX_PIXELS = 2_000_000
