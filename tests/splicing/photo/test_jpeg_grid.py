@@ -289,12 +289,6 @@ def test_near_zeros_of_any_size(shape, level, rng):
         assert grid_offset(plane) is None
 
 
-def test_a_plane_has_two_dimensions(photo):
-    for function in (near_zeros, grid_offset):
-        with pytest.raises(ValueError, match=r"luminance has shape \(200, 280, 3\); it must be"):
-            function(photo)
-
-
 # -- where the grid begins ---------------------------------------------------------------------
 
 

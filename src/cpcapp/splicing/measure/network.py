@@ -263,10 +263,7 @@ def _cut_pixels(image: NDArray[Any], before: tuple[int, int], box: _Box) -> Floa
         low, high = part.start - missing, part.stop - missing
         cuts.append(slice(max(low, 0), min(high, length)))
         sides.append((max(-low, 0), max(high - length, 0)))
-    levels = image[tuple(cuts)]
-    if levels.dtype.kind == "f":
-        levels = np.rint(np.clip(levels, 0.0, 1.0) * np.float32(255.0)).astype(np.uint8)
-    levels = np.pad(as_bytes(levels), (*sides, (0, 0)), mode="edge")
+    levels = np.pad(as_bytes(image[tuple(cuts)]), (*sides, (0, 0)), mode="edge")
     return np.ascontiguousarray(levels.transpose(2, 0, 1)[None], np.float32)
 
 

@@ -73,21 +73,8 @@ _MAX_SAMPLED_PIXELS = 400_000
 
 
 def recompress(pixels: ArrayLike, quality: int) -> NDArray[np.uint8]:
-    """Compress a photo as JPEG and return the decoded pixels.
-
-    >>> import numpy as np
-    >>> photo = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
-    >>> errors = [np.abs(recompress(photo, q) - photo.astype(float)).mean() for q in (95, 50)]
-    >>> bool(0 < errors[0] < errors[1])
-    True
-    """
-    array = np.asarray(pixels)
-    if array.ndim != 3 or array.shape[2] != 3 or array.dtype not in (np.uint8, np.uint16):
-        raise ValueError(
-            f"pixels of shape {array.shape} and type {array.dtype} must be an RGB photo: "
-            "(height, width, 3), uint8 or uint16"
-        )
-    whole = as_bytes(array)
+    """Compress a photo as JPEG and return the decoded pixels."""
+    whole = as_bytes(np.asarray(pixels))
     out = np.empty_like(whole)
     for top, left in product(*(range(0, side, _MAX_SIDE) for side in whole.shape[:2])):
         part = slice(top, top + _MAX_SIDE), slice(left, left + _MAX_SIDE)
@@ -96,12 +83,7 @@ def recompress(pixels: ArrayLike, quality: int) -> NDArray[np.uint8]:
 
 
 def encode_jpeg(pixels: NDArray[np.uint8], quality: int) -> bytes:
-    """Encode a photo as a JPEG file.
-
-    >>> import numpy as np
-    >>> b"JFIF" in encode_jpeg(np.zeros((8, 8, 3), dtype=np.uint8), quality=90)
-    True
-    """
+    """Encode a photo as a JPEG file."""
     if not 1 <= quality <= 100:
         raise ValueError(f"quality={quality!r} must be from 1 to 100")
     settings = [cv2.IMWRITE_JPEG_QUALITY, int(quality)]
@@ -142,10 +124,6 @@ def luminance(pixels: ArrayLike) -> FloatMap:
     array([[76.24,  9.  ]], dtype=float32)
     """
     array = np.asarray(pixels)
-    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] != 3):
-        raise ValueError(
-            f"pixels of shape {array.shape} must be (height, width, 3) or (height, width)"
-        )
     white = np.iinfo(array.dtype).max if array.dtype.kind in "ui" else 1
     light = np.empty(array.shape[:2], dtype=np.float32)
     # In strips, as three colours of a large photo in floats would take much memory.
@@ -159,11 +137,7 @@ def luminance(pixels: ArrayLike) -> FloatMap:
 
 
 def table_quality(relative: float) -> int:
-    """Return the quality for which libjpeg scales the standard table by a factor.
-
-    >>> table_quality(1.0), table_quality(0.2), table_quality(2.0)
-    (50, 90, 25)
-    """
+    """Return the quality for which libjpeg scales the standard table by a factor."""
     percent = 100.0 * relative
     quality = 5000.0 / percent if percent > 100.0 else (200.0 - percent) / 2.0
     return int(np.clip(round(quality), 1, 100))
@@ -174,8 +148,6 @@ def file_quality(table: Sequence[int]) -> int:
 
     Cameras and editors use their own tables. For tables of libjpeg it is at most 1 off.
     """
-    if len(table) != 64 or min(table) < 0:
-        raise ValueError(f"table of {len(table)} entries must have 64, none below 0")
     return table_quality(sum(table) / float(STANDARD_TABLE.sum()))
 
 
@@ -219,19 +191,9 @@ def spread_blocks(
 
 
 def coefficients_of(plane: ArrayLike, table: ArrayLike) -> NDArray[np.int16]:
-    """Return the luminance of a photo, from 0 to 255, in whole steps of a table, block by block.
-
-    >>> import numpy as np
-    >>> coefficients_of(np.full((8, 8), 128 + 5), np.full((8, 8), 10))[0, 0, 0, :3]
-    array([4, 0, 0], dtype=int16)
-    """
-    levels, steps = np.asarray(plane), np.asarray(table, dtype=np.float32)
-    if levels.ndim != 2:
-        raise ValueError(f"plane has shape {levels.shape}; it must be (height, width)")
-    if steps.shape != (BLOCK, BLOCK) or not (steps >= 1).all():
-        raise ValueError(f"table of shape {steps.shape} must be (8, 8) with steps of at least 1")
-    values = block_cosines(levels.astype(np.float32) - _MID_GREY)
-    values /= steps
+    """Return the luminance of a photo, from 0 to 255, in whole steps of a table, block by block."""
+    values = block_cosines(np.asarray(plane, dtype=np.float32) - _MID_GREY)
+    values /= np.asarray(table, dtype=np.float32)
     return np.asarray(np.rint(values, out=values).astype(np.int16))
 
 
@@ -255,14 +217,6 @@ def grid_strength(image: FloatMap, offset: tuple[int, int] = (0, 0)) -> float:
     The median over blocks of the mean amplitude of the high frequencies, in logarithms: its value
     half a block off the grid minus that on it. About 0 for a photo that was never compressed, or
     was resized afterwards; about 1 after JPEG at quality 85.
-
-    >>> import numpy as np
-    >>> from cpcapp.splicing.photo.jpeg import recompress
-    >>> noise = np.random.default_rng(0).normal(128, 4, (160, 240, 3)).clip(0, 255).astype(np.uint8)
-    >>> for photo in (noise, recompress(noise, 75)):
-    ...     print(round(grid_strength(photo.astype(np.float32) / 255), 1))
-    -0.0
-    1.0
     """
     image = image[offset[0] :, offset[1] :]
     if min(image.shape[:2]) < 2 * BLOCK:
@@ -278,15 +232,6 @@ def estimate_quality(image: FloatMap, offset: tuple[int, int] = (0, 0)) -> int |
     the smallest ones that are not 0 give the step. For made JPEGs of UCID and BSDS500 of qualities
     30 to 85 the estimate is mostly 0 to 3 too high; a smooth photo may read far too high (58 for
     the example photo of an astronaut at 30).
-
-    >>> import numpy as np
-    >>> from cpcapp.splicing.photo.jpeg import recompress
-    >>> rng = np.random.default_rng(0)
-    >>> noise = rng.normal(128, 20, (160, 240, 3)).clip(0, 255).astype(np.uint8)
-    >>> for photo in (noise, recompress(noise, 50)):
-    ...     print(estimate_quality(photo.astype(np.float32) / 255))
-    None
-    52
     """
     image = image[offset[0] :, offset[1] :]
     if min(image.shape[:2]) < 2 * BLOCK:
@@ -306,21 +251,12 @@ def near_zeros(luminance: NDArray[Any]) -> FloatMap:
     something was pasted that was not compressed on this grid. If the whole photo was saved as JPEG
     after the pasting, it is high everywhere. The luminance is in grey levels from 0 to 255, and its
     grid begins at the upper left corner; the result, from -1 to 1, is averaged over 3 x 3 blocks.
-
-    >>> import numpy as np
-    >>> from cpcapp.splicing.photo.jpeg import luminance, recompress
-    >>> photo = np.random.default_rng(0).normal(128, 4, (160, 240, 3)).clip(0, 255).astype(np.uint8)
-    >>> photo[:, :120] = recompress(photo, 75)[:, :120]
-    >>> found = near_zeros(luminance(photo))
-    >>> bool(found[:, :10].min() > 0.2), bool(abs(found[:, 20:]).max() < 0.1)
-    (True, True)
     """
-    plane = check_plane(luminance)
-    rows, cols = (n // BLOCK for n in plane.shape)
+    rows, cols = (n // BLOCK for n in luminance.shape)
     if not rows * cols:
         return np.zeros((rows, cols), dtype=np.float32)
-    on = (np.abs(block_cosines(plane)) < _NEAR_ZERO).mean(axis=(2, 3), dtype=np.float32)
-    off = sum(near_zero_share(plane, offset, _NEAR_ZERO) for offset in _OFF_GRID)
+    on = (np.abs(block_cosines(luminance)) < _NEAR_ZERO).mean(axis=(2, 3), dtype=np.float32)
+    off = sum(near_zero_share(luminance, offset, _NEAR_ZERO) for offset in _OFF_GRID)
     return smooth_blocks(on - off / np.float32(len(_OFF_GRID)), _WINDOW)
 
 
@@ -328,16 +264,8 @@ def grid_offset(luminance: NDArray[Any]) -> tuple[int, int] | None:
     """Find where the first whole block of a JPEG begins in a photo, by its pixels alone.
 
     None if no offset stands out: the photo was never a JPEG, was resized since, is flat or small.
-
-    >>> import numpy as np
-    >>> from cpcapp.splicing.photo.jpeg import luminance, recompress
-    >>> photo = np.random.default_rng(0).normal(128, 4, (160, 240, 3)).clip(0, 255).astype(np.uint8)
-    >>> print(grid_offset(luminance(photo)))
-    None
-    >>> grid_offset(luminance(recompress(photo, 75)[3:, 6:]))
-    (5, 2)
     """
-    shares = offset_shares(check_plane(luminance), _NEAR_ZERO)
+    shares = offset_shares(luminance, _NEAR_ZERO)
     if shares is None:
         return None
     best = int(shares.argmax())
@@ -347,14 +275,9 @@ def grid_offset(luminance: NDArray[Any]) -> tuple[int, int] | None:
 
 
 def offset_shares(
-    plane: FloatMap, limit: float, frequencies: BoolArray | None = None
+    plane: NDArray[Any], limit: float, frequencies: BoolArray | None = None
 ) -> FloatArray | None:
-    """Return the share of near-zero coefficients for blocks that begin at each of 64 offsets.
-
-    >>> import numpy as np
-    >>> offset_shares(np.zeros((40, 40), np.float32), 0.5).min()
-    np.float64(1.0)
-    """
+    """Return the share of near-zero coefficients for blocks that begin at each of 64 offsets."""
     beyond = BLOCK - 1
     high, wide = (
         min(n - beyond, most) // BLOCK * BLOCK
@@ -375,19 +298,12 @@ def offset_shares(
 
 
 def near_zero_share(
-    plane: FloatMap,
+    plane: NDArray[Any],
     offset: tuple[int, int],
     limit: float,
     frequencies: BoolArray | None = None,
 ) -> FloatMap:
-    """Return the share of near-zero coefficients of blocks that begin at an offset.
-
-    >>> import numpy as np
-    >>> plane = np.zeros((8, 24), np.float32)
-    >>> plane[:, 16:] = 100.0  # in the middle of the second block that begins at column 4
-    >>> near_zero_share(plane, (0, 4), 0.5)[0].round(2)
-    array([1.  , 0.96, 0.92], dtype=float32)
-    """
+    """Return the share of near-zero coefficients of blocks that begin at an offset."""
     height, width = (n // BLOCK * BLOCK for n in plane.shape)
     # A single row or column of blocks has no complete ones between.
     row = offset[0] if height > BLOCK else 0
@@ -407,12 +323,7 @@ def near_zero_share(
 
 
 def smooth_blocks(values: NDArray[Any], window: int) -> FloatMap:
-    """Return the mean of a map over a window, which is cut off at the borders.
-
-    >>> import numpy as np
-    >>> smooth_blocks(np.array([[0.0, 0.0, 6.0, 0.0]]), 3)
-    array([[0., 2., 2., 3.]], dtype=float32)
-    """
+    """Return the mean of a map over a window, which is cut off at the borders."""
     if not values.size:
         return np.zeros(values.shape, dtype=np.float32)
     size = (window, window)
@@ -421,14 +332,6 @@ def smooth_blocks(values: NDArray[Any], window: int) -> FloatMap:
         for part in (np.asarray(values, dtype=np.float32), np.ones(values.shape, dtype=np.float32))
     )
     return np.asarray(total / count)
-
-
-def check_plane(luminance: NDArray[Any]) -> FloatMap:
-    """Return a luminance plane as float32, or raise ``ValueError``."""
-    plane = np.asarray(luminance)
-    if plane.ndim != 2:
-        raise ValueError(f"luminance has shape {plane.shape}; it must be (height, width)")
-    return np.ascontiguousarray(plane, dtype=np.float32)
 
 
 def _relative_steps(image: FloatMap) -> float | None:
