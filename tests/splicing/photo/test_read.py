@@ -426,6 +426,13 @@ def test_broken_exif_is_ignored(form, garbage):
         assert image.notes == ("broken EXIF ignored",)
 
 
+def test_broken_exif_does_not_turn_the_table():
+    table = [STEPS.ravel().tolist()]
+    image = read_image(saved(GREY, "JPEG", qtables=table, exif=b"Exif\0\0nonsense"))
+    assert image.notes == ("broken EXIF ignored", "grey")
+    np.testing.assert_array_equal(image.jpeg_table, STEPS)
+
+
 class TestSources:
     def test_all_of_them_give_the_same(self, tmp_path):
         path = tmp_path / "a photo.png"

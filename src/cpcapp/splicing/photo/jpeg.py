@@ -205,12 +205,6 @@ class JpegGrid(NamedTuple):
     certain: bool  # whether the file says so, or a grid stands out in the pixels
 
 
-def find_grid(pixels: NDArray[Any]) -> JpegGrid:
-    """Return the grid that shows in the pixels of a photo; at (0, 0) if none does."""
-    offset = grid_offset(luminance(pixels))
-    return JpegGrid(None, offset or (0, 0), offset is not None)
-
-
 def grid_strength(image: FloatMap, offset: tuple[int, int] = (0, 0)) -> float:
     """Return how much less fine detail a photo has on JPEG's grid than off it.
 

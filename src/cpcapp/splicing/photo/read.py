@@ -31,7 +31,8 @@ from cpcapp.splicing.photo.jpeg import (
     JpegGrid,
     coefficients_of,
     file_quality,
-    find_grid,
+    grid_offset,
+    luminance,
 )
 from cpcapp.splicing.photo.jpeg_file import JpegFile
 from cpcapp.splicing.photo.pixels import flips, turn_upright
@@ -69,25 +70,39 @@ class ReadImage:
         The name of the file, without its folder; empty if there is none.
     notes : tuple of str
         What was done to the image, such as ``"turned by the EXIF orientation"``.
-    jpeg_table : ndarray of shape (8, 8), float32, or None
-        Steps of the luminance table of a JPEG file, turned like the pixels. None for other formats.
-    jpeg_offset : (int, int)
-        Row and column of the corner of the first whole block of the file: (0, 0), unless the photo
-        was turned.
     metadata : Metadata
         What else the file says, such as its EXIF data; empty if there is no file.
     jpeg : JpegFile or None
         The segments of a JPEG file.
+    orientation : int
+        How the pixels were turned, as EXIF counts it; 1 if they are as the file has them.
     """
 
     pixels: NDArray[Any]
     format: str
     name: str
     notes: tuple[str, ...]
-    jpeg_table: NDArray[np.float32] | None = None
-    jpeg_offset: tuple[int, int] = (0, 0)
     metadata: Metadata = field(default_factory=Metadata, repr=False)
     jpeg: JpegFile | None = field(default=None, repr=False)
+    orientation: int = 1
+
+    @cached_property
+    def jpeg_table(self) -> NDArray[np.float32] | None:
+        """Steps of the luminance table of a JPEG file, (8, 8), turned like the pixels."""
+        table = None if self.jpeg is None else self.jpeg.light_table
+        if table is None or min(table) < 1:
+            return None
+        steps = np.asarray(table, np.float32).reshape(BLOCK, BLOCK)
+        return np.ascontiguousarray(steps.T) if self.orientation >= 5 else steps
+
+    @property
+    def jpeg_offset(self) -> tuple[int, int]:
+        """Row and column of the corner of the first whole block: (0, 0) unless turned."""
+        if self.jpeg_table is None:
+            return 0, 0
+        height, width = self.pixels.shape[:2]
+        rows, columns = flips(self.orientation)
+        return height % BLOCK if rows else 0, width % BLOCK if columns else 0
 
     @property
     def jpeg_quality(self) -> int | None:
@@ -100,7 +115,8 @@ class ReadImage:
         """Where the blocks of JPEG begin: by the file of a JPEG, else by the pixels."""
         if self.jpeg_table is not None:
             return JpegGrid(self.jpeg_table, self.jpeg_offset, True)
-        return find_grid(self.pixels)
+        offset = grid_offset(luminance(self.pixels))
+        return JpegGrid(None, offset or (0, 0), offset is not None)
 
 
 def read_image(source: Any, *, max_pixels: float = MAX_PIXELS) -> ReadImage:
@@ -252,7 +268,8 @@ def _read_bytes(data: bytes, max_pixels: float, *, upright: bool = True) -> Read
     del data  # so that the file is in memory once
     _check_size(*contents.size, max_pixels)
     _check_memory(contents, max_pixels)
-    notes, turns = list(contents.notes), contents.orientation if upright else 1
+    notes = list(contents.notes)
+    turns = contents.orientation if upright and contents.orientation in range(2, 9) else 1
     if contents.decode is not None:
         pixels, more = contents.decode()
         if pixels.shape[0] * pixels.shape[1] > contents.size[0] * contents.size[1]:
@@ -262,21 +279,15 @@ def _read_bytes(data: bytes, max_pixels: float, *, upright: bool = True) -> Read
         notes += [note for note in more if note != "16 bits"]
     else:
         pixels = _decode_by_pillow(contents, notes, max_pixels)
-    if turns in range(2, 9):
+    if turns > 1:
         notes.append("turned by the EXIF orientation")
     pixels = turn_upright(pixels, turns)
-    image = ReadImage(
-        pixels, contents.format, "", tuple(notes), metadata=contents.metadata, jpeg=contents.jpeg
+    return ReadImage(
+        *(pixels, contents.format, "", tuple(notes)),
+        metadata=contents.metadata,
+        jpeg=contents.jpeg,
+        orientation=turns,
     )
-    table = None if contents.jpeg is None else contents.jpeg.light_table
-    if table is None or min(table) < 1:
-        return image
-    steps = np.asarray(table, np.float32).reshape(8, 8)
-    if turns >= 5:
-        steps = np.ascontiguousarray(steps.T)
-    rows, columns = flips(turns)
-    offset = (pixels.shape[0] % 8 if rows else 0, pixels.shape[1] % 8 if columns else 0)
-    return replace(image, jpeg_table=steps, jpeg_offset=offset)
 
 
 def _decode_by_pillow(contents: Contents, notes: list[str], max_pixels: float) -> NDArray[Any]:
