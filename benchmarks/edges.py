@@ -22,15 +22,10 @@ import cv2
 import numpy as np
 from matplotlib.figure import Figure
 
+from _edge_scores import Counts, EdgeScores, count_correspondences, summarize
 from _machine import describe_machine
 from cpcapp.splicing.datasets.sources import BSDSPhoto, bsds_photos
 from cpcapp.splicing.measure.edges import EdgeDetector, thin_edges
-from cpcapp.splicing.measure.edges.scoring import (
-    Counts,
-    EdgeScores,
-    count_correspondences,
-    summarize,
-)
 
 TARGET_ODS = 0.72
 TARGET_SPEED = 3.0
