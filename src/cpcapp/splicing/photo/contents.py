@@ -14,9 +14,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
-from PIL import ImageFile
-
 from cpcapp._io.messages import MessageError
 
 if TYPE_CHECKING:
@@ -98,10 +95,9 @@ class Contents:
     format: str
     size: tuple[int, int]  # width and height, as stored
     notes: tuple[str, ...] = ()
-    #: Returns the image for Pillow to decode; raises if data are missing.
-    open: Callable[[], ImageFile.ImageFile] | None = None
-    #: Returns pixels, (height, width, channels), and notes, where Pillow does not decode.
-    decode: Callable[[], tuple[NDArray[Any], list[str]]] | None = None
+    #: Returns pixels, (height, width, channels), or an image for Pillow to decode, and adds to the
+    #: notes that it is given; raises if data are missing.
+    open: Callable[[list[str]], Any] = field(kw_only=True)
     orientation: int = 1  # as EXIF counts it
     deep: bool = False  # colours of 16 bits, of which Pillow gives the upper 8
     wide: bool = False  # pixels of more than 8 bits

@@ -76,7 +76,7 @@ def _bmp(data: bytes) -> Contents:
     if image.info["compression"] in (1, 2):
         raise ImageError("is a BMP with run lengths, which is not read; save it as PNG")
 
-    def open_file() -> BmpImageFile:
+    def open_file(notes: list[str]) -> BmpImageFile:
         tile: Any = image.tile[0]
         # Told to make do with truncated files, Pillow would leave missing pixels black.
         if len(data) < tile.offset + tile.args[1] * image.height:
@@ -115,7 +115,7 @@ def _webp(data: bytes) -> Contents:
         "WebP",
         (width, height),
         tuple(notes),
-        open=lambda: WebPImageFile(io.BytesIO(data)),
+        open=lambda notes: WebPImageFile(io.BytesIO(data)),
         orientation=exif.orientation,
         # Two canvases and one result of 4 bytes a pixel each.
         memory=2 * len(data) + 12 * width * height,
@@ -170,7 +170,7 @@ def _png(data: bytes) -> Contents:
         extras.append("16 bits reduced to 8")
     pixel_bits = bits * {2: 3, 4: 2, 6: 4}.get(colours, 1)
 
-    def open_file() -> PngImageFile:
+    def open_file(notes: list[str]) -> PngImageFile:
         needed = 0
         for left, top, across, down in _PASSES[interlaced]:
             columns, rows = -(-(width - left) // across), -(-(height - top) // down)
@@ -265,20 +265,22 @@ def _jpeg(data: bytes) -> Contents:
     if colours is None:
         raise ImageError(f"has {n_components} components, which is not read; save it as PNG")
 
-    def decode() -> tuple[NDArray[Any], list[str]]:
+    def decode(notes: list[str]) -> NDArray[np.uint8]:
         pixels, damage = jpeg.decode(colours)
+        notes += damage
         if colours != "CMYK":
-            return pixels, damage
+            return pixels
+        notes.append("converted from CMYK")
         rgb = np.empty((*pixels.shape[:2], 3), np.uint8)
         for row, out in zip(np.invert(pixels, out=pixels), rgb, strict=True):
             out[:] = Image.fromarray(row[None], "CMYK").convert("RGB")
-        return rgb, [*damage, "converted from CMYK"]
+        return rgb
 
     return Contents(
         "JPEG",
         jpeg.size,
         tuple(exif.notes),
-        decode=decode,
+        open=decode,
         orientation=exif.orientation,
         memory=len(jpeg.file) + jpeg.buffer_size,
         metadata=Metadata(exif, texts=tuple(texts), credentials=credentials, **whole),

@@ -82,10 +82,10 @@ def read_heif(data: bytes) -> Contents:
     if orientation > 1 or (form == "HEIC" and _TURNED.search(head)):
         notes.append("turned by the stored orientation")
 
-    def decode() -> tuple[NDArray[Any], list[str]]:
+    def decode(notes: list[str]) -> NDArray[Any]:
         _, arrays = _ask(data, {"do": "decode", "format": form}, width * height)
         pixels = turn_upright(arrays[0], orientation)
-        return pixels if pixels.ndim == 3 else pixels[:, :, None], []
+        return pixels if pixels.ndim == 3 else pixels[:, :, None]
 
     # Of the other process, measured: planes of light and colour, of HEIC of tiles too, and pixels.
     bytes_per_pixel = 17 if form == "AVIF" else 20 if bits > 8 else 8
@@ -93,7 +93,7 @@ def read_heif(data: bytes) -> Contents:
         form,
         (width, height),
         tuple(notes),
-        decode=decode,
+        open=decode,
         wide=bits > 8,
         memory=3 * len(data) + bytes_per_pixel * width * height,
         metadata=Metadata(read_exif(exif.tobytes()), xmp.tobytes()),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -270,15 +270,7 @@ def _read_bytes(data: bytes, max_pixels: float, *, upright: bool = True) -> Read
     _check_memory(contents, max_pixels)
     notes = list(contents.notes)
     turns = contents.orientation if upright and contents.orientation in range(2, 9) else 1
-    if contents.decode is not None:
-        pixels, more = contents.decode()
-        if pixels.shape[0] * pixels.shape[1] > contents.size[0] * contents.size[1]:
-            raise ImageError(DAMAGED)
-        pixels = _three_channels(pixels, more)
-        # How many bits there are is noted already.
-        notes += [note for note in more if note != "16 bits"]
-    else:
-        pixels = _decode_by_pillow(contents, notes, max_pixels)
+    pixels = _decode(contents, notes, max_pixels)
     if turns > 1:
         notes.append("turned by the EXIF orientation")
     pixels = turn_upright(pixels, turns)
@@ -290,19 +282,23 @@ def _read_bytes(data: bytes, max_pixels: float, *, upright: bool = True) -> Read
     )
 
 
-def _decode_by_pillow(contents: Contents, notes: list[str], max_pixels: float) -> NDArray[Any]:
-    def open_file() -> ImageFile.ImageFile:
-        assert contents.open is not None
-        image = contents.open()
-        if image.size != contents.size:
+def _decode(contents: Contents, notes: list[str], max_pixels: float) -> NDArray[Any]:
+    decoded = contents.open(notes)
+    width, height = contents.size
+    if isinstance(decoded, np.ndarray):
+        if decoded.shape[0] * decoded.shape[1] > width * height:
             raise ImageError(DAMAGED)
-        return image
-
-    image = open_file()
+        # How many bits there are is noted already.
+        more: list[str] = []
+        pixels = _three_channels(decoded, more)
+        notes += [note for note in more if note != "16 bits"]
+        return pixels
+    if decoded.size != contents.size:
+        raise ImageError(DAMAGED)
     if contents.deep:
-        pixels = _sixteen_bits(image, open_file, notes)
+        pixels = _sixteen_bits(decoded, contents, notes)
     else:
-        pixels = _from_pil(image, notes, max_pixels)
+        pixels = _from_pil(decoded, notes, max_pixels)
     return np.invert(pixels, out=pixels) if contents.inverted else pixels
 
 
@@ -433,15 +429,13 @@ def _check_size(width: int, height: int, max_pixels: float) -> None:
 _OTHER_ORDER = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
 
 
-def _sixteen_bits(
-    image: ImageFile.ImageFile, reopen: Callable[[], ImageFile.ImageFile], notes: list[str]
-) -> NDArray[Any]:
+def _sixteen_bits(image: Any, contents: Contents, notes: list[str]) -> NDArray[Any]:
     """Return all 16 bits of a colour image; Pillow gives only 8 of them at a time."""
     out = np.zeros((image.height, image.width, 3), np.uint16)
     for shift in (8, 0):
         if not shift:
-            image.im = None  # type: ignore[assignment]  # one of them in memory is enough
-            image = reopen()
+            image.im = None  # one of them in memory is enough
+            image = contents.open(notes)
             _swap_bytes(image)
         image.load()
         for rows, strip in _strips(image):

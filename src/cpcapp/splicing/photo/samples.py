@@ -13,7 +13,7 @@ from typing import TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.splicing.photo.files import explain_unread, find_images, image_files
+from cpcapp.splicing.photo.files import advise_unread, find_images, image_files
 from cpcapp.splicing.photo.jpeg import JpegCoefficients
 from cpcapp.splicing.photo.read import ReadImage, read_image
 
@@ -265,5 +265,8 @@ def find_unread(
             unread += find_images(path, recursive=recursive).unreadable
         except FileNotFoundError:
             continue
-    reasons = ((file.name, explain_unread([file])) for file in unread)
-    return [Problem(name, reason.removeprefix(f"{name} ")) for name, reason in reasons]
+    reason = "is of a kind that is not read; {}"
+    return [
+        Problem(file.name, reason.format(advise_unread([file]).format(them="it")))
+        for file in unread
+    ]

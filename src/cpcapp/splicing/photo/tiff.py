@@ -83,7 +83,7 @@ def read_tiff(data: bytes) -> Contents:
         changed[262] = (1,)
     file = _plain_tiff(directory, changed)
 
-    def open_file() -> TiffImageFile:
+    def open_file(notes: list[str]) -> TiffImageFile:
         _check_blocks(file, tags, first)
         image = TiffImageFile(io.BytesIO(file))
         # If Pillow allocates it, it may warn about a size that is allowed here.
