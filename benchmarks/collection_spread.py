@@ -26,7 +26,7 @@ from cpcapp.splicing import load_model
 from cpcapp.splicing.datasets.sources import open_sources
 from cpcapp.splicing.decide.verdict import Calibration, PhotoFeatures, student_tail
 from cpcapp.splicing.make.calibration_photos import authentic_source
-from cpcapp.splicing.photo.sources import SourcePhoto
+from cpcapp.splicing.photo.samples import SourcePhoto
 from default_model import FOLDERS, PHOTOS, SEED
 
 RESULTS = Path(__file__).parent / "results"

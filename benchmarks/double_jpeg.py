@@ -36,9 +36,9 @@ from sklearn.metrics import roc_auc_score
 from _machine import describe_machine
 from cpcapp.splicing import read_image
 from cpcapp.splicing.measure import jpeg_traces
-from cpcapp.splicing.photo import jpeg_grid
-from cpcapp.splicing.photo.coefficients import read_coefficients
+from cpcapp.splicing.photo import jpeg
 from cpcapp.splicing.photo.jpeg import luminance
+from cpcapp.splicing.photo.read import read_coefficients
 
 FIRST, LAST = (60, 70, 80, 85), (75, 85, 90, 95)
 RESULTS = Path(__file__).parent / "results" / "double_jpeg.json"
@@ -246,21 +246,21 @@ def check_shifted(photos: list[Path]) -> dict[str, Any]:
 
 def check_near_zeros(photos: list[Path]) -> dict[str, Any]:
     """Return the block AUC of near-zeros in photos that are saved without loss, by window."""
-    kept = jpeg_grid._WINDOW
+    kept = jpeg._WINDOW
     found: dict[str, Any] = {}
     try:
         for window, first in product((1, 3, 5, 7), (60, 80, 90, 95)):
-            jpeg_grid._WINDOW = window
+            jpeg._WINDOW = window
             areas = []
             for number, host, donor in pairs(photos):
                 pixels, mask = splice(host, donor, first, "resized", seed=number)
                 label = label_blocks(mask)
                 sure = ~np.isnan(label)
-                values = jpeg_grid.near_zeros(luminance(pixels))
+                values = jpeg.near_zeros(luminance(pixels))
                 areas.append(roc_auc_score(label[sure], -values[sure]))
             found.setdefault(f"window {window}", {})[f"JPEG {first}"] = mean(areas)
     finally:
-        jpeg_grid._WINDOW = kept
+        jpeg._WINDOW = kept
     return found
 
 
@@ -271,8 +271,8 @@ def seconds_per_megapixel(photos: list[Path]) -> dict[str, float]:
     plane = luminance(sheet)
     works = {
         "double_jpeg_trace": lambda: jpeg_traces.double_jpeg_trace(coefficients),
-        "near_zeros": lambda: jpeg_grid.near_zeros(plane),
-        "grid_offset": lambda: jpeg_grid.grid_offset(plane),
+        "near_zeros": lambda: jpeg.near_zeros(plane),
+        "grid_offset": lambda: jpeg.grid_offset(plane),
         "read_coefficients": lambda: read_coefficients(encode(sheet, 90)),
     }
     found = {}

@@ -22,15 +22,10 @@ import cv2
 import numpy as np
 from matplotlib.figure import Figure
 
+from _edge_scores import Counts, EdgeScores, count_correspondences, summarize
 from _machine import describe_machine
 from cpcapp.splicing.datasets.sources import BSDSPhoto, bsds_photos
-from cpcapp.splicing.measure.edges import EdgeDetector
-from cpcapp.splicing.measure.edges.scoring import (
-    Counts,
-    EdgeScores,
-    count_correspondences,
-    summarize,
-)
+from cpcapp.splicing.measure.edges import EdgeDetector, thin_edges
 
 TARGET_ODS = 0.72
 TARGET_SPEED = 3.0
@@ -38,11 +33,11 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def ours(image: Any, detector: EdgeDetector) -> Any:
-    return detector.thin(detector.detect(image), border=5)
+    return thin_edges(detector.detect(image), border=5)
 
 
 def ours_multiscale(image: Any, detector: EdgeDetector) -> Any:
-    return detector.thin(detector.detect(image, scales=(0.5, 1.0, 2.0)), border=5)
+    return thin_edges(detector.detect(image, scales=(0.5, 1.0, 2.0)), border=5)
 
 
 def canny(image: Any, detector: EdgeDetector) -> Any:
@@ -61,7 +56,7 @@ def gradient(image: Any, detector: EdgeDetector) -> Any:
     """Length of the grey gradient after a Gaussian, thinned by the same code as ours."""
     grey = cv2.GaussianBlur(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), (0, 0), 2.0)
     length = np.hypot(cv2.Sobel(grey, cv2.CV_32F, 1, 0), cv2.Sobel(grey, cv2.CV_32F, 0, 1))
-    return detector.thin(np.clip(length, 0.0, 1.0), border=5)
+    return thin_edges(np.clip(length, 0.0, 1.0), border=5)
 
 
 METHODS: dict[str, Callable[[Any, EdgeDetector], Any]] = {

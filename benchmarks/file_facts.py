@@ -31,9 +31,7 @@ from _machine import describe_machine
 from cpcapp._io.files import atomic_write
 from cpcapp.splicing.output.views import draw_views
 from cpcapp.splicing.photo.content_kind import judge_content
-from cpcapp.splicing.photo.exif import read_exif
 from cpcapp.splicing.photo.file_facts import read_file_facts
-from cpcapp.splicing.photo.formats import inspect_container
 from cpcapp.splicing.photo.jpeg import encode_jpeg, recompress
 from cpcapp.splicing.photo.read import read_image
 from cpcapp.splicing.photo.thumbnails import read_thumbnail
@@ -158,10 +156,10 @@ def rate_thumbnails(root: Path) -> dict[str, object]:
             _tally(changed[f"{share:.0%} changed"], small, change(photo, other, share, rng))
     real = [0, 0]
     for path in sorted((root / "real_dev").rglob("*.jp*g")):
-        data = path.read_bytes()
-        exif = read_exif(inspect_container(data).metadata().exif)
+        photo = read_image(path)
+        exif = photo.metadata.exif
         if exif.thumbnail:
-            _tally(real, exif.thumbnail, read_image(data).pixels, exif.orientation)
+            _tally(real, exif.thumbnail, photo.pixels, exif.orientation)
     return {"of the same photo": same, **changed, "in real files": real}
 
 

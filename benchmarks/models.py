@@ -31,8 +31,7 @@ from cpcapp.splicing.make.splices import SpliceMaker, SpliceOptions
 from cpcapp.splicing.photo.jpeg import encode_jpeg
 from cpcapp.splicing.photo.pixels import as_bytes
 from cpcapp.splicing.photo.read import ReadImage, read_image
-from cpcapp.splicing.photo.samples import Sample
-from cpcapp.splicing.photo.sources import photos_from
+from cpcapp.splicing.photo.samples import Sample, photos_from
 from cpcapp.splicing.score.controls import CONTROLS
 from cpcapp.splicing.score.evaluate import Case, PhotoVerdict, VerdictScores, evaluate, judge_photos
 from cpcapp.splicing.score.protocols import PROTOCOLS

@@ -26,7 +26,7 @@ from PIL import Image
 from _machine import describe_machine
 from cpcapp.splicing import evaluate_localizer, load_model, train_from_folders
 from cpcapp.splicing.make.calibration_photos import calibration_photos
-from cpcapp.splicing.photo.sources import photos_from
+from cpcapp.splicing.photo.samples import photos_from
 from cpcapp.splicing.score.report import METHOD
 
 RESULTS = Path(__file__).parent / "results"

@@ -46,8 +46,7 @@ from cpcapp.splicing.make.splices import SpliceMaker, SpliceOptions, training_sp
 from cpcapp.splicing.measure.edges import detect_edges
 from cpcapp.splicing.measure.filters import gather, image_planes
 from cpcapp.splicing.photo.pixels import as_unit_float
-from cpcapp.splicing.photo.samples import Sample, SampleSet, choose_evenly
-from cpcapp.splicing.photo.sources import SourcePhoto, photos_from
+from cpcapp.splicing.photo.samples import Sample, SampleSet, SourcePhoto, choose_evenly, photos_from
 from cpcapp.splicing.score.controls import CONTROLS
 from cpcapp.splicing.score.evaluate import evaluate
 from cpcapp.splicing.train.train import select_patches

@@ -28,8 +28,7 @@ from cpcapp.splicing.datasets import open_photos
 from cpcapp.splicing.datasets.sources import bsds_sources
 from cpcapp.splicing.make.calibration_photos import calibration_photos
 from cpcapp.splicing.photo.jpeg import recompress
-from cpcapp.splicing.photo.samples import Sample
-from cpcapp.splicing.photo.sources import SourcePhoto, photos_from
+from cpcapp.splicing.photo.samples import Sample, SourcePhoto, photos_from
 from cpcapp.splicing.score.controls import grey_level_map
 from cpcapp.splicing.score.evaluate import PhotoVerdict, VerdictScores
 from cpcapp.splicing.score.protocols import boundary_band, score_map

@@ -31,7 +31,7 @@ import httpx
 from _machine import describe_machine, load_average
 from _report import Results, machine_line, table, targets_table
 from _targets import at_least, at_most
-from cpcapp.splicing.photo.read import image_files
+from cpcapp.splicing.photo.files import image_files
 
 EXAMPLES = Path(__file__).parents[1] / "src" / "cpcapp" / "splicing" / "examples"
 _MODEL = "filters"

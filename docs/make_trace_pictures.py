@@ -26,9 +26,8 @@ from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.measure.classic_traces import QUALITIES, block_contrast, error_levels
 from cpcapp.splicing.measure.jpeg_traces import double_jpeg_trace
 from cpcapp.splicing.output.draw import draw_part
-from cpcapp.splicing.photo.coefficients import read_coefficients, spread_blocks
-from cpcapp.splicing.photo.jpeg import luminance
-from cpcapp.splicing.photo.jpeg_grid import near_zeros, smooth_blocks
+from cpcapp.splicing.photo.jpeg import luminance, near_zeros, smooth_blocks, spread_blocks
+from cpcapp.splicing.photo.read import read_coefficients
 
 PANEL, GAP, TEXT, COLOURS = 210, 6, 14, 128
 

@@ -19,7 +19,7 @@ from scipy.io import savemat
 
 from cpcapp import __version__
 from cpcapp.splicing.make.splices import SpliceMaker
-from cpcapp.splicing.photo.sources import photos_from
+from cpcapp.splicing.photo.samples import photos_from
 from photo_folders import content, read
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "cpcapp")

@@ -38,16 +38,16 @@ def run(arguments: argparse.Namespace) -> int:
     require("edges", "numba")
     from cpcapp.splicing.datasets.sources import bsds_photos
     from cpcapp.splicing.measure.edges.features import EdgeOptions
-    from cpcapp.splicing.measure.edges.trainer import TrainingOptions, train_forest
+    from cpcapp.splicing.measure.edges.trainer import train_forest
 
     check_at_least(arguments, trees=1, samples=100, seed=0, jobs=1)
     check_output(arguments.output)
     start, n_evaluated = time.monotonic(), min(3, arguments.trees)
     edges = EdgeOptions(numberOfTrees=arguments.trees, numberOfTreesToEvaluate=n_evaluated)
-    options = TrainingOptions(n_samples=arguments.samples, **pick(arguments, "seed", "jobs"))
     with user_errors(), ProgressLine("growing trees") as progress:
         photos = bsds_photos(arguments.folder, ["train", "val"])
-        forest = train_forest(photos, edges, options, progress=progress)
+        options = {"n_samples": arguments.samples, **pick(arguments, "seed", "jobs")}
+        forest = train_forest(photos, edges, **options, progress=progress)
         remove_leftovers(arguments.output.parent, arguments.output.name)
         forest.save(arguments.output)
     leaves = int((forest.childs > 0).sum()) + arguments.trees  # one more than questions, each

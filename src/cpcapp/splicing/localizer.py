@@ -11,7 +11,7 @@ from cpcapp.splicing.decide.verdict import Calibration
 from cpcapp.splicing.measure.filters import FilterBank
 from cpcapp.splicing.measure.measure import measure
 from cpcapp.splicing.measure.network import TraceMeter
-from cpcapp.splicing.photo.jpeg_grid import estimate_quality
+from cpcapp.splicing.photo.jpeg import estimate_quality
 from cpcapp.splicing.photo.read import ReadImage, read_image
 from cpcapp.splicing.presets import Preset
 from cpcapp.splicing.result import Localization

@@ -26,8 +26,7 @@ from cpcapp.splicing.make.cameras import Camera
 from cpcapp.splicing.measure.filters import BoundaryMap
 from cpcapp.splicing.measure.mosaic import MosaicLevels, mosaic_levels, mosaic_trace
 from cpcapp.splicing.measure.network import LearnedTraces
-from cpcapp.splicing.photo.jpeg import recompress
-from cpcapp.splicing.photo.jpeg_grid import grid_strength
+from cpcapp.splicing.photo.jpeg import grid_strength, recompress
 from cpcapp.splicing.result import Localization
 
 BLACK = np.zeros((70, 80, 3), dtype=np.float32)

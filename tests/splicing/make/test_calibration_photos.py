@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cpcapp.splicing.make.calibration_photos import Processing
-from cpcapp.splicing.photo.sources import SourcePhoto
+from cpcapp.splicing.photo.samples import SourcePhoto
 
 KERNELS = ("linear", "cubic", "lanczos", "area")
 

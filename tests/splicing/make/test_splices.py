@@ -23,7 +23,7 @@ from cpcapp.splicing.datasets.sources import bsds_sources
 from cpcapp.splicing.make.cuts import SHAPES
 from cpcapp.splicing.make.splices import SpliceMaker, SpliceOptions, make_splice, split_readable
 from cpcapp.splicing.photo.jpeg import recompress
-from cpcapp.splicing.photo.sources import SourcePhoto, photos_from
+from cpcapp.splicing.photo.samples import SourcePhoto, photos_from
 from helpers import examples
 
 

@@ -22,7 +22,7 @@ from cpcapp.splicing.measure.jpeg_traces import (
     double_jpeg_trace,
     jpeg_block_traces,
 )
-from cpcapp.splicing.photo.coefficients import read_coefficients
+from cpcapp.splicing.photo.read import read_coefficients
 
 
 def encode(pixels, quality):

@@ -192,11 +192,9 @@ def test_progress_rises_to_1(monkeypatch):
     assert max(shares) <= 1.0
 
 
-def test_all_kinds_of_pixels_give_the_same():
+def test_pixels_of_16_bits_give_the_same():
     image, meter = textured(50, 60), tiny_meter()
-    expected = meter.measure(image)
-    for same in (image.astype(np.uint16) * 257, image.astype(np.float32) / np.float32(255)):
-        assert_close(meter.measure(same), expected, 0.0)
+    assert_close(meter.measure(image.astype(np.uint16) * 257), meter.measure(image), 0.0)
 
 
 def test_without_onnx_runtime_the_message_says_what_to_install(monkeypatch):

@@ -9,12 +9,8 @@ from scipy.fft import dctn
 
 from cpcapp.splicing import read_image
 from cpcapp.splicing.examples import example_photos
-from cpcapp.splicing.photo.coefficients import (
-    coefficients_of,
-    read_coefficients,
-    spread_blocks,
-)
-from cpcapp.splicing.photo.read import ImageError
+from cpcapp.splicing.photo.jpeg import coefficients_of, spread_blocks
+from cpcapp.splicing.photo.read import ImageError, read_coefficients
 
 
 @pytest.fixture(scope="module")
@@ -150,16 +146,3 @@ def test_a_file_is_refused_with_the_reason(photo, tmp_path):
         read_coefficients(data, max_pixels=1000)
     with pytest.raises(TypeError, match="source of type ndarray must be a path"):
         read_coefficients(np.zeros((8, 8)))
-
-
-@pytest.mark.parametrize(
-    ("plane", "table", "problem"),
-    [
-        (np.zeros((8, 8, 3)), np.ones((8, 8)), "plane has shape"),
-        (np.zeros((8, 8)), np.ones(64), "table of shape"),
-        (np.zeros((8, 8)), np.zeros((8, 8)), "at least 1"),
-    ],
-)
-def test_bad_input(plane, table, problem):
-    with pytest.raises(ValueError, match=problem):
-        coefficients_of(plane, table)

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile, ImageOps
 
-from cpcapp.splicing.photo.file_search import image_files
+from cpcapp.splicing.photo.files import image_files
 from cpcapp.splicing.photo.read import ImageError, read_image
 
 
@@ -424,6 +424,13 @@ def test_broken_exif_is_ignored(form, garbage):
     np.testing.assert_array_equal(image.pixels, read_image(saved(PHOTO, form, **options)).pixels)
     if len(garbage) > 6:
         assert image.notes == ("broken EXIF ignored",)
+
+
+def test_broken_exif_does_not_turn_the_table():
+    table = [STEPS.ravel().tolist()]
+    image = read_image(saved(GREY, "JPEG", qtables=table, exif=b"Exif\0\0nonsense"))
+    assert image.notes == ("broken EXIF ignored", "grey")
+    np.testing.assert_array_equal(image.jpeg_table, STEPS)
 
 
 class TestSources:

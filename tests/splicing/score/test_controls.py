@@ -14,9 +14,8 @@ from cpcapp.splicing.datasets.folders import photo_files
 from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.make.cuts import SpliceOptions
 from cpcapp.splicing.make.splices import SpliceMaker
-from cpcapp.splicing.photo.coefficients import read_coefficients
-from cpcapp.splicing.photo.samples import Sample
-from cpcapp.splicing.photo.sources import photos_from
+from cpcapp.splicing.photo.read import read_coefficients
+from cpcapp.splicing.photo.samples import Sample, photos_from
 from cpcapp.splicing.score.controls import (
     CONTROLS,
     block_error_level_map,

@@ -14,8 +14,7 @@ from cpcapp._io.files import FolderInUseError
 from cpcapp.splicing import load_model
 from cpcapp.splicing.make.splices import SpliceMaker
 from cpcapp.splicing.photo.read import read_image
-from cpcapp.splicing.photo.samples import Problem, Sample, SampleSet
-from cpcapp.splicing.photo.sources import SourcePhoto
+from cpcapp.splicing.photo.samples import Problem, Sample, SampleSet, SourcePhoto
 from cpcapp.splicing.score.controls import CONTROLS
 from cpcapp.splicing.score.evaluate import evaluate
 from cpcapp.splicing.score.report import evaluate_localizer, open_album

@@ -10,8 +10,7 @@ from cpcapp.splicing.decide.evidence import log_strength
 from cpcapp.splicing.decide.verdict import PatchTail, PhotoFeatures
 from cpcapp.splicing.make.calibration_photos import calibration_photos
 from cpcapp.splicing.photo.jpeg import encode_jpeg
-from cpcapp.splicing.photo.samples import Sample
-from cpcapp.splicing.photo.sources import SourcePhoto, photos_from
+from cpcapp.splicing.photo.samples import Sample, SourcePhoto, photos_from
 from cpcapp.splicing.presets import PRESETS
 from cpcapp.splicing.train.calibrate import (
     CalibrationPhoto,

@@ -5,7 +5,7 @@ import pytest
 
 from cpcapp.splicing import train_localizer
 from cpcapp.splicing.make.splices import SpliceMaker
-from cpcapp.splicing.photo.sources import SourcePhoto
+from cpcapp.splicing.photo.samples import SourcePhoto
 from cpcapp.splicing.presets import BankOptions, PatchRules, Preset
 from cpcapp.splicing.train import train
 from devices import on_each_device

@@ -19,8 +19,7 @@ from cpcapp.splicing import BankOptions, PatchRules, Preset, save_model, train_l
 from cpcapp.splicing.make.splices import SpliceMaker, SpliceOptions, training_splices
 from cpcapp.splicing.measure.edges import detect_edges
 from cpcapp.splicing.measure.filters import image_planes
-from cpcapp.splicing.photo.samples import Sample
-from cpcapp.splicing.photo.sources import photos_from
+from cpcapp.splicing.photo.samples import Sample, photos_from
 from cpcapp.splicing.score.controls import edge_strength_map
 from cpcapp.splicing.score.evaluate import evaluate
 from cpcapp.splicing.score.protocols import boundary_band
@@ -473,7 +472,7 @@ def test_another_training_does_not_go_on_from_there(samples, stopped):
 
 def test_splices_of_other_photos_are_another_training(tmp_path, often):
     """All splices are named alike."""
-    from cpcapp.splicing.photo.sources import SourcePhoto
+    from cpcapp.splicing.photo.samples import SourcePhoto
 
     first, second = (
         training_splices(

@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from cpcapp.splicing.photo.coefficients import read_coefficients
+from cpcapp.splicing.photo.files import image_files
 from cpcapp.splicing.photo.pixels import BoolArray, Pixels
-from cpcapp.splicing.photo.read import ImageError, ReadImage, image_files, read_image
-from cpcapp.splicing.photo.samples import Problem, Sample, SampleSet
-from cpcapp.splicing.photo.sources import find_unread
+from cpcapp.splicing.photo.read import ImageError, ReadImage, read_coefficients, read_image
+from cpcapp.splicing.photo.samples import Problem, Sample, SampleSet, find_unread
 
 # Of Exif: the tag, and its values for a photo that has to be turned by 90 degrees.
 _ORIENTATION = 274

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.io import loadmat
 from scipy.io.matlab import MatReadError
 
+from cpcapp.splicing.photo.files import image_files
 from cpcapp.splicing.photo.pixels import as_unit_float
-from cpcapp.splicing.photo.read import image_files
-from cpcapp.splicing.photo.sources import SourcePhoto, photos_from, read_pixels
+from cpcapp.splicing.photo.samples import SourcePhoto, photos_from, read_pixels
 
 
 @dataclass(frozen=True)

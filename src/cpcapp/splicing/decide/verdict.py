@@ -17,7 +17,7 @@ from cpcapp.splicing.decide.sides import SideContrast
 from cpcapp.splicing.measure.filters import BoundaryMap
 from cpcapp.splicing.measure.mosaic import MosaicLevels
 from cpcapp.splicing.measure.network import LearnedTraces
-from cpcapp.splicing.photo.jpeg_grid import grid_strength
+from cpcapp.splicing.photo.jpeg import grid_strength
 from cpcapp.splicing.photo.pixels import BoolArray, FloatArray, FloatMap
 
 # Logarithms of smaller values are not taken.
@@ -44,7 +44,7 @@ class PhotoFeatures(NamedTuple):
         How strongly a part of the photo shows another mosaic. For both see
         `cpcapp.splicing.measure.mosaic.MosaicLevels`.
     compression : float
-        How clearly the photo shows JPEG's grid; see `cpcapp.splicing.photo.jpeg_grid`. It is no
+        How clearly the photo shows JPEG's grid; see `cpcapp.splicing.photo.jpeg`. It is no
         evidence by itself, but photos are compared with similar ones.
     learned : tuple of float
         If there is a network: the highest evidence for a pasted part, above its median, and the

@@ -9,8 +9,9 @@ from pathlib import PurePath
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.splicing.photo.coefficients import JpegCoefficients, read_coefficients
-from cpcapp.splicing.photo.read import SUFFIXES, ReadImage, read_image
+from cpcapp.splicing.photo.files import SUFFIXES
+from cpcapp.splicing.photo.jpeg import JpegCoefficients
+from cpcapp.splicing.photo.read import ReadImage, read_coefficients, read_image
 from cpcapp.splicing.photo.samples import Sample, SampleSet
 
 __all__ = ["example_photos"]

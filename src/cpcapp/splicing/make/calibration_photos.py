@@ -17,8 +17,7 @@ from cpcapp.splicing.make.splices import SpliceMaker
 from cpcapp.splicing.photo.jpeg import encode_jpeg, recompress
 from cpcapp.splicing.photo.pixels import as_bytes
 from cpcapp.splicing.photo.read import ReadImage, read_image
-from cpcapp.splicing.photo.samples import Sample, SampleSet
-from cpcapp.splicing.photo.sources import SourcePhoto
+from cpcapp.splicing.photo.samples import Sample, SampleSet, SourcePhoto
 
 _KERNELS = ("linear", "cubic", "lanczos", "area")
 # Of crisp photos: their share, and the ranges of size and sharpening. Set by hand.

@@ -20,8 +20,7 @@ from cpcapp._io.threads import map_threads
 from cpcapp.splicing.datasets.sources import open_sources
 from cpcapp.splicing.make.cuts import SpliceOptions
 from cpcapp.splicing.make.splices import SpliceMaker, split_readable
-from cpcapp.splicing.photo.samples import Problem
-from cpcapp.splicing.photo.sources import find_unread
+from cpcapp.splicing.photo.samples import Problem, find_unread
 
 #: What to do if the folder is not empty.
 Existing = Literal["error", "resume", "replace"]

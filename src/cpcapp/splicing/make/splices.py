@@ -26,8 +26,7 @@ from cpcapp.splicing.make.cuts import (
 )
 from cpcapp.splicing.photo.jpeg import decode_jpeg, encode_jpeg, recompress
 from cpcapp.splicing.photo.pixels import as_bytes
-from cpcapp.splicing.photo.samples import Problem, Sample, SampleSet
-from cpcapp.splicing.photo.sources import SourcePhoto
+from cpcapp.splicing.photo.samples import Problem, Sample, SampleSet, SourcePhoto
 
 # Of the pasted part. Chosen by hand: less is no region.
 _MIN_PIXELS = 16

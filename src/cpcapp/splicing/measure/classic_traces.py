@@ -13,8 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cpcapp.contrast.solve import solve_contrast
-from cpcapp.splicing.photo.jpeg import BLOCK, block_cosines, luminance, recompress
-from cpcapp.splicing.photo.jpeg_grid import near_zeros, smooth_blocks
+from cpcapp.splicing.photo.jpeg import (
+    BLOCK,
+    block_cosines,
+    luminance,
+    near_zeros,
+    recompress,
+    smooth_blocks,
+)
 from cpcapp.splicing.photo.pixels import FloatArray, FloatMap, Pixels, as_bytes
 
 # Added to mean squares, in grey levels: rounding to whole levels adds about as much.
@@ -49,17 +55,13 @@ def block_contrast(pixels: Pixels, once: NDArray[np.floating] | None = None) -> 
 
     ``once``: A map that is high where a block was compressed less often, such as ``aligned`` of
     `cpcapp.splicing.measure.jpeg_traces.DoubleJpegTrace`. It gives the sign. By default, and if it
-    is the same everywhere, `cpcapp.splicing.photo.jpeg_grid.near_zeros` does, negated.
+    is the same everywhere, `cpcapp.splicing.photo.jpeg.near_zeros` does, negated.
 
     In standard deviations from the median, high on the side that was compressed less often. 0
     everywhere if the photo is flat or has less than 12 tiles of 48 x 48 pixels.
     """
-    photo = as_bytes(np.asarray(pixels))
-    if photo.ndim != 3 or photo.shape[2] != 3:
-        raise ValueError(f"pixels of shape {photo.shape} must be (height, width, 3)")
+    photo = as_bytes(pixels)
     rows, cols = (n // BLOCK for n in photo.shape[:2])
-    if once is not None and np.shape(once) != (rows, cols):
-        raise ValueError(f"once has shape {np.shape(once)}; this photo has {(rows, cols)} blocks")
     nothing = np.zeros((rows, cols), dtype=np.float32)
     if (rows // _TILE) * (cols // _TILE) < _MIN_TILES:
         return nothing
@@ -167,10 +169,6 @@ def error_levels(pixels: ArrayLike, qualities: Sequence[int] = QUALITIES) -> Flo
     much detail change more at all of them. With one quality nothing is subtracted.
     """
     photo = as_bytes(np.asarray(pixels))
-    if photo.ndim != 3 or photo.shape[2] != 3:
-        raise ValueError(f"pixels of shape {photo.shape} must be (height, width, 3)")
-    if not len(qualities):
-        raise ValueError("qualities is empty; give at least one, from 1 to 100")
     rows, cols = (n // BLOCK for n in photo.shape[:2])
     levels = np.zeros((len(qualities), rows, cols), dtype=np.float32)
     if not levels.size:
@@ -207,8 +205,6 @@ def noise_levels(pixels: Pixels) -> FloatMap:
     In grey levels of 0 to 255. Windows begin every 8 pixels. Empty if a side has less than 16.
     """
     photo = np.asarray(pixels)
-    if photo.ndim != 3 or photo.shape[2] != 3:
-        raise ValueError(f"pixels of shape {photo.shape} must be (height, width, 3)")
     rows, cols = (max(0, (n - WINDOW) // STRIDE + 1) for n in photo.shape[:2])
     found = np.zeros((rows, cols), dtype=np.float32)
     if not found.size:

@@ -20,9 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.splicing.photo.coefficients import JpegCoefficients, coefficients_of
-from cpcapp.splicing.photo.jpeg import BLOCK, block_cosines, luminance
-from cpcapp.splicing.photo.jpeg_grid import (
+from cpcapp.splicing.photo.jpeg import (
+    BLOCK,
+    JpegCoefficients,
+    block_cosines,
+    coefficients_of,
+    luminance,
     near_zero_share,
     near_zeros,
     offset_shares,
@@ -75,7 +78,6 @@ _TRUE = (0.0, 0.0066, 0.1248, 0.3419, 0.4388, 0.487, 0.5137, 0.5558, 0.6522, 0.7
 N_JPEG_TRACES = 2
 # No probability is nearer to 0 or 1 than this.
 _LEAST = 0.02
-_ROWS_PER_STRIP = 128
 
 # Of the shifted grid: what counts as near 0, in median steps of low frequencies, which frequencies
 # are counted, and how far an offset has to stand out, in standard deviations of the others. Chosen
@@ -399,10 +401,7 @@ def jpeg_block_traces(
     top, left = ((-start) % BLOCK for start in offset)
     height, width = pixels.shape[:2]
     sides = ((top, -(height + top) % BLOCK), (left, -(width + left) % BLOCK))
-    plane = np.empty((height, width), np.float32)
-    for first in range(0, height, _ROWS_PER_STRIP):
-        rows = slice(first, first + _ROWS_PER_STRIP)
-        plane[rows] = luminance(pixels[rows])
+    plane = luminance(pixels)
     if np.any(sides):
         plane = np.pad(plane, sides, mode="edge")
     found = np.zeros((plane.shape[0] // BLOCK, plane.shape[1] // BLOCK, N_JPEG_TRACES), np.float32)

@@ -16,7 +16,7 @@ from cpcapp.splicing.measure.filters import BoundaryMap, combine_banks
 from cpcapp.splicing.measure.jpeg_traces import jpeg_block_traces
 from cpcapp.splicing.measure.mosaic import MosaicTrace, lattice_contrast, mosaic_trace
 from cpcapp.splicing.measure.network import LearnedTraces, TraceMeter
-from cpcapp.splicing.photo.jpeg_grid import JpegGrid
+from cpcapp.splicing.photo.jpeg import JpegGrid
 from cpcapp.splicing.photo.pixels import FloatMap, as_unit_float
 from cpcapp.splicing.photo.read import ReadImage
 
@@ -84,13 +84,13 @@ def _measure_edges_and_network(
     photo: ReadImage, meters: Meters, progress: Callable[[float], None] | None
 ) -> tuple[FloatMap, LearnedTraces | None]:
     if meters.network is None:
-        return detect_edges(as_unit_float(photo.pixels)), None
+        return detect_edges(photo.pixels), None
     table, offset, _ = photo.grid
     network = partial(meters.network.measure, photo.pixels, table, offset, progress=progress)
 
     def others() -> tuple[FloatMap, FloatMap]:
         blocks = jpeg_block_traces(photo.pixels, table, offset)
-        return blocks, detect_edges(as_unit_float(photo.pixels))
+        return blocks, detect_edges(photo.pixels)
 
     if spare_threads() == 1:
         # The network first: it needs most memory, and none of what the others make.

@@ -28,9 +28,9 @@ from cpcapp.splicing.photo.pixels import FloatMap, as_bytes
 STAGES = ("pixels", "near", "far", "seam")
 
 # Blocks of a tile, with its margin, chosen for speed and memory. Of pixels two tiles of 4,600
-# take 300 MB. Of blocks one of 110,000 takes 250 MB, and one of 80,000 that is compared with the
-# rest of the photo 600 MB. Larger ones have less margin for their size.
-_TILES = {"pixels": 4_600, "near": 110_000, "far": 80_000, "seam": 4_600}
+# take 300 MB. Of blocks one of 110,000 takes 250 MB, and one of 55,000 that is compared with the
+# rest of the photo 400 MB. Larger ones have less margin for their size.
+_TILES = {"pixels": 4_600, "near": 110_000, "far": 55_000, "seam": 4_600}
 # Tiles that are run at a time, by any number of photos together.
 _AT_ONCE = {"pixels": 2, "near": 1, "far": 1, "seam": 2}
 # What a stage gives: values of a block or of a row of pixels, and their type. The detail of pixels
@@ -263,10 +263,7 @@ def _cut_pixels(image: NDArray[Any], before: tuple[int, int], box: _Box) -> Floa
         low, high = part.start - missing, part.stop - missing
         cuts.append(slice(max(low, 0), min(high, length)))
         sides.append((max(-low, 0), max(high - length, 0)))
-    levels = image[tuple(cuts)]
-    if levels.dtype.kind == "f":
-        levels = np.rint(np.clip(levels, 0.0, 1.0) * np.float32(255.0)).astype(np.uint8)
-    levels = np.pad(as_bytes(levels), (*sides, (0, 0)), mode="edge")
+    levels = np.pad(as_bytes(image[tuple(cuts)]), (*sides, (0, 0)), mode="edge")
     return np.ascontiguousarray(levels.transpose(2, 0, 1)[None], np.float32)
 
 

@@ -18,7 +18,7 @@ from cpcapp._io.tensor_file import Tensors, parse_tensors, read_tensor_file, wri
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.measure.edges import detect_edges
 from cpcapp.splicing.networks.mfcn import MFCN, MFCNOptions, measure_coarse
-from cpcapp.splicing.photo.jpeg_grid import estimate_quality
+from cpcapp.splicing.photo.jpeg import estimate_quality
 from cpcapp.splicing.photo.pixels import BoolArray, FloatMap, as_bytes, as_unit_float
 from cpcapp.splicing.photo.read import ReadImage, read_image
 from cpcapp.splicing.result import Localization

@@ -25,8 +25,7 @@ from cpcapp.splicing.networks.mfcn_localizer import MFCNLocalizer
 from cpcapp.splicing.networks.mfcn_training import MFCN_PLAN, MFCNRun
 from cpcapp.splicing.networks.trace_network import NetworkOptions
 from cpcapp.splicing.networks.training import TrainingRun
-from cpcapp.splicing.photo.samples import Problem
-from cpcapp.splicing.photo.sources import SourcePhoto, find_unread
+from cpcapp.splicing.photo.samples import Problem, SourcePhoto, find_unread
 
 #: What can be trained.
 ARCHITECTURES = ("trace", "mfcn")

@@ -37,7 +37,7 @@ from cpcapp.splicing.output.folder import (
     write_result,
 )
 from cpcapp.splicing.output.report import PhotoReport
-from cpcapp.splicing.photo.file_search import advise_unread, explain_unread, find_images
+from cpcapp.splicing.photo.files import advise_unread, explain_unread, find_images
 from cpcapp.splicing.photo.read import (
     MAX_PIXELS,
     ImageError,

@@ -17,11 +17,16 @@ from cpcapp.splicing.measure.classic_traces import STRIDE, WINDOW, noise_levels
 from cpcapp.splicing.measure.jpeg_traces import coefficients_from_pixels, double_jpeg_trace
 from cpcapp.splicing.measure.mosaic import mosaic_trace
 from cpcapp.splicing.output.draw import Picture
-from cpcapp.splicing.photo.coefficients import JpegCoefficients, read_coefficients
-from cpcapp.splicing.photo.jpeg import BLOCK, luminance, recompress
-from cpcapp.splicing.photo.jpeg_grid import near_zeros, smooth_blocks
-from cpcapp.splicing.photo.pixels import FloatMap, Pixels, as_bytes, as_unit_float
-from cpcapp.splicing.photo.read import ImageError, ReadImage, turn_upright
+from cpcapp.splicing.photo.jpeg import (
+    BLOCK,
+    JpegCoefficients,
+    luminance,
+    near_zeros,
+    recompress,
+    smooth_blocks,
+)
+from cpcapp.splicing.photo.pixels import FloatMap, Pixels, as_bytes, as_unit_float, turn_upright
+from cpcapp.splicing.photo.read import ImageError, ReadImage, read_coefficients
 
 # The longer side of a picture, at most: more than a screen shows.
 _MAX_SIDE = 1600

@@ -51,12 +51,7 @@ class ContentKind(NamedTuple):
 
 
 def measure_content(pixels: Pixels) -> ContentStatistics:
-    """Measure what tells a drawing from a photo.
-
-    >>> import numpy as np
-    >>> measure_content(np.full((16, 24, 3), 200, np.uint8))
-    ContentStatistics(flat=1.0, clean_edges=0.0, smooth=1.0, few_colours=1.0)
-    """
+    """Measure what tells a drawing from a photo."""
     photo = _sample(as_bytes(np.asarray(pixels)))
     rows, cols = (n // BLOCK for n in photo.shape[:2])
     if not rows * cols:
@@ -101,17 +96,7 @@ def _share_of_colours(photo: NDArray[np.uint8]) -> float:
 
 
 def judge_content(pixels: Pixels) -> ContentKind:
-    """Say whether an image looks like a photo, or like a screenshot or a drawing.
-
-    >>> import numpy as np
-    >>> from cpcapp.splicing.examples import example_photos
-    >>> judge_content(example_photos()[-1].image).looks_like_photo
-    True
-    >>> page = np.full((200, 300, 3), 255, np.uint8)
-    >>> page[40:160:9, 30:270:4] = 0
-    >>> judge_content(page).looks_like_photo
-    False
-    """
+    """Say whether an image looks like a photo, or like a screenshot or a drawing."""
     found = measure_content(pixels)
     share = f"{found.flat:.0%} of its 8 × 8 blocks are of exactly one colour"
     if found.flat < _MIN_FLAT:

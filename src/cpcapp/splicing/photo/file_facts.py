@@ -2,29 +2,82 @@
 
 None of it proves anything: all of it can be written by hand, and most web sites remove it. It is
 what a person looks at first.
+
+The name of a program is evidence that it wrote the file, not that anything was pasted: a crop or a
+change of brightness leaves the same name.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
+import struct
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 import cv2
 from numpy.typing import NDArray
 
 from cpcapp.splicing.photo.content_kind import judge_content
-from cpcapp.splicing.photo.contents import Contents
-from cpcapp.splicing.photo.directory import clean_text
-from cpcapp.splicing.photo.editors import Origin, find_origin
-from cpcapp.splicing.photo.exif import Exif, read_exif
-from cpcapp.splicing.photo.formats import inspect_container
-from cpcapp.splicing.photo.jpeg_tables import JpegFacts
+from cpcapp.splicing.photo.contents import Exif, Metadata, clean_text
+from cpcapp.splicing.photo.jpeg_file import JpegFacts
 from cpcapp.splicing.photo.read import ReadImage
 from cpcapp.splicing.photo.thumbnails import Thumbnail, read_thumbnail
 
+# As these programs write themselves into EXIF, XMP, PNG or comments.
+_EDITORS = re.compile(
+    r"(?:adobe )?photoshop (?:lightroom|camera raw|elements|express)|adobe photoshop"
+    r"|\bphotoshop\b|adobe lightroom|\blightroom\b|adobe camera raw|adobe firefly"
+    r"|adobe (?:illustrator|indesign|imageready|fireworks|express|bridge)|\bgimp\b"
+    r"|affinity (?:photo|designer)|^affinity\b|\bsnapseed\b|\bpicsart\b|\bcanva\b|pixelmator"
+    r"|paint\.net|paint ?shop|corel|ulead|\bkrita\b|\bphotopea\b|\bpixlr\b|\bfotor\b|\bbefunky\b"
+    r"|\bpicmonkey\b|photoscape|\bfaceapp\b|\bfacetune\b|\bmeitu\b|beautyplus|\bluminar\b|skylum"
+    r"|\bvsco\b|\bacdsee\b|acd systems|\bpicasa\b|faststone|irfanview|xnview|capture one|\bdxo\b"
+    r"|darktable|rawtherapee|digikam|\bon1\b|imagemagick|graphicsmagick|inkscape"
+    r"|(?:microsoft )?windows (?:live )?photo|microsoft photo|mspaint|paint 3d|capture ?nx|view ?nx"
+    r"|nx studio|digital photo professional",
+    re.IGNORECASE,
+)
+# What is written into comments by libraries that save, not by editors.
+_SAVERS = tuple(
+    (re.compile(pattern, re.IGNORECASE), name)
+    for pattern, name in (
+        (r"gd-jpeg", "the library GD, which many web sites use"),
+        (r"\blavc[\d.]+", "FFmpeg"),
+        (r"lead technologies", "a library of LEAD Technologies"),
+        (r"jpegmini", "JPEGmini"),
+        (r"intel\(r\) ipp jpeg", "a library of Intel"),
+    )
+)
+# IPTC's words for pictures that a program made, https://cv.iptc.org/newscodes/digitalsourcetype/
+_SOURCE_TYPES = {
+    "trainedalgorithmicmedia": "an AI generator made it",
+    "compositewithtrainedalgorithmicmedia": "parts of it were made by an AI generator",
+    "compositesynthetic": "it was put together from photos and synthetic parts",
+    "algorithmicmedia": "a program made it",
+    "composite": "it was put together from several photos",
+    "compositecapture": "it was put together from several photos",
+}
+# As comments begin: "Created with GIMP", "File written by Adobe Photoshop".
+_BEGINNING = re.compile(
+    r"^(?:file )?(?:created|made|edited|processed|written|saved|generated) (?:with|by|using|in) ",
+    re.IGNORECASE,
+)
+_CREATOR_TOOL = re.compile(
+    rb"xmp:CreatorTool(?:\s*=\s*[\"']([^\"'<>]{1,400})|\s*>\s*([^<]{1,400})<)"
+)
+_AGENT = re.compile(rb"stEvt:softwareAgent(?:\s*=\s*[\"']([^\"'<>]{1,400})|\s*>\s*([^<]{1,400})<)")
+_SOURCE_TYPE = re.compile(
+    rb"[Dd]igital[Ss]ource[Tt]ype[^A-Za-z/]{0,20}[\w:/.]*?/?([A-Za-z]{9,40})\b"
+)
+_WHATSAPP = re.compile(r"(IMG-\d{8}-WA\d{4}|WhatsApp Image \d{4}-\d\d-\d\d)", re.IGNORECASE)
+_MAX_AGENTS = 100
+_MAX_RESOURCES = 1000
+# Of Photoshop's image resources: its settings for JPEG, and IPTC data.
+_JPEG_SETTINGS, _IPTC = 0x0406, 0x0404
 # Cameras write the time of the file some seconds after that of the photo.
 _SAME_TIME = 60.0
 
@@ -118,7 +171,7 @@ class FileFacts:
 def read_file_facts(data: bytes, image: ReadImage) -> FileFacts:
     """Read what a file says about itself.
 
-    ``image`` is what `cpcapp.splicing.read_image` read from the file. Damaged metadata are left
+    ``image`` is what `cpcapp.splicing.read_image` read from ``data``. Damaged metadata are left
     out: this never raises because of what stands in a file, and time and memory are bounded.
 
     >>> from importlib.resources import files
@@ -130,13 +183,9 @@ def read_file_facts(data: bytes, image: ReadImage) -> FileFacts:
     >>> facts.rows()[1]
     ('Size', '512 × 512 pixels (0.3 megapixels)')
     """
-    try:
-        contents = inspect_container(data)
-    except Exception:  # libraries raise all kinds of errors on damaged files
-        contents = Contents(image.format, (0, 0))
-    metadata = contents.metadata()
-    exif = read_exif(metadata.exif)
-    origin = find_origin(metadata, exif, image.name)
+    metadata = image.metadata
+    exif = metadata.exif
+    origin = find_origin(metadata, image.name)
     # The orientation of a HEIC or AVIF file stands in its container, and EXIF's does not count.
     orientation = exif.orientation if image.format not in ("HEIC", "AVIF") else 1
     small = read_thumbnail(exif.thumbnail, image.pixels, orientation) if exif.thumbnail else None
@@ -157,7 +206,7 @@ def read_file_facts(data: bytes, image: ReadImage) -> FileFacts:
         editor=origin.editor or None,
         gps=exif.gps,
         profile=_profile_name(metadata.icc) or None,
-        jpeg=JpegFacts.of_file(contents.jpeg) if contents.jpeg else None,
+        jpeg=JpegFacts.of_file(image.jpeg) if image.jpeg else None,
         thumbnail=small,
         looks_like_photo=kind.looks_like_photo,
         reason=kind.reason,
@@ -265,3 +314,102 @@ def _size_text(n_bytes: int) -> str:
 
 def _png(pixels: NDArray[Any]) -> bytes:
     return bytes(cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))[1])
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which programs left their name in a file."""
+
+    software: str  # that the file names, in its words; a camera's firmware mostly
+    editor: str  # in the words of the file; empty if none is known
+    generators: tuple[str, ...]  # plain sentences
+    remarks: tuple[str, ...]  # the same about all other programs
+    photoshop_quality: int | None = None  # from 0 to 12
+
+
+def find_origin(metadata: Metadata, name: str = "") -> Origin:
+    """Find the programs that left their name in a file.
+
+    >>> xmp = b'<x xmp:CreatorTool="Adobe Photoshop 25.0 (Windows)"/>'
+    >>> find_origin(Metadata(xmp=xmp)).editor
+    'Adobe Photoshop 25.0 (Windows)'
+    """
+    texts = {keyword.casefold(): text for keyword, text in metadata.texts}
+    tool = _first(_CREATOR_TOOL, metadata.xmp)
+    software = metadata.exif.software or clean_text(texts.get("software", "")) or tool
+    comments = [clean_text(text) for keyword, text in metadata.texts if not keyword]
+    named = [software, tool, *_agents(metadata.xmp), *comments]
+    editor = next((found for text in named if (found := _editor(text))), "")
+    resources = dict(_resources(metadata.photoshop))
+    quality = _photoshop_quality(resources.get(_JPEG_SETTINGS, b""))
+    if not editor and quality is not None:
+        editor = "Adobe Photoshop"
+    remarks = [
+        f"Saved by {saver}, says its comment."
+        for pattern, saver in _SAVERS
+        if any(pattern.search(comment) for comment in comments)
+    ]
+    if b"FBMD" in resources.get(_IPTC, b""):
+        remarks.append("Saved by Facebook or Instagram, says a mark that they leave.")
+    if metadata.credentials:
+        remarks.append("The file has content credentials (C2PA), which are not checked here.")
+    if _WHATSAPP.match(name):
+        remarks.append("Its name is of the kind that WhatsApp gives to photos.")
+    generators = tuple(_generators(metadata, texts))
+    return Origin(software, editor, generators, tuple(remarks), quality)
+
+
+def _editor(text: str) -> str:
+    """Return the editor that a text names, in the words of the text; empty if none is known."""
+    text = _BEGINNING.sub("", text)
+    named = _EDITORS.search(text)
+    # A long text has the name somewhere in it.
+    return (text if len(text) <= 60 else named[0]) if named else ""
+
+
+def _first(pattern: re.Pattern[bytes], data: bytes) -> str:
+    found = pattern.search(data)
+    return clean_text(found[1] or found[2]) if found else ""
+
+
+def _agents(xmp: bytes) -> list[str]:
+    """Return the programs in the history of an XMP packet, the last one first."""
+    agents = islice(_AGENT.finditer(xmp), _MAX_AGENTS)
+    return [clean_text(agent[1] or agent[2]) for agent in agents][::-1]
+
+
+def _generators(metadata: Metadata, texts: dict[str, str]) -> Iterator[str]:
+    """Yield what a file says about a generator, or about how it was made."""
+    for match in _SOURCE_TYPE.finditer(metadata.xmp):
+        meaning = _SOURCE_TYPES.get(match[1].decode("latin-1").casefold())
+        if meaning:
+            yield f"The file itself says that {meaning} (IPTC digital source type)."
+            break
+    if "Steps:" in texts.get("parameters", "") and "Sampler:" in texts["parameters"]:
+        yield "The file holds the settings of the AI generator Stable Diffusion."
+    if '"class_type"' in texts.get("prompt", ""):
+        yield "The file holds the settings of the AI generator ComfyUI."
+
+
+def _resources(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield number and content of Photoshop's image resources."""
+    place = 0
+    for _ in range(_MAX_RESOURCES):
+        if data[place : place + 4] != b"8BIM" or place + 12 > len(data):
+            return
+        number, name_size = struct.unpack_from(">HB", data, place + 4)
+        # A name and its length, padded to an even number of bytes.
+        start = place + 6 + (name_size + 2) // 2 * 2
+        if start + 4 > len(data):
+            return
+        (size,) = struct.unpack_from(">I", data, start)
+        yield number, data[start + 4 : start + 4 + size]
+        place = start + 4 + size + size % 2
+
+
+def _photoshop_quality(settings: bytes) -> int | None:
+    """Return the quality in Photoshop's settings for JPEG, which counts from -4."""
+    if len(settings) < 2:
+        return None
+    quality = int(struct.unpack_from(">h", settings)[0]) + 4
+    return quality if 0 <= quality <= 12 else None

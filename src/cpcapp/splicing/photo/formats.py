@@ -20,8 +20,15 @@ from PIL.BmpImagePlugin import BmpImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from cpcapp.splicing.photo.contents import CUT_OFF, DAMAGED, Contents, Metadata, UnreadableError
-from cpcapp.splicing.photo.directory import decode_text, read_orientation
+from cpcapp.splicing.photo.contents import (
+    CUT_OFF,
+    DAMAGED,
+    Contents,
+    ImageError,
+    Metadata,
+    decode_text,
+    read_exif,
+)
 from cpcapp.splicing.photo.heif import is_heif, read_heif
 from cpcapp.splicing.photo.jpeg_file import JpegFile
 from cpcapp.splicing.photo.tiff import read_tiff
@@ -32,6 +39,8 @@ _MAX_TEXTS = 50
 _XMP = "XML:com.adobe.xmp"  # the keyword of a PNG
 # Longer blocks of metadata are cut off: no fact that is looked for stands beyond.
 _MAX_BLOCK = 4 << 20
+# Of all texts of a PNG together: little data may become much.
+_MAX_UNPACKED = 16 << 20
 
 
 def inspect_container(data: bytes) -> Contents:
@@ -53,10 +62,10 @@ def inspect_container(data: bytes) -> Contents:
             try:
                 return reader(data)
             except (struct.error, LookupError) as error:
-                raise UnreadableError(DAMAGED) from error
+                raise ImageError(DAMAGED) from error
     if is_heif(data):
         return read_heif(data)
-    raise UnreadableError(
+    raise ImageError(
         "is not a JPEG, PNG, plain TIFF, WebP, BMP, HEIC or AVIF; convert it to one of them"
     )
 
@@ -65,13 +74,13 @@ def _bmp(data: bytes) -> Contents:
     image = BmpImageFile(io.BytesIO(data))
     # Pillow decodes these pixel by pixel in Python: a small file could take minutes.
     if image.info["compression"] in (1, 2):
-        raise UnreadableError("is a BMP with run lengths, which is not read; save it as PNG")
+        raise ImageError("is a BMP with run lengths, which is not read; save it as PNG")
 
-    def open_file() -> BmpImageFile:
+    def open_file(notes: list[str]) -> BmpImageFile:
         tile: Any = image.tile[0]
         # Told to make do with truncated files, Pillow would leave missing pixels black.
         if len(data) < tile.offset + tile.args[1] * image.height:
-            raise UnreadableError(CUT_OFF)
+            raise ImageError(CUT_OFF)
         return image
 
     return Contents("BMP", image.size, open=open_file, memory=len(data))
@@ -79,7 +88,7 @@ def _bmp(data: bytes) -> Contents:
 
 def _webp(data: bytes) -> Contents:
     if len(data) < max(30, int.from_bytes(data[4:8], "little") + 8):
-        raise UnreadableError(CUT_OFF)
+        raise ImageError(CUT_OFF)
     # Read from the header, because opening the file allocates memory for the pixels.
     if data[12:16] == b"VP8X":
         width, height = (1 + int.from_bytes(data[i : i + 3], "little") for i in (24, 27))
@@ -98,19 +107,19 @@ def _webp(data: bytes) -> Contents:
             blocks.setdefault(kind, data[place + 8 : place + 8 + min(size, _MAX_BLOCK)])
         n_frames += kind == b"ANMF"
         place += 8 + size + size % 2
-    exif, xmp, icc = (blocks.get(kind, b"") for kind in (b"EXIF", b"XMP ", b"ICCP"))
-    orientation, notes = read_orientation(exif)
+    exif = read_exif(blocks.get(b"EXIF", b""))
+    notes = exif.notes
     if n_frames > 1:
         notes.append(f"first of {n_frames} frames")
     return Contents(
         "WebP",
         (width, height),
         tuple(notes),
-        open=lambda: WebPImageFile(io.BytesIO(data)),
-        orientation=orientation,
+        open=lambda notes: WebPImageFile(io.BytesIO(data)),
+        orientation=exif.orientation,
         # Two canvases and one result of 4 bytes a pixel each.
         memory=2 * len(data) + 12 * width * height,
-        metadata=lambda: Metadata(exif, xmp, icc=icc),
+        metadata=Metadata(exif, blocks.get(b"XMP ", b""), icc=blocks.get(b"ICCP", b"")),
     )
 
 
@@ -134,11 +143,11 @@ def _png(data: bytes) -> Contents:
         chunk = view[place : place + 12 + size]
         place += 12 + size
         if place > len(data):
-            raise UnreadableError(CUT_OFF)
+            raise ImageError(CUT_OFF)
         content = chunk[8 : min(len(chunk) - 4, _MAX_BLOCK)]
         if kind in (b"IHDR", b"PLTE", b"IDAT", b"IEND"):
             if zlib.crc32(chunk[4:-4]) != int.from_bytes(chunk[-4:], "big"):
-                raise UnreadableError(DAMAGED)
+                raise ImageError(DAMAGED)
             kept.append(chunk)
         elif kind == b"tRNS":
             extras.append("transparency ignored")
@@ -153,17 +162,15 @@ def _png(data: bytes) -> Contents:
         if kind == b"IEND":
             break
     else:
-        raise UnreadableError(f"has more than {_MAX_CHUNKS} chunks; save it anew")
+        raise ImageError(f"has more than {_MAX_CHUNKS} chunks; save it anew")
     file = b"".join(kept)
     del data, view, chunk, content, kept  # so that the file is in memory once
     width, height, bits, colours, interlaced = struct.unpack_from(">II2B2xB", file, 16)
     if (bits, colours) == (16, 4):
         extras.append("16 bits reduced to 8")
-    exif = blocks.get(b"eXIf", b"")
-    orientation, notes = read_orientation(exif)
     pixel_bits = bits * {2: 3, 4: 2, 6: 4}.get(colours, 1)
 
-    def open_file() -> PngImageFile:
+    def open_file(notes: list[str]) -> PngImageFile:
         needed = 0
         for left, top, across, down in _PASSES[interlaced]:
             columns, rows = -(-(width - left) // across), -(-(height - top) // down)
@@ -171,49 +178,51 @@ def _png(data: bytes) -> Contents:
         _check_unpacked(file, needed)
         return PngImageFile(io.BytesIO(file))
 
-    def unpack_metadata() -> Metadata:
-        unpacked = [_png_text(kind, content) for kind, content in texts]
-        packets = [text for keyword, text in unpacked if keyword == _XMP]
-        return Metadata(
-            exif,
-            packets[0] if packets else b"",
-            icc=_unpack(blocks.get(b"iCCP", b"").partition(b"\0")[2][1:]),
-            texts=tuple(
-                (keyword, text.decode("utf-8", "replace"))
-                for keyword, text in unpacked
-                if keyword != _XMP
-            ),
-            credentials=b"caBX" in blocks,
-        )
-
+    metadata = _png_metadata(blocks, texts)
     return Contents(
         "PNG",
         (width, height),
-        (*extras, *notes),
+        (*extras, *metadata.exif.notes),
         open=open_file,
-        orientation=orientation,
+        orientation=metadata.exif.orientation,
         deep=bits == 16 and colours in (2, 6),
         wide=bits == 16 and colours != 4,
         memory=len(file),
-        metadata=unpack_metadata,
+        metadata=metadata,
     )
 
 
-def _png_text(kind: bytes, content: bytes) -> tuple[str, bytes]:
-    keyword, _, text = content.partition(b"\0")
-    if kind == b"zTXt":
-        text = _unpack(text[1:])
-    elif kind == b"iTXt":
-        packed, text = text[:1] == b"\1", text[2:]
-        # The language, and the keyword in it.
-        text = text.partition(b"\0")[2].partition(b"\0")[2]
-        text = _unpack(text) if packed else text
-    return keyword.decode("latin-1"), text
+def _png_metadata(blocks: dict[bytes, bytes], chunks: list[tuple[bytes, bytes]]) -> Metadata:
+    xmp, texts, spare = b"", [], _MAX_UNPACKED
+    for kind, content in chunks:
+        name, _, text = content.partition(b"\0")
+        packed = kind == b"zTXt"
+        if kind == b"iTXt":
+            packed = text[:1] == b"\1"
+            # In front of it stand the language, and the keyword in it.
+            text = text[2:].partition(b"\0")[2].partition(b"\0")[2]
+        elif packed:
+            text = text[1:]
+        if packed:
+            text = _unpack(text, min(spare, _MAX_BLOCK))
+            spare -= len(text)
+        if (keyword := name.decode("latin-1")) != _XMP:
+            texts.append((keyword, text.decode("utf-8", "replace")))
+        else:
+            xmp = xmp or text
+    return Metadata(
+        read_exif(blocks.get(b"eXIf", b"")),
+        xmp,
+        icc=_unpack(blocks.get(b"iCCP", b"").partition(b"\0")[2][1:], _MAX_BLOCK),
+        texts=tuple(texts),
+        credentials=b"caBX" in blocks,
+    )
 
 
-def _unpack(packed: bytes) -> bytes:
+def _unpack(packed: bytes, longest: int) -> bytes:
     with suppress(zlib.error):
-        return zlib.decompressobj().decompress(packed, _MAX_BLOCK)
+        # No limit is written as 0.
+        return zlib.decompressobj().decompress(packed, longest) if longest else b""
     return b""
 
 
@@ -228,7 +237,7 @@ def _check_unpacked(file: bytes, needed: int) -> None:
             left = engine.unconsumed_tail
         place += 12 + size
     if unpacked < needed:
-        raise UnreadableError(CUT_OFF)
+        raise ImageError(CUT_OFF)
 
 
 def _jpeg(data: bytes) -> Contents:
@@ -249,33 +258,32 @@ def _jpeg(data: bytes) -> Contents:
         credentials |= code == 0xEB and b"c2pa" in content
         if code == 0xFE and len(texts) < _MAX_TEXTS:
             texts.append(("", decode_text(content)))
-    orientation, notes = read_orientation(b"".join(parts["exif"]))
+    whole = {name: b"".join(blocks)[:_MAX_BLOCK] for name, blocks in parts.items()}
+    exif = read_exif(whole.pop("exif"))
     n_components = len(jpeg.components)
     colours = {1: "GRAY", 3: "RGB", 4: "CMYK"}.get(n_components)
     if colours is None:
-        raise UnreadableError(f"has {n_components} components, which is not read; save it as PNG")
+        raise ImageError(f"has {n_components} components, which is not read; save it as PNG")
 
-    def decode() -> tuple[NDArray[Any], list[str]]:
+    def decode(notes: list[str]) -> NDArray[np.uint8]:
         pixels, damage = jpeg.decode(colours)
+        notes += damage
         if colours != "CMYK":
-            return pixels, damage
+            return pixels
+        notes.append("converted from CMYK")
         rgb = np.empty((*pixels.shape[:2], 3), np.uint8)
         for row, out in zip(np.invert(pixels, out=pixels), rgb, strict=True):
             out[:] = Image.fromarray(row[None], "CMYK").convert("RGB")
-        return rgb, [*damage, "converted from CMYK"]
+        return rgb
 
     return Contents(
         "JPEG",
         jpeg.size,
-        tuple(notes),
-        decode=decode,
-        orientation=orientation,
+        tuple(exif.notes),
+        open=decode,
+        orientation=exif.orientation,
         memory=len(jpeg.file) + jpeg.buffer_size,
-        metadata=lambda: Metadata(
-            **{name: b"".join(blocks)[:_MAX_BLOCK] for name, blocks in parts.items()},
-            texts=tuple(texts),
-            credentials=credentials,
-        ),
+        metadata=Metadata(exif, texts=tuple(texts), credentials=credentials, **whole),
         jpeg=jpeg,
     )
 

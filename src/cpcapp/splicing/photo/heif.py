@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp._io.worker import Answer, Worker, WorkerError
-from cpcapp.splicing.photo.contents import Contents, Metadata, UnreadableError
+from cpcapp.splicing.photo.contents import Contents, ImageError, Metadata, read_exif
 from cpcapp.splicing.photo.pixels import turn_upright
 
 _AVIF_BRANDS = frozenset({b"avif", b"avis"})
@@ -64,7 +64,7 @@ def read_heif(data: bytes) -> Contents:
     coded_as_avif = b"av01" in head and b"hvc1" not in head
     form = "AVIF" if brands & _AVIF_BRANDS or coded_as_avif else "HEIC"
     if not can_read(form):
-        raise UnreadableError(
+        raise ImageError(
             f"is {form}, which needs another package: run {INSTALL}, or save it as PNG"
         )
     answer, (exif, xmp) = _ask(data, {"do": "inspect", "format": form}, 0)
@@ -82,10 +82,10 @@ def read_heif(data: bytes) -> Contents:
     if orientation > 1 or (form == "HEIC" and _TURNED.search(head)):
         notes.append("turned by the stored orientation")
 
-    def decode() -> tuple[NDArray[Any], list[str]]:
+    def decode(notes: list[str]) -> NDArray[Any]:
         _, arrays = _ask(data, {"do": "decode", "format": form}, width * height)
         pixels = turn_upright(arrays[0], orientation)
-        return pixels if pixels.ndim == 3 else pixels[:, :, None], []
+        return pixels if pixels.ndim == 3 else pixels[:, :, None]
 
     # Of the other process, measured: planes of light and colour, of HEIC of tiles too, and pixels.
     bytes_per_pixel = 17 if form == "AVIF" else 20 if bits > 8 else 8
@@ -93,10 +93,10 @@ def read_heif(data: bytes) -> Contents:
         form,
         (width, height),
         tuple(notes),
-        decode=decode,
+        open=decode,
         wide=bits > 8,
         memory=3 * len(data) + bytes_per_pixel * width * height,
-        metadata=lambda: Metadata(exif.tobytes(), xmp.tobytes()),
+        metadata=Metadata(read_exif(exif.tobytes()), xmp.tobytes()),
     )
 
 
@@ -126,4 +126,4 @@ def _ask(data: bytes, request: dict[str, Any], n_pixels: int) -> Answer:
                 _worker = None
             other = f"is damaged or of a kind that is not read ({error}); use an undamaged copy"
             text = texts.get(error.kind, f"{other} or save it as PNG")
-            raise UnreadableError(text) from error
+            raise ImageError(text) from error

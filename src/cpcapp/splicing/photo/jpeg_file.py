@@ -1,10 +1,12 @@
-"""JPEG files: their segments, walked once, and their pixels."""
+"""JPEG files: their segments, walked once, their pixels, and whose their tables are."""
 
 from __future__ import annotations
 
 import io
 import re
 from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,8 @@ import simplejpeg
 from numpy.typing import NDArray
 from PIL.JpegImagePlugin import JpegImageFile
 
-from cpcapp.splicing.photo.contents import CUT_OFF, DAMAGED, UnreadableError
+from cpcapp.splicing.photo.contents import CUT_OFF, DAMAGED, ImageError
+from cpcapp.splicing.photo.jpeg import STANDARD_COLOURS, STANDARD_TABLE, file_quality
 
 # More than any real file has. They limit the work that a hostile file can cause.
 _MAX_SEGMENTS = 100_000
@@ -60,11 +63,11 @@ class JpegFile:
         for _ in range(_MAX_SEGMENTS):
             marker = _MARKER.search(data, place)
             if not marker:
-                raise UnreadableError(CUT_OFF)
+                raise ImageError(CUT_OFF)
             code, start = marker[1][0], marker.end()
             if code == 0xD9:
                 if not first:
-                    raise UnreadableError(CUT_OFF)
+                    raise ImageError(CUT_OFF)
                 break
             place = start + max(int.from_bytes(data[start : start + 2], "big"), 2)
             content = data[start + 2 : place]
@@ -72,21 +75,21 @@ class JpegFile:
                 first = first or marker.start()
                 jpeg.scans.append(content)
                 if len(jpeg.scans) > _MAX_SCANS:
-                    raise UnreadableError(f"has more than {_MAX_SCANS} scans; save it anew")
+                    raise ImageError(f"has more than {_MAX_SCANS} scans; save it anew")
             elif not first:
                 jpeg._take(code, content)
                 # Tables and frames, and the segments that give the colour space: JFIF and Adobe.
                 if code < 0xD0 or code in (0xDB, 0xDD, 0xE0, 0xEE):
                     head.append(data[marker.start() : place])
         else:
-            raise UnreadableError(f"has more than {_MAX_SEGMENTS} segments; save it anew")
+            raise ImageError(f"has more than {_MAX_SEGMENTS} segments; save it anew")
         jpeg.file = b"".join([*head, memoryview(data)[first : marker.end()]])
         width, height = jpeg.size
         if not jpeg.components or not width * height:
-            raise UnreadableError(DAMAGED)
+            raise ImageError(DAMAGED)
         n_scans = len(jpeg.scans)
         if n_scans > _USUAL_SCANS and n_scans * width * height > _MAX_SCANNED:
-            raise UnreadableError(
+            raise ImageError(
                 f"has {n_scans} scans of {width} × {height} pixels, which would take long to read; "
                 "save it anew"
             )
@@ -154,7 +157,7 @@ class JpegFile:
     def decode(self, colours: str) -> tuple[NDArray[np.uint8], list[str]]:
         """Return the pixels as "GRAY", "RGB" or "CMYK", and a note if they are damaged."""
         if not self._is_complete():
-            raise UnreadableError(CUT_OFF)
+            raise ImageError(CUT_OFF)
         try:
             return simplejpeg.decode_jpeg(self.file, colours, strict=True), []
         except ValueError as error:
@@ -165,7 +168,7 @@ class JpegFile:
             image.draft("L" if colours == "GRAY" else None, None)
             return np.asarray(image).reshape(*self.size[::-1], -1), []
         if is_cut_off(problem):
-            raise UnreadableError(CUT_OFF)
+            raise ImageError(CUT_OFF)
         return simplejpeg.decode_jpeg(self.file, colours, strict=False), ["damaged JPEG data"]
 
     def _is_complete(self) -> bool:
@@ -198,4 +201,109 @@ def check_jpeg(file: Any) -> None:
         simplejpeg.decode_jpeg(file, "GRAY", min_factor=8, strict=True)
     except ValueError as error:
         if is_cut_off(str(error)):
-            raise UnreadableError(CUT_OFF) from error
+            raise ImageError(CUT_OFF) from error
+
+
+# By N. Robidoux, for light and colours: what mozjpeg uses unless told otherwise.
+_MOZJPEG = np.array(
+    [
+        *(16, 16, 16, 18, 25, 37, 56, 85),
+        *(16, 17, 20, 27, 34, 40, 53, 75),
+        *(16, 20, 24, 31, 43, 62, 91, 135),
+        *(18, 27, 31, 40, 53, 74, 106, 156),
+        *(25, 34, 43, 53, 69, 94, 131, 189),
+        *(37, 40, 62, 74, 94, 124, 169, 238),
+        *(56, 53, 91, 106, 131, 169, 226, 311),
+        *(85, 75, 135, 156, 189, 238, 311, 418),
+    ],
+    dtype=np.float64,
+).reshape(8, 8)
+# Tables of Adobe Photoshop that Pillow ships as presets. That "medium" is quality 5 of 12 and
+# "high" quality 8 stands in files of Photoshop that record their quality.
+_PHOTOSHOP = {
+    "low": ", low quality",
+    "medium": " at quality 5 of 12",
+    "high": " at quality 8 of 12",
+    "maximum": ", maximum quality",
+    "web_low": ', "save for web" low',
+    "web_medium": ', "save for web" medium',
+    "web_high": ', "save for web" high',
+    "web_very_high": ', "save for web" very high',
+    "web_maximum": ', "save for web" maximum',
+}
+# By the digest of both tables, seen in a file of Photoshop CC that records quality 12.
+_PHOTOSHOP_BY_DIGEST = {"27a9c73da59c2fd2": " at quality 12 of 12"}
+_FACTORS = {
+    ((1, 1), (1, 1)): "4:4:4",
+    ((2, 1), (1, 1)): "4:2:2",
+    ((2, 2), (1, 1)): "4:2:0",
+    ((1, 2), (1, 1)): "4:4:0",
+    ((4, 1), (1, 1)): "4:1:1",
+}
+
+
+@dataclass(frozen=True)
+class JpegFacts:
+    """How a JPEG file was compressed."""
+
+    #: By the table of the light, from 1 to 100: exact for standard tables, else that of standard
+    #: tables with about the same mean step.
+    quality: int | None
+    tables: str | None  # whose they are, if that is known
+    subsampling: str  # "4:4:4", "4:2:0", ..., "grey" or "unknown"
+    progressive: bool
+
+    @classmethod
+    def of_file(cls, jpeg: JpegFile) -> JpegFacts:
+        """Return what the segments of a file say."""
+        used = [jpeg.tables.get(table) for *_, table in jpeg.components]
+        light, colours = used[0], used[1] if len(used) == 3 else None
+        name, quality = (None, None) if light is None else _name_tables(light, colours)
+        if quality is None and light is not None and min(light) > 0:
+            quality = file_quality(light)
+        factors = [(across, down) for _, across, down, _ in jpeg.components]
+        subsampling = "grey" if len(factors) == 1 else "unknown"
+        if len(factors) == 3 and factors[1] == factors[2]:
+            subsampling = _FACTORS.get((factors[0], factors[1]), "unknown")
+        return cls(quality, name, subsampling, jpeg.progressive)
+
+
+def _name_tables(light: Table, colours: Table | None) -> tuple[str | None, int | None]:
+    """Return whose tables they are, and the quality if it is a standard one."""
+    for kind, known in _scaled_tables().items():
+        quality = known.get((light, colours))
+        if quality is not None:
+            return f"{kind} at quality {quality}", quality if kind.startswith("standard") else None
+    digest = sha256(repr((light, colours)).encode()).hexdigest()[:16]
+    name = _photoshop_tables().get((light, colours)) or _PHOTOSHOP_BY_DIGEST.get(digest)
+    return name and f"Adobe Photoshop's tables{name}", None
+
+
+@cache
+def _scaled_tables() -> dict[str, dict[tuple[Table, Table | None], int]]:
+    """Return the tables that follow from a quality by libjpeg's rule."""
+    scaled: dict[str, dict[tuple[Table, Table | None], int]] = {}
+    for kind, *bases in (
+        ("standard tables", STANDARD_TABLE, STANDARD_COLOURS),
+        ("tables of mozjpeg", _MOZJPEG, _MOZJPEG),
+    ):
+        known = scaled[kind] = {}
+        # From high to low: the tables of the lowest qualities are equal, clipped at 255.
+        for quality in range(100, 0, -1):
+            percent = 5000 // quality if quality < 50 else 200 - 2 * quality
+            for most in (255, 32767):
+                steps = [np.clip((base * percent + 50) // 100, 1, most) for base in bases]
+                light, colours = (tuple(table.astype(int).ravel().tolist()) for table in steps)
+                # Grey photos have no colours, and some encoders use one table for all.
+                for second in (colours, None, light):
+                    known.setdefault((light, second), quality)
+    return scaled
+
+
+@cache
+def _photoshop_tables() -> dict[tuple[Table, Table | None], str]:
+    from PIL.JpegPresets import presets
+
+    known: Any = presets
+    tables = ((known[name]["quantization"], text) for name, text in _PHOTOSHOP.items())
+    return {(tuple(light), tuple(colours)): text for (light, colours), text in tables}

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
@@ -22,15 +22,20 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 
-from cpcapp._io.messages import MessageError
-from cpcapp.splicing.photo.contents import DAMAGED, Contents, Metadata, UnreadableError
-from cpcapp.splicing.photo.file_search import SUFFIXES as SUFFIXES
-from cpcapp.splicing.photo.file_search import image_files as image_files
+from cpcapp.splicing.photo.contents import DAMAGED, Contents, Metadata
+from cpcapp.splicing.photo.contents import ImageError as ImageError
 from cpcapp.splicing.photo.formats import inspect_container
-from cpcapp.splicing.photo.jpeg_grid import JpegGrid, find_grid
-from cpcapp.splicing.photo.jpeg_tables import file_quality
-from cpcapp.splicing.photo.pixels import flips
-from cpcapp.splicing.photo.pixels import turn_upright as turn_upright
+from cpcapp.splicing.photo.jpeg import (
+    BLOCK,
+    JpegCoefficients,
+    JpegGrid,
+    coefficients_of,
+    file_quality,
+    grid_offset,
+    luminance,
+)
+from cpcapp.splicing.photo.jpeg_file import JpegFile
+from cpcapp.splicing.photo.pixels import flips, turn_upright
 
 # The largest cameras of today have 100 to 150 megapixels; a hostile file can claim any number.
 MAX_PIXELS = 120_000_000
@@ -43,10 +48,6 @@ _SMALL_BYTES = 256 << 20
 _STRIP_PIXELS = 1 << 18
 
 _TOO_LONG = f"has more than {MAX_BYTES >> 20} MiB; save it smaller"
-
-
-class ImageError(MessageError):
-    """An image can't be used. The message is one line that names it and says what to do."""
 
 
 class TooManyPixelsError(ImageError):
@@ -69,23 +70,43 @@ class ReadImage:
         The name of the file, without its folder; empty if there is none.
     notes : tuple of str
         What was done to the image, such as ``"turned by the EXIF orientation"``.
-    jpeg_table : ndarray of shape (8, 8), float32, or None
-        Steps of the luminance table of a JPEG file, turned like the pixels. None for other formats.
-    jpeg_offset : (int, int)
-        Row and column of the corner of the first whole block of the file: (0, 0), unless the photo
-        was turned.
+    metadata : Metadata
+        What else the file says, such as its EXIF data; empty if there is no file.
+    jpeg : JpegFile or None
+        The segments of a JPEG file.
+    orientation : int
+        How the pixels were turned, as EXIF counts it; 1 if they are as the file has them.
     """
 
     pixels: NDArray[Any]
     format: str
     name: str
     notes: tuple[str, ...]
-    jpeg_table: NDArray[np.float32] | None = None
-    jpeg_offset: tuple[int, int] = (0, 0)
+    metadata: Metadata = field(default_factory=Metadata, repr=False)
+    jpeg: JpegFile | None = field(default=None, repr=False)
+    orientation: int = 1
+
+    @cached_property
+    def jpeg_table(self) -> NDArray[np.float32] | None:
+        """Steps of the luminance table of a JPEG file, (8, 8), turned like the pixels."""
+        table = None if self.jpeg is None else self.jpeg.light_table
+        if table is None or min(table) < 1:
+            return None
+        steps = np.asarray(table, np.float32).reshape(BLOCK, BLOCK)
+        return np.ascontiguousarray(steps.T) if self.orientation >= 5 else steps
+
+    @property
+    def jpeg_offset(self) -> tuple[int, int]:
+        """Row and column of the corner of the first whole block: (0, 0) unless turned."""
+        if self.jpeg_table is None:
+            return 0, 0
+        height, width = self.pixels.shape[:2]
+        rows, columns = flips(self.orientation)
+        return height % BLOCK if rows else 0, width % BLOCK if columns else 0
 
     @property
     def jpeg_quality(self) -> int | None:
-        """Of a JPEG file; see `cpcapp.splicing.photo.jpeg_tables.file_quality`."""
+        """Of a JPEG file; see `cpcapp.splicing.photo.jpeg.file_quality`."""
         table = self.jpeg_table
         return None if table is None else file_quality(table.ravel().astype(int).tolist())
 
@@ -94,7 +115,8 @@ class ReadImage:
         """Where the blocks of JPEG begin: by the file of a JPEG, else by the pixels."""
         if self.jpeg_table is not None:
             return JpegGrid(self.jpeg_table, self.jpeg_offset, True)
-        return find_grid(self.pixels)
+        offset = grid_offset(luminance(self.pixels))
+        return JpegGrid(None, offset or (0, 0), offset is not None)
 
 
 def read_image(source: Any, *, max_pixels: float = MAX_PIXELS) -> ReadImage:
@@ -134,14 +156,14 @@ def read_image(source: Any, *, max_pixels: float = MAX_PIXELS) -> ReadImage:
     ((2, 3, 3), 'PNG', ('grey',))
     >>> read_image(file.getvalue()[:-20])
     Traceback (most recent call last):
-    cpcapp.splicing.photo.read.ImageError: the image: is cut off; use a complete copy
+    cpcapp.splicing.photo.contents.ImageError: the image: is cut off; use a complete copy
     """
     check_max_pixels(max_pixels)
-    path = path_of(source)
-    with naming_errors(path):
+    path = _path_of(source)
+    with _naming_errors(path):
         if isinstance(source, Image.Image):
             image = _read_pil(source, max_pixels)
-        elif is_file_like(source):
+        elif _is_file_like(source):
             image = _read_bytes(file_bytes(source), max_pixels)
         else:
             notes: list[str] = []
@@ -159,7 +181,7 @@ def check_max_pixels(max_pixels: float) -> None:
         raise ValueError(f"max_pixels={max_pixels!r} must be a number of at least 1")
 
 
-def is_file_like(source: Any) -> bool:
+def _is_file_like(source: Any) -> bool:
     """Return whether a source is a path, bytes or an open file."""
     return isinstance(source, str | os.PathLike | bytes | bytearray | memoryview) or hasattr(
         source, "read"
@@ -171,7 +193,7 @@ def file_bytes(source: Any) -> bytes:
 
     >>> file_bytes(b"")
     Traceback (most recent call last):
-    cpcapp.splicing.photo.read.ImageError: is empty; use a complete copy
+    cpcapp.splicing.photo.contents.ImageError: is empty; use a complete copy
     """
     data: Any
     if isinstance(source, str | os.PathLike):
@@ -190,7 +212,7 @@ def file_bytes(source: Any) -> bytes:
 
 
 @contextmanager
-def naming_errors(path: str) -> Iterator[None]:
+def _naming_errors(path: str) -> Iterator[None]:
     """Turn whatever decoding raises into an `ImageError` that names the file."""
     try:
         yield
@@ -198,8 +220,6 @@ def naming_errors(path: str) -> Iterator[None]:
         parts = error.message
         problem = f"{_printable_path(path)}: {parts.problem}"
         raise type(error)(problem, parts.advice, **parts.values) from error.__cause__
-    except UnreadableError as error:
-        raise ImageError(f"{_printable_path(path)}: {error}") from error.__cause__
     except MemoryError as error:
         raise ImageError(
             f"{_printable_path(path)}: needs more memory than there is; make it smaller"
@@ -213,7 +233,7 @@ def naming_errors(path: str) -> Iterator[None]:
         ) from error
 
 
-def path_of(source: Any) -> str:
+def _path_of(source: Any) -> str:
     """Return the path that a source has or carries; empty if there is none."""
     if isinstance(source, str | os.PathLike):
         return os.fsdecode(source)
@@ -244,47 +264,41 @@ def _file_content(path: str) -> bytes:
 
 
 def _read_bytes(data: bytes, max_pixels: float, *, upright: bool = True) -> ReadImage:
-    contents = replace(inspect_container(data), metadata=Metadata)
+    contents = inspect_container(data)
     del data  # so that the file is in memory once
-    check_size(*contents.size, max_pixels)
-    check_memory(contents, max_pixels)
-    notes, turns = list(contents.notes), contents.orientation if upright else 1
-    if contents.decode is not None:
-        pixels, more = contents.decode()
-        if pixels.shape[0] * pixels.shape[1] > contents.size[0] * contents.size[1]:
-            raise ImageError(DAMAGED)
-        pixels = _three_channels(pixels, more)
-        # How many bits there are is noted already.
-        notes += [note for note in more if note != "16 bits"]
-    else:
-        pixels = _decode_by_pillow(contents, notes, max_pixels)
-    if turns in range(2, 9):
+    _check_size(*contents.size, max_pixels)
+    _check_memory(contents, max_pixels)
+    notes = list(contents.notes)
+    turns = contents.orientation if upright and contents.orientation in range(2, 9) else 1
+    pixels = _decode(contents, notes, max_pixels)
+    if turns > 1:
         notes.append("turned by the EXIF orientation")
     pixels = turn_upright(pixels, turns)
-    table = None if contents.jpeg is None else contents.jpeg.light_table
-    if table is None or min(table) < 1:
-        return ReadImage(pixels, contents.format, "", tuple(notes))
-    steps = np.asarray(table, np.float32).reshape(8, 8)
-    if turns >= 5:
-        steps = np.ascontiguousarray(steps.T)
-    rows, columns = flips(turns)
-    offset = (pixels.shape[0] % 8 if rows else 0, pixels.shape[1] % 8 if columns else 0)
-    return ReadImage(pixels, contents.format, "", tuple(notes), steps, offset)
+    return ReadImage(
+        *(pixels, contents.format, "", tuple(notes)),
+        metadata=contents.metadata,
+        jpeg=contents.jpeg,
+        orientation=turns,
+    )
 
 
-def _decode_by_pillow(contents: Contents, notes: list[str], max_pixels: float) -> NDArray[Any]:
-    def open_file() -> ImageFile.ImageFile:
-        assert contents.open is not None
-        image = contents.open()
-        if image.size != contents.size:
+def _decode(contents: Contents, notes: list[str], max_pixels: float) -> NDArray[Any]:
+    decoded = contents.open(notes)
+    width, height = contents.size
+    if isinstance(decoded, np.ndarray):
+        if decoded.shape[0] * decoded.shape[1] > width * height:
             raise ImageError(DAMAGED)
-        return image
-
-    image = open_file()
+        # How many bits there are is noted already.
+        more: list[str] = []
+        pixels = _three_channels(decoded, more)
+        notes += [note for note in more if note != "16 bits"]
+        return pixels
+    if decoded.size != contents.size:
+        raise ImageError(DAMAGED)
     if contents.deep:
-        pixels = _sixteen_bits(image, open_file, notes)
+        pixels = _sixteen_bits(decoded, contents, notes)
     else:
-        pixels = _from_pil(image, notes, max_pixels)
+        pixels = _from_pil(decoded, notes, max_pixels)
     return np.invert(pixels, out=pixels) if contents.inverted else pixels
 
 
@@ -310,7 +324,7 @@ def _from_array(array: NDArray[Any], notes: list[str], max_pixels: float) -> NDA
             f"has shape {array.shape}; an array must be (height, width) or (height, width, "
             "channels) with 1 to 4 channels"
         )
-    check_size(pixels.shape[1], pixels.shape[0], max_pixels)
+    _check_size(pixels.shape[1], pixels.shape[0], max_pixels)
     kind, size = pixels.dtype.kind, pixels.dtype.itemsize
     if kind == "b":
         pixels = pixels * np.uint8(255)
@@ -341,7 +355,7 @@ def _three_channels(pixels: NDArray[Any], notes: list[str]) -> NDArray[Any]:
 
 
 def _from_pil(image: Image.Image, notes: list[str], max_pixels: float) -> NDArray[Any]:
-    check_size(*image.size, max_pixels)
+    _check_size(*image.size, max_pixels)
     image.load()
     mode = image.mode
     if "transparency" in image.info:
@@ -388,7 +402,7 @@ def needed_memory(contents: Contents) -> int:
     return contents.memory + width * height * (4 + (6 if contents.wide else 3))
 
 
-def check_memory(contents: Contents, max_pixels: float) -> None:
+def _check_memory(contents: Contents, max_pixels: float) -> None:
     """Raise `ImageError` for a file that needs too much memory to be read."""
     needed = needed_memory(contents)
     most = max(_SMALL_BYTES, int(BYTES_PER_PIXEL * max_pixels))
@@ -400,7 +414,7 @@ def check_memory(contents: Contents, max_pixels: float) -> None:
         )
 
 
-def check_size(width: int, height: int, max_pixels: float) -> None:
+def _check_size(width: int, height: int, max_pixels: float) -> None:
     """Raise `ImageError` for an image of more than ``max_pixels``."""
     if width * height > max_pixels:
         raise TooManyPixelsError(
@@ -415,15 +429,13 @@ def check_size(width: int, height: int, max_pixels: float) -> None:
 _OTHER_ORDER = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
 
 
-def _sixteen_bits(
-    image: ImageFile.ImageFile, reopen: Callable[[], ImageFile.ImageFile], notes: list[str]
-) -> NDArray[Any]:
+def _sixteen_bits(image: Any, contents: Contents, notes: list[str]) -> NDArray[Any]:
     """Return all 16 bits of a colour image; Pillow gives only 8 of them at a time."""
     out = np.zeros((image.height, image.width, 3), np.uint16)
     for shift in (8, 0):
         if not shift:
-            image.im = None  # type: ignore[assignment]  # one of them in memory is enough
-            image = reopen()
+            image.im = None  # one of them in memory is enough
+            image = contents.open(notes)
             _swap_bytes(image)
         image.load()
         for rows, strip in _strips(image):
@@ -441,3 +453,63 @@ def _swap_bytes(image: ImageFile.ImageFile) -> None:
         rawmode, *rest = (tile.args,) if isinstance(tile.args, str) else tile.args or ()
         swapped = rawmode[:-1] + _OTHER_ORDER[rawmode[-1]]
         image.tile[i] = tile._replace(args=(swapped, *rest))
+
+
+def read_coefficients(
+    source: str | os.PathLike[str] | bytes | Any, *, max_pixels: int = MAX_PIXELS
+) -> JpegCoefficients | None:
+    """Read the quantized luminance coefficients of a JPEG file.
+
+    Parameters
+    ----------
+    source : path, bytes or binary file
+    max_pixels : int, default=120_000_000
+        Larger photos are refused, by their header alone.
+
+    Returns
+    -------
+    JpegCoefficients or None
+        None for a file that is no JPEG, and for one without luminance at full size, such as CMYK.
+
+    Raises
+    ------
+    ImageError
+        If the file is missing, empty, or a JPEG that is damaged, cut off or too large; as
+        `cpcapp.splicing.read_image` raises it.
+
+    Notes
+    -----
+    Equal to the coefficients in the file in 99.9 % of cases for qualities up to 92, 99 % at 95 and
+    98 % at 98, for a photo of BSDS500. Others are off by one step, mostly in blocks with pure
+    black or white.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cpcapp.splicing.photo.jpeg import encode_jpeg
+    >>> found = read_coefficients(encode_jpeg(np.full((20, 33, 3), 200, np.uint8), quality=50))
+    >>> found.table[0, :3], found.luminance.shape, found.luminance[0, 0, 0, :2]
+    (array([16, 11, 10], dtype=uint16), (2, 4, 8, 8), array([36,  0], dtype=int16))
+    >>> read_coefficients(b"no photo") is None
+    True
+    """
+    if not _is_file_like(source):
+        raise TypeError(f"source of type {type(source).__name__} must be a path, bytes or a file")
+    with _naming_errors(_path_of(source)):
+        data = file_bytes(source)
+        return _coefficients(data, max_pixels) if data.startswith(b"\xff\xd8\xff") else None
+
+
+def _coefficients(data: bytes, max_pixels: int) -> JpegCoefficients | None:
+    contents = inspect_container(data)
+    _check_size(*contents.size, max_pixels)
+    jpeg = contents.jpeg
+    if jpeg is None or not jpeg.has_luminance:
+        return None
+    if jpeg.light_table is None:
+        raise ImageError(DAMAGED)
+    # The decoder leaves colours out and converts nothing.
+    plane = jpeg.decode("GRAY")[0][:, :, 0]
+    # A step of 0 is senseless, and decoders multiply by it: all such coefficients are 0.
+    table = np.maximum(np.array(jpeg.light_table, np.uint16).reshape(BLOCK, BLOCK), 1)
+    return JpegCoefficients(table, coefficients_of(plane, table), plane, contents.orientation)

@@ -14,8 +14,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.splicing.photo.pixels import FloatMap, Pixels, as_bytes
-from cpcapp.splicing.photo.read import ImageError, read_image, turn_upright
+from cpcapp.splicing.photo.contents import ImageError
+from cpcapp.splicing.photo.pixels import FloatMap, Pixels, as_bytes, turn_upright
+from cpcapp.splicing.photo.read import read_image
 
 # Of a thumbnail; real ones have at most 640 x 480 pixels.
 _MAX_PIXELS = 2_000_000
@@ -51,19 +52,7 @@ class Thumbnail:
 
 
 def read_thumbnail(data: bytes, pixels: Pixels, orientation: int = 1) -> Thumbnail | None:
-    """Decode a thumbnail and compare it with its photo.
-
-    >>> import cv2
-    >>> from cpcapp.splicing.examples import example_photos
-    >>> from cpcapp.splicing.photo.jpeg import encode_jpeg
-    >>> photo = example_photos()[-1].image.copy()
-    >>> small = encode_jpeg(cv2.resize(photo, (160, 160), interpolation=cv2.INTER_AREA), 80)
-    >>> read_thumbnail(small, photo).differs
-    False
-    >>> photo[100:220, 180:300] = photo[300:420, 20:140]
-    >>> read_thumbnail(small, photo).differs
-    True
-    """
+    """Decode a thumbnail and compare it with its photo."""
     try:
         small = as_bytes(read_image(data, max_pixels=_MAX_PIXELS).pixels)
     except ImageError:
@@ -118,13 +107,7 @@ def _crop(pixels: NDArray[np.uint8], aspect: float) -> NDArray[np.uint8]:
 
 
 def measure_difference(photo: NDArray[np.uint8], small: NDArray[np.uint8]) -> float:
-    """Measure how much two pictures differ where they differ most.
-
-    >>> import numpy as np
-    >>> photo = np.random.default_rng(0).integers(0, 256, (90, 120, 3), dtype=np.uint8)
-    >>> measure_difference(photo, photo // 2 + 20) < 0.1
-    True
-    """
+    """Measure how much two pictures differ where they differ most."""
     scale = _SIDE / max(photo.shape[:2])
     size = tuple(max(_WINDOW, round(n * scale)) for n in photo.shape[1::-1])
     one, other = (_prepare(picture, size) for picture in (photo, small))

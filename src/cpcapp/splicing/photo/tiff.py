@@ -11,8 +11,16 @@ from contextlib import suppress
 from PIL import Image, _imaging
 from PIL.TiffImagePlugin import TiffImageFile
 
-from cpcapp.splicing.photo.contents import CUT_OFF, DAMAGED, Contents, Metadata, UnreadableError
-from cpcapp.splicing.photo.directory import MAX_TAGS, Directory
+from cpcapp.splicing.photo.contents import (
+    CUT_OFF,
+    DAMAGED,
+    MAX_TAGS,
+    Contents,
+    Directory,
+    ImageError,
+    Metadata,
+    exif_of,
+)
 from cpcapp.splicing.photo.jpeg_file import check_jpeg
 
 # More than any real file has. They limit the work that a hostile file can cause.
@@ -47,12 +55,12 @@ def read_tiff(data: bytes) -> Contents:
     directory = Directory(data)
     n_entries = directory.n_entries
     if n_entries > MAX_TAGS:
-        raise UnreadableError(f"has {n_entries} TIFF tags, more than {MAX_TAGS}; save it anew")
+        raise ImageError(f"has {n_entries} TIFF tags, more than {MAX_TAGS}; save it anew")
     if directory.broken:
-        raise UnreadableError(DAMAGED)
+        raise ImageError(DAMAGED)
     if directory.twice:
         tag = directory.twice[0]
-        raise UnreadableError(f"has the TIFF tag {tag} twice; use an undamaged copy")
+        raise ImageError(f"has the TIFF tag {tag} twice; use an undamaged copy")
     limits = dict.fromkeys(_SINGLE, 1) | {347: _MAX_JPEG_TABLES}
     wanted = sorted((_NEEDED | _SINGLE) & directory.entries.keys())
     tags = {tag: directory.numbers(tag, limits.get(tag, 1 << 18)) for tag in wanted}
@@ -75,7 +83,7 @@ def read_tiff(data: bytes) -> Contents:
         changed[262] = (1,)
     file = _plain_tiff(directory, changed)
 
-    def open_file() -> TiffImageFile:
+    def open_file(notes: list[str]) -> TiffImageFile:
         _check_blocks(file, tags, first)
         image = TiffImageFile(io.BytesIO(file))
         # If Pillow allocates it, it may warn about a size that is allowed here.
@@ -94,8 +102,11 @@ def read_tiff(data: bytes) -> Contents:
         wide=bits > 8,
         inverted=colours == 0,
         memory=len(file) + rows * width * samples * bits // 8,
-        metadata=lambda: Metadata(
-            data, directory.raw(_XMP), directory.raw(_PHOTOSHOP), directory.raw(_PROFILE)
+        metadata=Metadata(
+            exif_of(directory),
+            directory.raw(_XMP),
+            directory.raw(_PHOTOSHOP),
+            directory.raw(_PROFILE),
         ),
     )
 
@@ -116,7 +127,7 @@ def _check_pixels(tags: Tags, first: dict[int, int]) -> None:
     elif first.get(262) == 6 and compression == 1 and tags.get(530) != (1, 1):
         problem = "has packed colour differences"
     if problem:
-        raise UnreadableError(f"{problem}, which is not read; save it as PNG")
+        raise ImageError(f"{problem}, which is not read; save it as PNG")
 
 
 def _count_pages(data: bytes, directory: Directory) -> int:
@@ -150,14 +161,14 @@ def _check_blocks(file: bytes, tags: Tags, first: dict[int, int]) -> None:
     across = first.get(322, 0) if tiled else width
     down = first.get(323, 0) if tiled else min(first.get(278, height), height)
     if min(across, down) < 1 or (tiled and across * down > _MAX_TILE):
-        raise UnreadableError(DAMAGED)
+        raise ImageError(DAMAGED)
     planes = samples if first.get(284) == 2 else 1
     n_blocks = math.ceil(width / across) * math.ceil(height / down) * planes
     if tiled and n_blocks * across * down > max(_MAX_TILED, 2 * planes * width * height):
-        raise UnreadableError("has tiles that are far larger than the picture; save it anew")
+        raise ImageError("has tiles that are far larger than the picture; save it anew")
     compression = first.get(259, 1)
     if compression == 7 and n_blocks > _MAX_JPEGS:
-        raise UnreadableError(f"has {n_blocks} JPEGs in it, more than {_MAX_JPEGS}; save it anew")
+        raise ImageError(f"has {n_blocks} JPEGs in it, more than {_MAX_JPEGS}; save it anew")
     if len(offsets) == n_blocks and compression == 1:
         # Some writers give wrong byte counts; without compression they follow from the size.
         rows = [down] * n_blocks
@@ -165,14 +176,14 @@ def _check_blocks(file: bytes, tags: Tags, first: dict[int, int]) -> None:
             rows = [min(down, height - top) for top in range(0, height, down)] * planes
         sizes = tuple(math.ceil(across * samples // planes * bits / 8) * n for n in rows)
     if not len(offsets) == len(sizes) == n_blocks:
-        raise UnreadableError("has strips or tiles that do not fit its size; use an undamaged copy")
+        raise ImageError("has strips or tiles that do not fit its size; use an undamaged copy")
     blocks = list(zip(offsets, sizes, strict=True))
     if max(start + size for start, size in blocks) > len(file):
-        raise UnreadableError(CUT_OFF)
+        raise ImageError(CUT_OFF)
     if compression == 7:
         tables = bytes(tags.get(347, ()))
         tables = tables[2:-2] if tables.startswith(b"\xff\xd8") else b""
         for start, size in blocks:
             if b"\xff\xd9" not in file[start + size - 4 : start + size]:
-                raise UnreadableError(CUT_OFF)
+                raise ImageError(CUT_OFF)
             check_jpeg(b"\xff\xd8" + tables + file[start + 2 : start + size])

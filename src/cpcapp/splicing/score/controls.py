@@ -24,9 +24,16 @@ from numpy.typing import NDArray
 
 from cpcapp.splicing.measure.classic_traces import block_contrast, error_levels
 from cpcapp.splicing.measure.jpeg_traces import coefficients_from_pixels, double_jpeg_trace
-from cpcapp.splicing.photo.coefficients import JpegCoefficients, spread_blocks
-from cpcapp.splicing.photo.jpeg import BLOCK, luminance, recompress
-from cpcapp.splicing.photo.jpeg_grid import grid_offset, near_zeros, smooth_blocks
+from cpcapp.splicing.photo.jpeg import (
+    BLOCK,
+    JpegCoefficients,
+    grid_offset,
+    luminance,
+    near_zeros,
+    recompress,
+    smooth_blocks,
+    spread_blocks,
+)
 from cpcapp.splicing.photo.pixels import FloatMap, Pixels, as_bytes, as_unit_float
 
 # In pixels, tried as said above; and the quality that error level analysis is mostly run at.
@@ -72,7 +79,7 @@ def third_difference_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
 def near_zeros_map(pixels: Pixels, edges: FloatMap) -> FloatMap:
     """Return where coefficients near 0 are missing on the grid of an earlier JPEG.
 
-    From pixels alone; see `cpcapp.splicing.photo.jpeg_grid.near_zeros`. If the photo was cropped,
+    From pixels alone; see `cpcapp.splicing.photo.jpeg.near_zeros`. If the photo was cropped,
     the grid is found first.
     """
     plane = luminance(as_bytes(pixels))

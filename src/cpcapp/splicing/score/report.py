@@ -195,7 +195,7 @@ def evaluate_localizer(
     >>> import numpy as np
     >>> from cpcapp.splicing import load_model
     >>> from cpcapp.splicing.make.splices import SpliceMaker
-    >>> from cpcapp.splicing.photo.sources import SourcePhoto
+    >>> from cpcapp.splicing.photo.samples import SourcePhoto
     >>> dark = SourcePhoto("dark", partial(np.full, (80, 96, 3), 30, np.uint8))
     >>> light = SourcePhoto("light", partial(np.full, (80, 96, 3), 220, np.uint8))
     >>> splices = SpliceMaker([dark, light]).samples(2)

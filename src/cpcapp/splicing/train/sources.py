@@ -14,8 +14,7 @@ from cpcapp.splicing.datasets.sources import is_bsds, open_sources
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.make.calibration_photos import calibration_photos
 from cpcapp.splicing.make.splices import training_splices
-from cpcapp.splicing.photo.samples import SampleSet
-from cpcapp.splicing.photo.sources import find_unread
+from cpcapp.splicing.photo.samples import SampleSet, find_unread
 from cpcapp.splicing.presets import PRESETS, Preset
 from cpcapp.splicing.train.train import train_localizer
 

@@ -122,7 +122,7 @@ def train_localizer(
     Examples
     --------
     >>> import numpy as np
-    >>> from cpcapp.splicing.photo.sources import SourcePhoto
+    >>> from cpcapp.splicing.photo.samples import SourcePhoto
     >>> from cpcapp.splicing.make.splices import SpliceMaker
     >>> from cpcapp.splicing.presets import BankOptions, PatchRules, Preset
     >>> def noise(seed):

@@ -7,7 +7,7 @@ from cpcapp.splicing.measure.edges import (
     EdgeDetector,
     ForestError,
     detect_edges,
-    engine,
+    detector,
     thin_edges,
 )
 
@@ -109,6 +109,6 @@ def test_large_photos_go_in_tiles_and_nobody_can_tell(shape, tile, monkeypatch):
     image = cluttered(shape)
     expected = detect_edges(image)
     assert expected.max() > 0.2
-    monkeypatch.setattr(engine, "_TILE", tile)
-    monkeypatch.setattr(engine, "_WALKS_TOGETHER", 3000)
+    monkeypatch.setattr(detector, "_TILE", tile)
+    monkeypatch.setattr(detector, "_WALKS_TOGETHER", 3000)
     np.testing.assert_array_equal(EdgeDetector().detect(image), expected)

@@ -11,7 +11,7 @@ import pytest
 from cpcapp.splicing.datasets.sources import bsds_photos
 from cpcapp.splicing.measure.edges import EdgeDetector
 from cpcapp.splicing.measure.edges.features import EdgeOptions
-from cpcapp.splicing.measure.edges.trainer import TrainingOptions, _edge_bins, train_forest
+from cpcapp.splicing.measure.edges.trainer import _edge_bins, train_forest
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,11 @@ class Drawing:
 
 
 OPTIONS = EdgeOptions(numberOfTrees=2, numberOfTreesToEvaluate=2)
-TRAINING = TrainingOptions(n_samples=3000, seed=3)
 
 
 @pytest.fixture(scope="module")
 def forest():
-    return train_forest([Drawing(i) for i in range(12)], OPTIONS, TRAINING)
+    return train_forest([Drawing(i) for i in range(12)], OPTIONS, n_samples=3000, seed=3)
 
 
 def test_learns_to_find_outlines(forest, tmp_path):
@@ -63,11 +62,11 @@ def test_learns_to_find_outlines(forest, tmp_path):
 
 def test_same_seed_same_forest_whatever_the_jobs(forest):
     drawings = [Drawing(i) for i in range(12)]
-    again = train_forest(drawings, OPTIONS, TrainingOptions(n_samples=3000, seed=3, jobs=1))
+    again = train_forest(drawings, OPTIONS, n_samples=3000, seed=3, jobs=1)
     np.testing.assert_array_equal(again.childs, forest.childs)
     np.testing.assert_array_equal(again.thresholds, forest.thresholds)
     np.testing.assert_array_equal(again.edgeBins, forest.edgeBins)
-    other = train_forest(drawings, OPTIONS, TrainingOptions(n_samples=3000, seed=4))
+    other = train_forest(drawings, OPTIONS, n_samples=3000, seed=4)
     assert not np.array_equal(other.featureIds, forest.featureIds)
 
 
@@ -80,9 +79,7 @@ def test_trees_differ_and_use_both_kinds_of_features(forest):
 
 def test_progress_goes_from_start_to_end():
     seen = []
-    train_forest(
-        [Drawing(1), Drawing(2)], OPTIONS, TrainingOptions(n_samples=500), progress=seen.append
-    )
+    train_forest([Drawing(1), Drawing(2)], OPTIONS, n_samples=500, progress=seen.append)
     assert seen[-1] == 1.0
     assert seen == sorted(seen)
 

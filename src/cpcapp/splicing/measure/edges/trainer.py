@@ -34,38 +34,15 @@ _GATHERING = 0.4
 # Patches from which the bounds of the bins are taken; chosen by hand, 80 for each bin.
 _SAMPLES_FOR_BINS = 20_000
 
-
-@dataclass(frozen=True)
-class TrainingOptions:
-    """How to grow the trees; the defaults are those of the method's authors but for ``flat_share``.
-
-    Attributes
-    ----------
-    n_samples : int
-        Patches for each tree, half of them on boundaries.
-    feature_share : float
-        Share of the features that a tree may use at all.
-    n_pairs : int
-        Pixel pairs that describe a segmentation patch at a node.
-    min_child : int
-        Fewest patches in a child.
-    max_depth : int
-    flat_share : float
-        A question is left out if at least this share of its patches ends in "no edge" whatever
-        the answer: most of a photo has no edge, and is decided sooner.
-    seed : int
-    jobs : int
-        Trees grown at the same time; each holds about 2 GB for a million patches.
-    """
-
-    n_samples: int = 1_000_000
-    feature_share: float = 0.25
-    n_pairs: int = 256
-    min_child: int = 8
-    max_depth: int = 64
-    flat_share: float = 0.9
-    seed: int = 0
-    jobs: int = 2
+# Of the method's authors, but for the last: the share of the features that a tree may use at all,
+# pixel pairs that describe a segmentation patch at a node, fewest patches in a child, and depth.
+_FEATURE_SHARE = 0.25
+_N_PAIRS = 256
+_MIN_CHILD = 8
+_MAX_DEPTH = 64
+# A question is left out if at least this share of its patches ends in "no edge" whatever the
+# answer: most of a photo has no edge, and is decided sooner.
+_FLAT_SHARE = 0.9
 
 
 @dataclass
@@ -86,19 +63,23 @@ class _Photo:
 
 def train_forest(
     photos: Sequence[BSDSPhoto],
-    options: EdgeOptions | None = None,
-    training: TrainingOptions | None = None,
+    options: EdgeOptions,
     *,
+    n_samples: int,
+    seed: int = 0,
+    jobs: int = 2,
     progress: Callable[[float], None] | None = None,
 ) -> Forest:
-    """Train a forest."""
-    options = options or EdgeOptions()
-    training = training or TrainingOptions()
+    """Train a forest.
+
+    ``n_samples``: patches for each tree, half of them on boundaries. ``jobs``: trees grown at the
+    same time; each holds about 2 GB for a million patches.
+    """
     done = np.zeros(options.numberOfTrees)  # the share of each tree, which trees write
     with _reported(done, progress):
-        read = list(map_threads(partial(_read, options), photos, jobs=training.jobs))
-        grow_tree = partial(_grow_tree, read, options, training, done)
-        trees = list(map_threads(grow_tree, range(len(done)), jobs=training.jobs))
+        read = list(map_threads(partial(_read, options), photos, jobs=jobs))
+        grow_tree = partial(_grow_tree, read, options, n_samples, seed, done)
+        trees = list(map_threads(grow_tree, range(len(done)), jobs=jobs))
     return _plant(trees, options)
 
 
@@ -164,16 +145,17 @@ def _sample_positions(
 def _grow_tree(
     photos: list[_Photo],
     options: EdgeOptions,
-    training: TrainingOptions,
+    n_samples: int,
+    seed: int,
     done: NDArray[np.float64],
     number: int,
 ) -> tuple[Any, ...]:
-    rng = np.random.default_rng([training.seed, number])
+    rng = np.random.default_rng([seed, number])
     table = feature_table(options)
-    n_used = max(1, round(options.n_features * training.feature_share))
+    n_used = max(1, round(options.n_features * _FEATURE_SHARE))
     ids = np.sort(rng.permutation(options.n_features)[:n_used])
     photos = [p.mirror() if rng.random() < 0.5 else p for p in photos]
-    chosen = _sample_positions(photos, training.n_samples, rng)
+    chosen = _sample_positions(photos, n_samples, rng)
     edges = _bin_edges(photos, chosen, ids, table, options, rng)
     n = sum(len(annotators) for annotators, _ in chosen)
     binned = np.empty((len(ids), n), dtype=np.uint8)
@@ -198,15 +180,15 @@ def _grow_tree(
         binned,
         labels,
         n_candidates,
-        training.n_pairs,
-        training.min_child,
-        training.max_depth,
+        _N_PAIRS,
+        _MIN_CHILD,
+        _MAX_DEPTH,
         int(rng.integers(2**31)),
         done[number : number + 1],
     )
     patches = labels[chosen_sample].reshape(-1, options.patchInnerSize, options.patchInnerSize)
     bins = [_edge_bins(p) if not c else _NO_BINS for p, c in zip(patches, child, strict=True)]
-    child = _prune(child, size, np.array([len(b) == 0 for b in bins]), training.flat_share)
+    child = _prune(child, size, np.array([len(b) == 0 for b in bins]))
     order, child = _lay_out(child, size)
     feature, split = feature[order], split[order]
     leaf = child == 0
@@ -226,14 +208,13 @@ def _prune(
     child: NDArray[np.int32],
     size: NDArray[np.int64],
     empty: NDArray[np.bool_],
-    flat_share: float,
 ) -> NDArray[np.int32]:
     """Return the children without the splits that nearly always end in "no edge"."""
     flat = np.where((child == 0) & empty, size, 0)
     for node in range(len(child) - 1, -1, -1):  # children come after their parents
         if child[node]:
             flat[node] = flat[child[node]] + flat[child[node] + 1]
-    return np.where(flat >= flat_share * size, 0, child).astype(np.int32)
+    return np.where(flat >= _FLAT_SHARE * size, 0, child).astype(np.int32)
 
 
 def _lay_out(

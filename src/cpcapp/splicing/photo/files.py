@@ -1,4 +1,4 @@
-"""Finding the images of paths, folders and patterns."""
+"""Finding photos: in folders, by patterns, and by URLs of buckets and servers, through fsspec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine against OpenCV's own, which reads the same forests from YAML."""
+"""The detector against OpenCV's own, which reads the same forests from YAML."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from cpcapp.splicing.measure.edges import Forest
-from cpcapp.splicing.measure.edges.engine import ForestEngine
+from cpcapp.splicing.measure.edges import EdgeDetector, Forest
 from cpcapp.splicing.measure.edges.features import EdgeOptions, feature_maps, feature_table
 
 MARGIN = 16
@@ -78,7 +77,7 @@ OPTIONS = {
 def test_finds_what_opencv_finds(options, shape, tmp_path):
     forest, image = grown(options, n_questions=60), scene(*shape)
     expected = opencv(forest, image, tmp_path)
-    found = ForestEngine(forest).detect(image, MARGIN)
+    found = EdgeDetector(forest).detect(image)
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found, expected)
     if min(shape) > 50:
@@ -92,4 +91,4 @@ def test_edge_pixels_of_all_channels_are_added_up(tmp_path):
     forest.edgeBins[:] = rng.integers(0, 256 * 13, forest.edgeBins.size)
     image = scene(60, 70)
     expected = opencv(forest, image, tmp_path)
-    np.testing.assert_allclose(ForestEngine(forest).detect(image, MARGIN), expected, atol=1e-6)
+    np.testing.assert_allclose(EdgeDetector(forest).detect(image), expected, atol=1e-6)
