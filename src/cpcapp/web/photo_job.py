@@ -23,7 +23,8 @@ from cpcapp.splicing.photo.file_facts import FileFacts, read_file_facts
 from cpcapp.splicing.photo.pixels import as_bytes
 from cpcapp.splicing.photo.read import ImageError, ReadImage, TooManyPixelsError, read_image
 from cpcapp.splicing.result import Localization
-from cpcapp.web.worker_main import JobError, Report, file_url
+from cpcapp.web.errors import PageError
+from cpcapp.web.worker_main import Report, file_url
 
 #: The name of the form's field, and of the file in the folder of the job.
 UPLOAD_NAME = "file"
@@ -110,14 +111,14 @@ def run_photo(folder: Path, request: dict[str, Any], report: Report) -> dict[str
 
 
 def _read(data: bytes, max_pixels: int) -> ReadImage:
-    """Read a photo, or raise `JobError` in the words of the page."""
+    """Read a photo, or raise `PageError` in the words of the page."""
     if not data:
-        raise JobError("unreadable", "This file is empty.")
+        raise PageError("unreadable", "This file is empty.")
     try:
         return read_image(data, max_pixels=max_pixels)
     except TooManyPixelsError as error:
         size = "{width} × {height}".format_map(error.message.values)
-        raise JobError(
+        raise PageError(
             "too_many_pixels",
             f"The photo has {size} pixels; at most {max_pixels / 1e6:g} megapixels are allowed "
             "here.",
@@ -126,7 +127,7 @@ def _read(data: bytes, max_pixels: int) -> ReadImage:
     except ImageError as error:
         reason, _, advice = " ".join(str(error).split()).removeprefix("the image: ").partition("; ")
         advice = f"{advice[:1].upper()}{advice[1:]}." if advice else ""
-        raise JobError("unreadable", f"This file {reason}.", advice) from error
+        raise PageError("unreadable", f"This file {reason}.", advice) from error
 
 
 class _JobFiles:

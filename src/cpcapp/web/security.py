@@ -20,7 +20,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cpcapp.web.errors import ApiError
+from cpcapp.web.errors import PageError
 
 _LOOPBACK_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -114,7 +114,7 @@ class CloseUnread:
 
 
 class Check:
-    """Answers with the `ApiError` that a check raises, before anything else sees the request."""
+    """Answers with the `PageError` that a check raises, before anything else sees the request."""
 
     def __init__(self, app: ASGIApp, check: Callable[[Request], None]) -> None:
         self.app, self.check = app, check
@@ -125,7 +125,7 @@ class Check:
         if scope["type"] == "http":
             try:
                 self.check(Request(scope))
-            except ApiError as error:
+            except PageError as error:
                 app = error.answer()
         await app(scope, receive, send)
 
@@ -142,7 +142,7 @@ class LoadLimit:
         if not path.startswith("/api/") or path == "/api/health":
             return await self.app(scope, receive, send)
         if self.n_requests >= _MAX_REQUESTS:
-            error = ApiError(503, "busy", "Too many requests at a time.", retry_after=5)
+            error = PageError("busy", "Too many requests at a time.", retry_after=5)
             return await error.answer()(scope, receive, send)
         self.n_requests += 1
         try:
@@ -187,8 +187,7 @@ class AllowedHosts:
         """Refuse a request that is addressed to another name."""
         hosts = request.headers.getlist("host")
         if len(hosts) != 1 or not self.allow(hosts[0]):
-            raise ApiError(
-                421,
+            raise PageError(
                 "wrong_host",
                 "This server is not known by the name that the request is addressed to.",
                 "Use the address that `cpcapp serve` prints, or start it with --name.",
@@ -203,8 +202,7 @@ def check_origin(request: Request) -> None:
     origin = request.headers.get("origin", address).lower()
     site = request.headers.get("sec-fetch-site", "none")
     if origin != address or site not in ("same-origin", "none"):
-        raise ApiError(
-            403,
+        raise PageError(
             "cross_site",
             "Pages of other sites may not send anything to this server.",
             "Open the page of this server itself.",

@@ -15,9 +15,10 @@ from cpcapp.tables.read.arrays import PARQUET_ENDINGS
 from cpcapp.tables.read.excel import EXCEL_ENDINGS
 from cpcapp.tables.read.table import Progress, ProgressReport
 from cpcapp.tables.scores import write_rows
+from cpcapp.web.errors import PageError
 from cpcapp.web.table_comparison import ROLES, compare_methods
 from cpcapp.web.table_description import describe_tables
-from cpcapp.web.worker_main import JobError, Report, file_url
+from cpcapp.web.worker_main import Report, file_url
 
 #: Endings of names that are read, longest first. Others are refused before anything is opened.
 ENDINGS = (*TEXT_ENDINGS, *PARQUET_ENDINGS, *EXCEL_ENDINGS, ".npy", ".npz")
@@ -106,10 +107,10 @@ def _explaining(folder: Path, request: dict[str, Any]) -> Iterator[None]:
         problem = _name(problem, folder, request)
         if not problem.startswith(tuple(request["names"].values())):
             problem = _capitalize(problem)
-        raise JobError("bad_table", _end(problem), _end(_capitalize(advice))) from error
+        raise PageError("bad_table", _end(problem), _end(_capitalize(advice))) from error
     except ValueError as error:
         # Of the estimators: names a parameter or a column, and no path.
-        raise JobError("bad_table", _end(" ".join(str(error).split()))) from error
+        raise PageError("bad_table", _end(" ".join(str(error).split()))) from error
 
 
 def _spell(error: MessageError) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cpcapp._io.worker import limit_memory, open_streams, receive, send
+from cpcapp.web.errors import PageError
 
 #: Called with the share done, from 0 to 1, and what is being done, in a few words.
 Report = Callable[[float, str], None]
@@ -27,14 +28,6 @@ Report = Callable[[float, str], None]
 _REPORTS_PER_SECOND = 10.0
 # Leave the processor to the server, which has to answer while jobs run.
 _NICENESS = 5
-
-
-class JobError(Exception):
-    """Why a job has no result, for the person who sent it: a code for programs, text, advice."""
-
-    def __init__(self, code: str, message: str, help_text: str = "") -> None:
-        super().__init__(message)
-        self.error = {"code": code, "message": message, "help": help_text}
 
 
 def file_url(folder: Path, name: str) -> str:
@@ -112,17 +105,17 @@ def _answer(message: dict[str, Any], report: Report) -> dict[str, Any]:
             from cpcapp.web.table_job import run_tables as run
         result = run(Path(message["folder"]), message["request"], report)
         json.dumps(result, allow_nan=False)  # a fault of ours, found where it can be told
-    except JobError as error:
-        return {"failed": error.error}
+    except PageError as error:
+        return {"failed": error.detail}
     except BrokenPipeError:
         raise
     except Exception as error:
         if _is_out_of_memory(error):
             text = "It needs more memory than a job may take."
             advice = "Make it smaller, or start the server with a larger --memory-gigabytes."
-            return {"failed": JobError("too_much_memory", text, advice).error}
+            return {"failed": PageError("too_much_memory", text, advice).detail}
         text = "The program made a mistake; the server's terminal has more."
-        return {"failed": JobError("internal", text).error, "trace": traceback.format_exc()}
+        return {"failed": PageError("internal", text).detail, "trace": traceback.format_exc()}
     finally:
         give_back_memory()
     return {"done": result}
