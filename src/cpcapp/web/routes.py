@@ -33,6 +33,7 @@ from cpcapp.web.models import (
 )
 from cpcapp.web.photo_job import MODELS, UPLOAD_NAME
 from cpcapp.web.security import FILE_POLICY
+from cpcapp.web.settings import MAX_JSON_BYTES
 from cpcapp.web.table_comparison import ROLES
 from cpcapp.web.table_job import ENDINGS, EXAMPLES
 from cpcapp.web.uploads import receive_chunks, receive_form
@@ -254,8 +255,6 @@ def _read_example(name: str) -> bytes:
     return files("cpcapp.splicing.examples").joinpath(name).read_bytes()
 
 
-# Names of some thousand columns.
-_MAX_JSON_BYTES = 4 << 20
 _FIELDS = ("columns", "label", "standardize", "missing")
 _JSON_BODY = {
     "requestBody": {
@@ -324,7 +323,7 @@ def make_table_routes(jobs: JobQueue) -> APIRouter:
             raise PageError("no_job", "There are no such tables.", "Send the tables again.")
         # Counts what is read. The tables have a folder already.
         async with jobs.reserve("tables", client_of(request)):
-            body = [part async for part in receive_chunks(request, settings, _MAX_JSON_BYTES)]
+            body = [part async for part in receive_chunks(request, settings, MAX_JSON_BYTES)]
             choice = _check_choice(b"".join(body) or b"{}")
             if not job.is_finished:
                 text = "These tables are being worked on."

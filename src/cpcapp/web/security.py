@@ -21,16 +21,12 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cpcapp.web.errors import PageError
+from cpcapp.web.settings import LINGER_BYTES, LINGER_SECONDS, MAX_REQUESTS
 
 _LOOPBACK_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # A name or an address, and maybe a port.
 _HOST_FORM: Final = re.compile(r"(\[[0-9a-f:.]+\]|[0-9a-z._-]+)(:[0-9]{1,5})?")
-# Set by hand: far more than a page has open at a time.
-_MAX_REQUESTS: Final = 512
-# Set by hand: a photo comes in that time over a local network.
-_LINGER_SECONDS: Final = 2.0
-_LINGER_BYTES: Final = 16 << 20
 
 #: Pages may load only what this server itself sends; nothing may frame them.
 PAGE_POLICY: Final = (
@@ -107,8 +103,8 @@ class CloseUnread:
             if last is not None:
                 n_bytes = 0
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_LINGER_SECONDS):
-                        while unread and n_bytes < _LINGER_BYTES:
+                    async with asyncio.timeout(LINGER_SECONDS):
+                        while unread and n_bytes < LINGER_BYTES:
                             n_bytes += len((await receive_and_note()).get("body", b""))
                 await send(last)
 
@@ -141,7 +137,7 @@ class LoadLimit:
         path = scope.get("path", "")
         if not path.startswith("/api/") or path == "/api/health":
             return await self.app(scope, receive, send)
-        if self.n_requests >= _MAX_REQUESTS:
+        if self.n_requests >= MAX_REQUESTS:
             error = PageError("busy", "Too many requests at a time.", retry_after=5)
             return await error.answer()(scope, receive, send)
         self.n_requests += 1

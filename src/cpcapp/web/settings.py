@@ -11,6 +11,18 @@ from cpcapp._io.ranges import check_ranges, ranged
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 8000
 
+# Limits of a request, without an option: set by hand. Requests that go on at a time are far more
+# than a page has open.
+MAX_REQUESTS = 512
+#: Files and fields of a form; what is one too many is named if there are not more.
+MAX_PARTS = 8
+#: Of a field that is not a file: names of models and columns. Of a choice of some thousand columns.
+#: And what a form adds to its files.
+MAX_FIELD_BYTES, MAX_JSON_BYTES, FORM_BYTES = 64 << 10, 4 << 20, 1 << 20
+#: What still comes of a request that was answered unread is read for so long: a photo comes in that
+#: time over a local network.
+LINGER_SECONDS, LINGER_BYTES = 2.0, 16 << 20
+
 
 @dataclass(frozen=True)
 class Settings:

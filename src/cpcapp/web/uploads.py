@@ -16,15 +16,10 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from cpcapp.web.errors import PageError
-from cpcapp.web.settings import Settings
+from cpcapp.web.settings import FORM_BYTES, MAX_FIELD_BYTES, MAX_PARTS, Settings
 
-# Of a field that is not a file: names of models and columns.
-_MAX_FIELD_BYTES = 65_536
-# Of files and of fields; what is one too many is named if there are not more.
-_MAX_PARTS = 8
+# Characters of a name that are shown.
 _MAX_NAME = 150
-# What a form adds to its files.
-_FORM_BYTES = 1 << 20
 
 
 class _FormParser(MultiPartParser):
@@ -67,8 +62,8 @@ async def receive_form(
             "The request must be a form with a file (multipart/form-data).",
             "For example: curl -F file=@photo.jpg ADDRESS/api/localize",
         )
-    chunks = receive_chunks(request, settings, settings.max_bytes * len(files) + _FORM_BYTES)
-    limits = {"max_files": _MAX_PARTS, "max_fields": _MAX_PARTS, "max_part_size": _MAX_FIELD_BYTES}
+    chunks = receive_chunks(request, settings, settings.max_bytes * len(files) + FORM_BYTES)
+    limits = {"max_files": MAX_PARTS, "max_fields": MAX_PARTS, "max_part_size": MAX_FIELD_BYTES}
     parser = _FormParser(request.headers, chunks, **limits)
     try:
         form = await parser.parse()
