@@ -187,6 +187,14 @@ def test_a_thumbnail_of_something_else_can_be_seen(server):
     assert picture(server, other["thumbnail"]).shape == (120, 160, 3)
 
 
+def test_the_name_of_a_file_is_looked_at_as_by_the_command(server):
+    file = io.BytesIO()
+    Image.open(io.BytesIO(PHOTO)).convert("RGB").resize((160, 120)).save(file, "JPEG")
+    result = server.post(file.getvalue(), "IMG-20240101-WA0007.jpg").json()["result"]
+    remark = "Its name is of the kind that WhatsApp gives to photos."
+    assert remark in result["facts"]["remarks"]
+
+
 def test_maps_larger_than_a_screen_have_small_copies(server):
     wide = cv2.resize(read_image(PHOTO).pixels, (2000, 100))
     content = cv2.imencode(".png", wide)[1].tobytes()

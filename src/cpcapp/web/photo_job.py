@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def run_photo(folder: Path, request: dict[str, Any], report: Report) -> dict[str
     """
     report(0.0, "Reading the photo")
     data = (folder / UPLOAD_NAME).read_bytes()
-    image = _read(data, request["max_pixels"])
+    image = replace(_read(data, request["max_pixels"]), name=request["name"])
     localizer, identity = open_cached_model(request["model"])
     report(0.03, "Looking for seams")
     localization = localizer.localize(
