@@ -72,13 +72,7 @@ def run_photo(folder: Path, request: dict[str, Any], report: Report) -> dict[str
     files = _JobFiles(folder)
     pictures, previews = _write_pictures(files, image, localization)
     report(0.94, "Writing the report")
-    made = PhotoReport(
-        *(image, data, localization, identity),
-        name=request["name"],
-        model=request["model"],
-        facts=facts,
-        views=views,
-    )
+    made = PhotoReport(image, localization, facts, views, identity, model=request["model"])
     origin = {"sha256": facts.sha256, "model": identity}
     entry = describe_result(image, localization, photo=Path(request["name"]), origin=origin)
     rows = [*facts.rows(), *([("When it was read", "; ".join(image.notes))] if image.notes else [])]

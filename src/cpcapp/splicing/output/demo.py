@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.output.batch import open_model
 from cpcapp.splicing.output.draw import encode_png
 from cpcapp.splicing.output.folder import (
+    REPORTS,
     ResultFiles,
     check_overviews,
     make_result,
@@ -26,7 +27,6 @@ from cpcapp.splicing.output.folder import (
     write_result,
 )
 from cpcapp.splicing.output.panels import draw_demo_sheet
-from cpcapp.splicing.output.report import PhotoReport
 from cpcapp.splicing.photo.pixels import BoolArray
 from cpcapp.splicing.photo.samples import Sample
 from cpcapp.splicing.result import Localization
@@ -61,18 +61,16 @@ def localize_examples(
     remove_leftovers(folder)
     check_overviews(folder, "choose another {folder}")
     localizer, identity = open_model(model)
-    pdf, photos, results = has_reportlab(), example_photos(), []
+    reports = REPORTS if has_reportlab() else REPORTS[:1]
+    photos, results = example_photos(), []
     for done, photo in enumerate(photos):
         if progress is not None:
             progress(done / len(photos))
-        data, image = read_example(photo.name), photo.photo
+        data, image = read_example(photo.name), replace(photo.photo, name=photo.name)
         found = localizer.localize(image)
         files = ResultFiles(Path(photo.name), folder, Path(photo.name).stem)
         origin = {"sha256": hashlib.sha256(data).hexdigest(), "model": identity}
-        report = PhotoReport(image, data, found, identity, name=photo.name)
-        entry, contents = make_result(
-            image, found, photo=files.photo, name=files.name, origin=origin, report=report, pdf=pdf
-        )
+        entry, contents = make_result(files, image, data, found, origin, reports=reports)
         write_result(files, entry, contents)
         seam, distance = entry["seam"], None
         if seam is not None and not photo.authentic:
