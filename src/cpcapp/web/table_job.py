@@ -18,7 +18,7 @@ from cpcapp.tables.scores import write_rows
 from cpcapp.web.errors import PageError
 from cpcapp.web.table_comparison import ROLES, compare_methods
 from cpcapp.web.table_description import describe_tables
-from cpcapp.web.worker_main import Report, file_url
+from cpcapp.web.worker_main import JobFiles, Report
 
 #: Endings of names that are read, longest first. Others are refused before anything is opened.
 ENDINGS = (*TEXT_ENDINGS, *PARQUET_ENDINGS, *EXCEL_ENDINGS, ".npy", ".npz")
@@ -144,17 +144,20 @@ def _steps(report: Report, steps: dict[str, tuple[float, float]]) -> ProgressRep
 
 def _with_addresses(folder: Path, comparison: dict[str, Any], run: int) -> dict[str, Any]:
     """Return a comparison with addresses in place of names of files, and its list of files."""
-    media = {"csv": "text/csv", "json": "application/json", "f32": "application/octet-stream"}
-    types: dict[str, str] = {}
+    files = JobFiles(folder)
 
     def addresses(names: dict[str, str]) -> dict[str, str]:
-        types.update({name: media[name.rpartition(".")[2]] for name in names.values()})
         # Browsers keep files of a job; those of another comparison are others.
-        return {kind: f"{file_url(folder, name)}?run={run}" for kind, name in names.items()}
+        return {kind: f"{files.offer(name)}?run={run}" for kind, name in names.items()}
 
     points = {role: addresses(names) for role, names in comparison["points"].items()}
     places = {"points": points, "rows": addresses(comparison["rows"])}
-    return {**comparison, **places, "downloads": addresses(comparison["files"]), "files": types}
+    return {
+        **comparison,
+        **places,
+        "downloads": addresses(comparison["files"]),
+        "files": files.types,
+    }
 
 
 def _write_example(folder: Path, name: str) -> None:

@@ -24,27 +24,51 @@ from cpcapp.web.errors import PageError
 #: Called with the share done, from 0 to 1, and what is being done, in a few words.
 Report = Callable[[float, str], None]
 
+# By how names of files end.
+_MEDIA_TYPES = {
+    ".csv": "text/csv",
+    ".f32": "application/octet-stream",
+    ".html": "text/html",
+    ".jpg": "image/jpeg",
+    ".json": "application/json",
+    ".pdf": "application/pdf",
+    ".png": "image/png",
+    ".webp": "image/webp",
+}
 # Nobody sees more.
 _REPORTS_PER_SECOND = 10.0
 # Leave the processor to the server, which has to answer while jobs run.
 _NICENESS = 5
 
 
-def file_url(folder: Path, name: str) -> str:
-    """Return where a client fetches a file of a job.
+class JobFiles:
+    """The files in the folder of a job that a client may fetch, with their media types.
 
-    >>> file_url(Path("/tmp/server/a1b2"), "overlay.png")
-    '/api/jobs/a1b2/files/overlay.png'
+    >>> files = JobFiles(Path("/tmp/server/a1b2"))
+    >>> files.offer("overlay.png"), files.types
+    ('/api/jobs/a1b2/files/overlay.png', {'overlay.png': 'image/png'})
     """
-    return f"/api/jobs/{folder.name}/files/{name}"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.types: dict[str, str] = {}
+
+    def offer(self, name: str) -> str:
+        """Let clients fetch a file, and return its address."""
+        self.types[name] = _MEDIA_TYPES[Path(name).suffix]
+        return f"/api/jobs/{self.folder.name}/files/{name}"
+
+    def add(self, name: str, content: bytes) -> str:
+        """Write a file that clients may fetch, and return its address."""
+        (self.folder / name).write_bytes(content)
+        return self.offer(name)
 
 
 def main() -> None:
     """Answer the requests of the server until it closes standard input, or ends."""
     source, target = open_streams()
     options = json.loads(sys.argv[1])
-    with suppress(OSError, AttributeError):
-        os.nice(_NICENESS)
+    os.nice(_NICENESS)
     _prepare(options)
     requests = _read_requests(source)
     with suppress(BrokenPipeError):  # the server has ended
