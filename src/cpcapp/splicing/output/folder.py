@@ -66,8 +66,6 @@ _TYPES: Final[dict[str, Any]] = {
     "notes": list | None,
     "seam": dict | None,
 }
-# Ours have some 2 kB.
-_MAX_ENTRY_BYTES: Final = 1 << 20
 
 _COLUMNS: Final = (
     *("file", "width", "height", "verdict", "verdict_code", "score", "p_value"),
@@ -356,11 +354,7 @@ def read_entry(path: Path) -> dict[str, Any] | None:
         # Reading a pipe would never end.
         if not path.is_file():
             return None
-        with path.open("rb") as file:
-            content = file.read(_MAX_ENTRY_BYTES + 1)
-        if len(content) > _MAX_ENTRY_BYTES:
-            return None
-        entry = json.loads(content, parse_constant=_finite, parse_float=_finite)
+        entry = json.loads(path.read_bytes(), parse_constant=_finite, parse_float=_finite)
     except (OSError, ValueError, RecursionError):
         return None
     fits = isinstance(entry, dict) and all(
