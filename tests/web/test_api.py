@@ -404,11 +404,20 @@ def test_the_page_loads_nothing_from_elsewhere(server):
     assert not re.search(r"<script(?![^>]*src=)|<style|\son\w+=|\sstyle=", page)
 
 
+FORMS = {
+    "localize": {"file", "model"},
+    "compare": {"target", "background", "columns", "label"},
+}
+
+
 def test_the_api_describes_itself(server):
     described = server.client.get("/api/openapi.json").json()
-    assert {"/api/localize", "/api/health", "/api/jobs/{job_id}"} <= set(described["paths"])
-    localize = described["paths"]["/api/localize"]["post"]
-    assert "multipart/form-data" in localize["requestBody"]["content"]
+    assert {"/api/health", "/api/jobs/{job_id}", "/api/tables"} <= set(described["paths"])
+    localize, compare = (described["paths"][f"/api/{name}"]["post"] for name in FORMS)
+    for route, fields in zip((localize, compare), FORMS.values(), strict=True):
+        form = route["requestBody"]["content"]["multipart/form-data"]["schema"]
+        assert fields <= set(form["properties"])
+    assert "/api/tables/{job_id}/compare" in described["paths"]
     assert {"200", "202", "413", "429", "503"} <= set(localize["responses"])
     schemas = described["components"]["schemas"]
     assert "sentence" in schemas["PhotoResult"]["properties"]

@@ -84,24 +84,32 @@ def said(report, found):
     ]
 
 
-class TestPage:
-    def test_it_says_everything(self, report, found):
-        text = pack(Page(report.html()).text)
+@pytest.mark.parametrize(
+    "read",
+    [lambda report: pack(Page(report.html()).text), lambda report: pdf_text(report.pdf())],
+    ids=["page", "pdf"],
+)
+class TestBothForms:
+    def test_they_say_everything(self, report, found, read):
+        text = read(report)
         for sentence in said(report, found):
             assert pack(sentence) in text, sentence
 
-    def test_warnings_about_the_file_stand_below_the_verdict(self, report, found):
-        for text in (pack(Page(report.html()).text), pdf_text(report.pdf())):
-            verdict, warning, meaning = (
-                text.index(pack(sentence))
-                for sentence in (
-                    verdict_sentence(found),
-                    "Saved by Adobe Photoshop 25.0.",
-                    explain_verdict(found),
-                )
-            )
-            assert verdict < warning < meaning
+    def test_warnings_about_the_file_stand_below_the_verdict(self, report, found, read):
+        warning = "Saved by Adobe Photoshop 25.0."
+        parts = (verdict_sentence(found), warning, explain_verdict(found))
+        places = [read(report).index(pack(sentence)) for sentence in parts]
+        assert places == sorted(places)
 
+    @pytest.mark.parametrize("differs", [True, False])
+    def test_a_preview_of_another_picture_is_shown(self, found, read, differs):
+        small = np.full((12, 16, 3), (250, 0, 0), np.uint8)
+        report = build(found, facts=replace(FACTS, thumbnail=Thumbnail(small, differs, 9.0)))
+        assert ("Thepreviewinside" in read(report)) == differs
+        assert report.html().count("data:image/png") == differs
+
+
+class TestPage:
     def test_it_needs_nothing_else(self, report):
         page = Page(report.html())
         page.check_policy()
@@ -147,12 +155,6 @@ class TestPage:
 
 
 class TestPdf:
-    def test_it_says_everything(self, report, found):
-        text = pdf_text(report.pdf())
-        for sentence in said(report, found):
-            assert pack(sentence) in text, sentence
-        assert pdf_text(report.pdf()).count("Thelikelypart") == 1
-
     def test_it_is_of_this_photo(self, report, found):
         other = build(replace(found, p_value=0.11))
         assert "about11in100" in pdf_text(other.pdf())
@@ -166,6 +168,7 @@ class TestPdf:
 
     def test_pictures_are_inside(self, report):
         assert report.pdf().count(b"/Subtype /Image") == 5
+        assert pdf_text(report.pdf()).count("Thelikelypart") == 1
 
 
 class TestRepeating:
@@ -188,14 +191,3 @@ class TestRepeating:
         assert one.made == "2023-11-14 22:13:20 UTC"
         assert one.html() == other.html()
         assert one.pdf() == other.pdf()
-
-
-@pytest.mark.parametrize("differs", [True, False])
-def test_a_preview_of_another_picture_is_shown(found, differs):
-    small = np.full((12, 16, 3), (250, 0, 0), np.uint8)
-    report = build(found, facts=replace(FACTS, thumbnail=Thumbnail(small, differs, 9.0)))
-    shown = [
-        source for source in Page(report.html()).sources if source.startswith("data:image/png")
-    ]
-    assert len(shown) == differs
-    assert ("Thepreviewinside" in pdf_text(report.pdf())) == differs
