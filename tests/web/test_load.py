@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from cpcapp.web.settings import MAX_REQUESTS
-from serving import EXAMPLES, children_of, command, wait_until
+from serving import EXAMPLES, PATIENCE, children_of, command, wait_until
 
 SLOW = 530
 PAGES = ("", "tables", "static/page.css", "api/health")
@@ -43,16 +43,18 @@ def test_who_listens_without_end_locks_nobody_out():
         host, port = urlsplit(address).hostname, urlsplit(address).port
         (worker,) = wait_until(lambda: children_of(process.pid))
         stack.callback(os.kill, worker, signal.SIGKILL)
+        client = stack.enter_context(httpx.Client(base_url=address, timeout=PATIENCE))
+        client.get("api/health")  # once it answers it no longer waits for the worker to start
         os.kill(worker, signal.SIGSTOP)
         photo = {"file": (EXAMPLES / "astronaut.jpg").read_bytes()}
-        job = httpx.post(f"{address}api/localize?wait=false", files=photo).json()["id"]
+        job = client.post("api/localize?wait=false", files=photo).json()["id"]
         head = f"GET /api/jobs/{job}/events HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
         for _ in range(MAX_REQUESTS):
             listener = stack.enter_context(socket.create_connection((host, port)))
             listener.sendall(head)
             assert listener.recv(12) == b"HTTP/1.1 200"
-        refused = httpx.get(f"{address}api/jobs/{job}")
+        refused = client.get(f"api/jobs/{job}")
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "busy")
         assert int(refused.headers["retry-after"]) >= 1
         for path in PAGES:
-            assert httpx.get(address + path, timeout=60).status_code == 200, path
+            assert client.get(path).status_code == 200, path
