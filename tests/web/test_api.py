@@ -187,6 +187,14 @@ def test_a_thumbnail_of_something_else_can_be_seen(server):
     assert picture(server, other["thumbnail"]).shape == (120, 160, 3)
 
 
+def test_the_name_of_a_file_is_looked_at_as_by_the_command(server):
+    file = io.BytesIO()
+    Image.open(io.BytesIO(PHOTO)).convert("RGB").resize((160, 120)).save(file, "JPEG")
+    result = server.post(file.getvalue(), "IMG-20240101-WA0007.jpg").json()["result"]
+    remark = "Its name is of the kind that WhatsApp gives to photos."
+    assert remark in result["facts"]["remarks"]
+
+
 def test_maps_larger_than_a_screen_have_small_copies(server):
     wide = cv2.resize(read_image(PHOTO).pixels, (2000, 100))
     content = cv2.imencode(".png", wide)[1].tobytes()
@@ -396,11 +404,20 @@ def test_the_page_loads_nothing_from_elsewhere(server):
     assert not re.search(r"<script(?![^>]*src=)|<style|\son\w+=|\sstyle=", page)
 
 
+FORMS = {
+    "localize": {"file", "model"},
+    "compare": {"target", "background", "columns", "label"},
+}
+
+
 def test_the_api_describes_itself(server):
     described = server.client.get("/api/openapi.json").json()
-    assert {"/api/localize", "/api/health", "/api/jobs/{job_id}"} <= set(described["paths"])
-    localize = described["paths"]["/api/localize"]["post"]
-    assert "multipart/form-data" in localize["requestBody"]["content"]
+    assert {"/api/health", "/api/jobs/{job_id}", "/api/tables"} <= set(described["paths"])
+    localize, compare = (described["paths"][f"/api/{name}"]["post"] for name in FORMS)
+    for route, fields in zip((localize, compare), FORMS.values(), strict=True):
+        form = route["requestBody"]["content"]["multipart/form-data"]["schema"]
+        assert fields <= set(form["properties"])
+    assert "/api/tables/{job_id}/compare" in described["paths"]
     assert {"200", "202", "413", "429", "503"} <= set(localize["responses"])
     schemas = described["components"]["schemas"]
     assert "sentence" in schemas["PhotoResult"]["properties"]

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import httpx
 import pytest
@@ -18,14 +17,9 @@ from cpcapp.web import server as server_module
 from cpcapp.web.security import AllowedHosts
 from cpcapp.web.server import open_socket, spell_address
 from cpcapp.web.settings import Settings
-from serving import EXAMPLES, command, is_running, wait_until
+from serving import EXAMPLES, children_of, command, is_running, wait_until
 
 PHOTO = EXAMPLES / "cat-with-helmet.png"
-
-
-def children_of(process: int) -> list[int]:
-    text = Path(f"/proc/{process}/task/{process}/children").read_text()
-    return [int(number) for number in text.split()]
 
 
 def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path):

@@ -92,6 +92,7 @@ def test_cpca_is_the_estimator_at_its_own_alpha_and_turned_elsewhere(found, tabl
     est = CPCA(2).fit(X, background=B)
     assert method["alphas"][method["automatic"]] == est.alpha_
     assert [method["alphas"][i] for i in method["offered"]] == [3.0, 12.0, 48.0]
+    assert result["n_alphas"] == len(method["alphas"])
     scores = read(folder, result, "target", "cpca", (len(method["alphas"]), -1, 2))
     np.testing.assert_allclose(scores[method["automatic"]], est.transform(X), rtol=1e-5, atol=1e-5)
     for i, alpha in enumerate(method["alphas"]):

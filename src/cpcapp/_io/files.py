@@ -103,7 +103,7 @@ def stage_results(folder: str | os.PathLike[str]) -> Iterator[StagedResults]:
     """
     folder = Path(folder)
     is_new = not folder.exists()
-    place, descriptor = _make_place(make_folder(folder))
+    place, descriptor = make_locked_folder(make_folder(folder), "results")
     try:
         staged = StagedResults(folder, place)
         staged.new.mkdir()
@@ -182,11 +182,15 @@ def _open_new(path: Path) -> IO[bytes]:
     return path.open("xb")
 
 
-def _make_place(folder: Path) -> tuple[Path, int | None]:
-    """Make a folder in another one, locked while it is in use."""
+def make_locked_folder(folder: Path, name: str) -> tuple[Path, int | None]:
+    """Make a folder in another one, locked until its descriptor is closed.
+
+    Only this user can read it. If the process is killed, `remove_leftovers` of this name removes
+    it.
+    """
     while True:
-        place = _name_part(folder / "results")
-        place.mkdir()
+        place = _name_part(folder / name)
+        place.mkdir(mode=0o700)
         if not HAS_LOCKS:
             return place, None
         with suppress(FileNotFoundError):

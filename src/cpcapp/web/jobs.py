@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import secrets
 import shutil
 import time
@@ -16,9 +17,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cpcapp._io.worker import PREFIX, START_SECONDS, command, encode, environment
-from cpcapp.web.errors import LOGGER, ApiError, describe_error
+from cpcapp.web.errors import PageError
 from cpcapp.web.settings import Settings
 
+_LOGGER = logging.getLogger(__name__)
 # Of one message: a result has some hundred kilobytes at most.
 _MAX_MESSAGE = 64 << 20
 # The model that most jobs ask for, read before the first one comes.
@@ -64,7 +66,7 @@ class WorkerProcess:
                 await self._read()
             self._is_ready = True
         except (EOFError, OSError, TimeoutError):
-            LOGGER.error("a worker process could not be started")
+            _LOGGER.error("a worker process could not be started")
             await self.stop()
 
     async def run(
@@ -86,13 +88,14 @@ class WorkerProcess:
                 await self.stop()
                 text = f"It took more than {self.settings.job_seconds:g} seconds."
                 advice = "Make the photo smaller, or start the server with a larger --job-seconds."
-                return {"failed": describe_error("too_long", text, advice)}
+                return {"failed": PageError("too_long", text, advice).detail}
             except (EOFError, OSError, ValueError):
                 await self.stop()
                 if started or self._killed:
                     break
         text = "The program that worked on it crashed or ran out of memory."
-        return {"failed": describe_error("worker_died", text, "Try again, or a smaller copy.")}
+        error = PageError("worker_died", text, "Try again, or a smaller copy.")
+        return {"failed": error.detail}
 
     async def _write(self, message: dict[str, Any]) -> None:
         if self.process is None or self.process.stdin is None:
@@ -226,7 +229,7 @@ class JobQueue:
 
     @asynccontextmanager
     async def reserve(self, kind: Literal["photo", "tables"], client: str) -> AsyncIterator[Job]:
-        """Give a place in the queue, or raise `ApiError` if there is none.
+        """Give a place in the queue, or raise `PageError` if there is none.
 
         If the job is not added, it and its folder are gone at the end.
         """
@@ -243,20 +246,18 @@ class JobQueue:
 
     def _check_room(self, client: str) -> None:
         if self.stopped:
-            raise ApiError(503, "stopping", "The server is being stopped.")
+            raise PageError("stopping", "The server is being stopped.")
         theirs = self._uploads[client]
         theirs += sum(job.client == client for job in (*self._waiting, *self._running))
         if theirs >= self.settings.max_per_client:
-            raise ApiError(
-                429,
+            raise PageError(
                 "too_many",
                 f"{theirs} of your files are waiting already.",
                 "Send the next one when one of them is done.",
                 retry_after=self._guess_seconds(1),
             )
         if len(self._waiting) + self._uploads.total() >= self.settings.max_waiting:
-            raise ApiError(
-                503,
+            raise PageError(
                 "full",
                 "The server is busy: too many files are waiting.",
                 "Try again in a moment.",
@@ -275,11 +276,10 @@ class JobQueue:
         self._has_work.set()
 
     def get(self, job_id: str) -> Job:
-        """Return a job, or raise `ApiError`."""
+        """Return a job, or raise `PageError`."""
         job = self._jobs.get(job_id)
         if job is None or job.abandoned:
-            raise ApiError(
-                404,
+            raise PageError(
                 "no_job",
                 "There is no such job.",
                 "Results are removed after a while: send the file again.",
@@ -305,7 +305,7 @@ class JobQueue:
         """Remove a job and its files. Whoever listens is told that it failed."""
         self._jobs.pop(job.id, None)
         job.abandoned = True
-        job.fail(describe_error("removed", "The job was removed."))
+        job.fail(PageError("removed", "The job was removed.").detail)
         if job in self._running:
             self._running[job].kill()
         else:  # a worker writes into its folder until it has ended
@@ -337,7 +337,7 @@ class JobQueue:
         """Take no more jobs, and end those that are there."""
         self.stopped = True
         for job in list(self._jobs.values()):
-            job.fail(describe_error("stopping", "The server is being stopped."))
+            job.fail(PageError("stopping", "The server is being stopped.").detail)
 
     async def stop(self) -> None:
         """End the workers."""
@@ -374,7 +374,7 @@ class JobQueue:
         answer = await worker.run(message, job.report)
         self._seconds += 0.2 * (time.monotonic() - begin - self._seconds)
         if "trace" in answer:
-            LOGGER.error("a job failed:\n%s", answer["trace"])
+            _LOGGER.error("a job failed:\n%s", answer["trace"])
         if "failed" in answer:
             if not job.keeps_files:
                 _remove_folder(job.folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,12 @@ from cpcapp.reports.pictures import encode_jpeg
 from cpcapp.splicing.decide.words import format_verdict
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.output.batch import open_model
-from cpcapp.splicing.output.draw import choose_overlay_white, draw_boundary, draw_pictures
+from cpcapp.splicing.output.draw import (
+    choose_overlay_white,
+    draw_boundary,
+    draw_pictures,
+    encode_png,
+)
 from cpcapp.splicing.output.folder import describe_result
 from cpcapp.splicing.output.report import PhotoReport
 from cpcapp.splicing.output.views import draw_views
@@ -23,7 +29,8 @@ from cpcapp.splicing.photo.file_facts import FileFacts, read_file_facts
 from cpcapp.splicing.photo.pixels import as_bytes
 from cpcapp.splicing.photo.read import ImageError, ReadImage, TooManyPixelsError, read_image
 from cpcapp.splicing.result import Localization
-from cpcapp.web.worker_main import JobError, Report, file_url
+from cpcapp.web.errors import PageError
+from cpcapp.web.worker_main import JobFiles, Report
 
 #: The name of the form's field, and of the file in the folder of the job.
 UPLOAD_NAME = "file"
@@ -34,12 +41,8 @@ MODELS = ("default", "filters", "paper")
 _PREVIEW_SIDE = 1600
 # Quick to write; the files live for an hour on this computer.
 _PNG_OPTIONS = (cv2.IMWRITE_PNG_COMPRESSION, 1)
-# Formats that browsers show, and what they call them.
-_SHOWN_FORMATS = {
-    "JPEG": ("photo.jpg", "image/jpeg"),
-    "PNG": ("photo.png", "image/png"),
-    "WebP": ("photo.webp", "image/webp"),
-}
+# Formats that browsers show, and names for such a file.
+_SHOWN_FORMATS = {"JPEG": "photo.jpg", "PNG": "photo.png", "WebP": "photo.webp"}
 # Notes of the reader after which a browser shows the same pixels in the same place.
 _HARMLESS_NOTES = frozenset({"grey", "transparency ignored"})
 
@@ -57,7 +60,7 @@ def run_photo(folder: Path, request: dict[str, Any], report: Report) -> dict[str
     """
     report(0.0, "Reading the photo")
     data = (folder / UPLOAD_NAME).read_bytes()
-    image = _read(data, request["max_pixels"])
+    image = replace(_read(data, request["max_pixels"]), name=request["name"])
     localizer, identity = open_cached_model(request["model"])
     report(0.03, "Looking for seams")
     localization = localizer.localize(
@@ -67,16 +70,10 @@ def run_photo(folder: Path, request: dict[str, Any], report: Report) -> dict[str
     views = draw_views(image, data)
     facts = read_file_facts(data, image)
     report(0.88, "Drawing the pictures")
-    files = _JobFiles(folder)
+    files = JobFiles(folder)
     pictures, previews = _write_pictures(files, image, localization)
     report(0.94, "Writing the report")
-    made = PhotoReport(
-        *(image, data, localization, identity),
-        name=request["name"],
-        model=request["model"],
-        facts=facts,
-        views=views,
-    )
+    made = PhotoReport(image, localization, facts, views, identity, model=request["model"])
     origin = {"sha256": facts.sha256, "model": identity}
     entry = describe_result(image, localization, photo=Path(request["name"]), origin=origin)
     rows = [*facts.rows(), *([("When it was read", "; ".join(image.notes))] if image.notes else [])]
@@ -94,7 +91,7 @@ def run_photo(folder: Path, request: dict[str, Any], report: Report) -> dict[str
                 **{key: getattr(view, key) for key in ("name", "title", "text", "note")},
                 "url": None
                 if view.picture is None
-                else files.add_png(f"view-{view.name}", view.picture),
+                else _add_png(files, f"view-{view.name}", view.picture),
             }
             for view in views
         ],
@@ -102,22 +99,22 @@ def run_photo(folder: Path, request: dict[str, Any], report: Report) -> dict[str
         "previews": previews,
         "display": _choose_display(localization),
         "report": {
-            "html": files.add("report.html", made.html().encode(), "text/html"),
-            "pdf": files.add("report.pdf", made.pdf(), "application/pdf"),
+            "html": files.add("report.html", made.html().encode()),
+            "pdf": files.add("report.pdf", made.pdf()),
         },
         "files": files.types,
     }
 
 
 def _read(data: bytes, max_pixels: int) -> ReadImage:
-    """Read a photo, or raise `JobError` in the words of the page."""
+    """Read a photo, or raise `PageError` in the words of the page."""
     if not data:
-        raise JobError("unreadable", "This file is empty.")
+        raise PageError("unreadable", "This file is empty.")
     try:
         return read_image(data, max_pixels=max_pixels)
     except TooManyPixelsError as error:
         size = "{width} × {height}".format_map(error.message.values)
-        raise JobError(
+        raise PageError(
             "too_many_pixels",
             f"The photo has {size} pixels; at most {max_pixels / 1e6:g} megapixels are allowed "
             "here.",
@@ -126,56 +123,36 @@ def _read(data: bytes, max_pixels: int) -> ReadImage:
     except ImageError as error:
         reason, _, advice = " ".join(str(error).split()).removeprefix("the image: ").partition("; ")
         advice = f"{advice[:1].upper()}{advice[1:]}." if advice else ""
-        raise JobError("unreadable", f"This file {reason}.", advice) from error
+        raise PageError("unreadable", f"This file {reason}.", advice) from error
 
 
-class _JobFiles:
-    """Writes files into the folder of a job, and remembers which a client may fetch.
-
-    All methods return the address of the file.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.types: dict[str, str] = {}
-
-    def add(self, name: str, content: bytes, media_type: str) -> str:
-        (self.folder / name).write_bytes(content)
-        self.types[name] = media_type
-        return file_url(self.folder, name)
-
-    def add_png(self, name: str, picture: NDArray[np.uint8]) -> str:
-        shown = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR) if picture.ndim == 3 else picture
-        _, content = cv2.imencode(".png", shown, _PNG_OPTIONS)
-        return self.add(f"{name}.png", content.tobytes(), "image/png")
-
-    def keep_upload(self, name: str, media_type: str) -> str:
-        (self.folder / UPLOAD_NAME).rename(self.folder / name)
-        self.types[name] = media_type
-        return file_url(self.folder, name)
+def _add_png(files: JobFiles, name: str, picture: NDArray[np.uint8]) -> str:
+    return files.add(f"{name}.png", encode_png(picture, *_PNG_OPTIONS))
 
 
 def _write_pictures(
-    files: _JobFiles, image: ReadImage, localization: Localization
+    files: JobFiles, image: ReadImage, localization: Localization
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Write all pictures, and small copies of those that are larger than a screen."""
     photo = as_bytes(image.pixels)
     maps = dict(draw_pictures(image.pixels, localization))
-    pictures = {"overlay": files.add_png("overlay", maps.pop("overlay"))}
+    pictures = {"overlay": _add_png(files, "overlay", maps.pop("overlay"))}
     maps["edges"] = draw_boundary(np.clip(localization.edges, 0.0, 1.0))
     # The file itself where a browser shows it right.
     if image.format in _SHOWN_FORMATS and set(image.notes) <= _HARMLESS_NOTES:
-        previews = {"photo": files.keep_upload(*_SHOWN_FORMATS[image.format])}
+        name = _SHOWN_FORMATS[image.format]
+        previews = {"photo": files.offer(name)}
+        (files.folder / UPLOAD_NAME).rename(files.folder / name)
     else:
         (files.folder / UPLOAD_NAME).unlink()
-        previews = {"photo": files.add_png("photo", photo)}
-    previews |= {name: files.add_png(name, picture) for name, picture in maps.items()}
+        previews = {"photo": _add_png(files, "photo", photo)}
+    previews |= {name: _add_png(files, name, picture) for name, picture in maps.items()}
     pictures |= previews
     if max(photo.shape[:2]) > _PREVIEW_SIDE:
         small = encode_jpeg(photo, _PREVIEW_SIDE, quality=92).content
-        previews["photo"] = files.add("photo_small.jpg", small, "image/jpeg")
+        previews["photo"] = files.add("photo_small.jpg", small)
         for name, picture in maps.items():
-            previews[name] = files.add_png(f"{name}_small", shrink_by_maximum(picture))
+            previews[name] = _add_png(files, f"{name}_small", shrink_by_maximum(picture))
     return pictures, previews
 
 
@@ -197,12 +174,12 @@ def shrink_by_maximum(picture: NDArray[np.uint8], side: int = _PREVIEW_SIDE) -> 
     return np.asarray(small, np.uint8)
 
 
-def _write_thumbnail(files: _JobFiles, facts: FileFacts) -> str | None:
+def _write_thumbnail(files: JobFiles, facts: FileFacts) -> str | None:
     """Let the page show the thumbnail inside a file if it is not of this photo."""
     content = facts.thumbnail_png
     if facts.thumbnail is None or not facts.thumbnail.differs or content is None:
         return None
-    return files.add("thumbnail.png", content, "image/png")
+    return files.add("thumbnail.png", content)
 
 
 def _choose_display(localization: Localization) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from cpcapp import __version__
 from cpcapp.splicing.output.draw import LINE_COLOUR, PINK, build_ramp
-from cpcapp.web.errors import ApiError, invalid_request
+from cpcapp.web.errors import PageError, invalid_request
 from cpcapp.web.jobs import Job, JobQueue
 from cpcapp.web.models import (
     ERRORS,
@@ -33,6 +33,7 @@ from cpcapp.web.models import (
 )
 from cpcapp.web.photo_job import MODELS, UPLOAD_NAME
 from cpcapp.web.security import FILE_POLICY
+from cpcapp.web.settings import MAX_JSON_BYTES
 from cpcapp.web.table_comparison import ROLES
 from cpcapp.web.table_job import ENDINGS, EXAMPLES
 from cpcapp.web.uploads import receive_chunks, receive_form
@@ -45,15 +46,6 @@ _PAGES = Environment(
     lstrip_blocks=True,
 )
 Wait = Annotated[bool, Query(description="Answer when the job is done; else at once.")]
-# The status of HTTP for a job that failed; all other codes are the file's fault.
-_STATUS = {
-    "too_many_pixels": 413,
-    "too_much_memory": 413,
-    "internal": 500,
-    "worker_died": 500,
-    "stopping": 503,
-    "too_long": 504,
-}
 # What a browser may show; all else is downloaded.
 _SHOWN_TYPES = frozenset({"image/png", "image/jpeg", "image/webp"})
 
@@ -100,7 +92,7 @@ def make_job_routes(jobs: JobQueue) -> APIRouter:
         """Return a file of a job: one that its result names, and no other."""
         job = jobs.get(job_id)
         if name not in job.files:
-            raise ApiError(404, "no_file", "The job has no such file.")
+            raise PageError("no_file", "The job has no such file.", status=404)
         media_type = job.files[name]
         headers = {
             "Content-Security-Policy": FILE_POLICY,
@@ -142,13 +134,11 @@ async def answer_job(request: Request, jobs: JobQueue, job: Job, *, wait: bool) 
         if not job.is_finished:
             jobs.abandon(job)
     if not job.is_finished:
-        raise ApiError(400, "hung_up", "Nobody waits for the answer.")
+        raise PageError("hung_up", "Nobody waits for the answer.")
     if job.error is not None:
-        error = job.error
         if not job.keeps_files:
             jobs.remove(job)
-        status = _STATUS.get(error["code"], 422)
-        raise ApiError(status, error["code"], error["message"], error["help"])
+        raise PageError(job.error["code"], job.error["message"], job.error["help"])
     return JSONResponse(_describe(job, jobs))
 
 
@@ -253,7 +243,7 @@ def make_photo_routes(jobs: JobQueue) -> APIRouter:
 
     def ask(name: str, model: str) -> dict[str, Any]:
         if model not in MODELS:
-            raise ApiError(422, "no_model", f"The model must be one of: {', '.join(MODELS)}.")
+            raise PageError("no_model", f"The model must be one of: {', '.join(MODELS)}.")
         return {"name": name, "model": model, "max_pixels": settings.max_pixels}
 
     return router
@@ -261,12 +251,10 @@ def make_photo_routes(jobs: JobQueue) -> APIRouter:
 
 def _read_example(name: str) -> bytes:
     if name not in _EXAMPLES:
-        raise ApiError(404, "no_example", "There is no such example.", "See /api/examples.")
+        raise PageError("no_example", "There is no such example.", "See /api/examples.")
     return files("cpcapp.splicing.examples").joinpath(name).read_bytes()
 
 
-# Names of some thousand columns.
-_MAX_JSON_BYTES = 4 << 20
 _FIELDS = ("columns", "label", "standardize", "missing")
 _JSON_BODY = {
     "requestBody": {
@@ -314,7 +302,7 @@ def make_table_routes(jobs: JobQueue) -> APIRouter:
     async def describe_example(request: Request, name: str) -> JSONResponse:
         """Take two tables that come with the package: `synthetic` or `mice`."""
         if name not in EXAMPLES:
-            raise ApiError(404, "no_example", "There is no such example.")
+            raise PageError("no_example", "There is no such example.")
         async with jobs.reserve("tables", client_of(request)) as job:
             files = {role: f"{role}.csv" for role in ROLES}
             names = {role: f"{name}-{role}.csv" for role in ROLES}
@@ -332,14 +320,14 @@ def make_table_routes(jobs: JobQueue) -> APIRouter:
         """Compare PCA, cPCA and cPCA++ on tables that were sent before; as often as you like."""
         job = jobs.get(job_id)
         if job.kind != "tables":
-            raise ApiError(404, "no_job", "There are no such tables.", "Send the tables again.")
+            raise PageError("no_job", "There are no such tables.", "Send the tables again.")
         # Counts what is read. The tables have a folder already.
         async with jobs.reserve("tables", client_of(request)):
-            body = [part async for part in receive_chunks(request, settings, _MAX_JSON_BYTES)]
+            body = [part async for part in receive_chunks(request, settings, MAX_JSON_BYTES)]
             choice = _check_choice(b"".join(body) or b"{}")
             if not job.is_finished:
                 text = "These tables are being worked on."
-                raise ApiError(409, "busy", text, "Wait until that is done.", retry_after=2)
+                raise PageError("busy", text, "Wait until that is done.", status=409, retry_after=2)
             run = job.request.get("run", 0) + 1
             jobs.add(job, job.name, {**job.request, "action": "compare", "run": run, **choice})
         return await answer_job(request, jobs, job, wait=wait)
@@ -367,7 +355,7 @@ def make_table_routes(jobs: JobQueue) -> APIRouter:
     async def answer_tables(request: Request, job: Job) -> JSONResponse:
         try:
             await answer_job(request, jobs, job, wait=True)
-        except ApiError:
+        except PageError:
             # Nothing can be done with tables that can't be read.
             jobs.remove(job)
             raise
@@ -382,8 +370,7 @@ def _take_files(folder: Path, names: dict[str, str]) -> dict[str, Any]:
     for role in ROLES:
         ending = next((end for end in ENDINGS if names[role].lower().endswith(end)), None)
         if ending is None:
-            raise ApiError(
-                415,
+            raise PageError(
                 "unknown_format",
                 f"{names[role]} is not a table that can be read here.",
                 "Tables are CSV, TSV (also with .gz), Parquet, Excel (.xlsx, .xls, .ods) or NumPy "
@@ -406,5 +393,5 @@ def _split_names(text: str) -> list[str]:
     try:
         records = list(csv.reader([text], skipinitialspace=True))
     except csv.Error as error:
-        raise ApiError(422, "invalid", f"columns: {error}") from error
+        raise PageError("invalid", f"columns: {error}") from error
     return [name.strip() for record in records for name in record if name.strip()]

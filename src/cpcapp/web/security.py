@@ -20,17 +20,13 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cpcapp.web.errors import ApiError
+from cpcapp.web.errors import PageError
+from cpcapp.web.settings import LINGER_BYTES, LINGER_SECONDS, MAX_REQUESTS
 
 _LOOPBACK_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # A name or an address, and maybe a port.
 _HOST_FORM: Final = re.compile(r"(\[[0-9a-f:.]+\]|[0-9a-z._-]+)(:[0-9]{1,5})?")
-# Set by hand: far more than a page has open at a time.
-_MAX_REQUESTS: Final = 512
-# Set by hand: a photo comes in that time over a local network.
-_LINGER_SECONDS: Final = 2.0
-_LINGER_BYTES: Final = 16 << 20
 
 #: Pages may load only what this server itself sends; nothing may frame them.
 PAGE_POLICY: Final = (
@@ -107,14 +103,14 @@ class CloseUnread:
             if last is not None:
                 n_bytes = 0
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_LINGER_SECONDS):
-                        while unread and n_bytes < _LINGER_BYTES:
+                    async with asyncio.timeout(LINGER_SECONDS):
+                        while unread and n_bytes < LINGER_BYTES:
                             n_bytes += len((await receive_and_note()).get("body", b""))
                 await send(last)
 
 
 class Check:
-    """Answers with the `ApiError` that a check raises, before anything else sees the request."""
+    """Answers with the `PageError` that a check raises, before anything else sees the request."""
 
     def __init__(self, app: ASGIApp, check: Callable[[Request], None]) -> None:
         self.app, self.check = app, check
@@ -125,7 +121,7 @@ class Check:
         if scope["type"] == "http":
             try:
                 self.check(Request(scope))
-            except ApiError as error:
+            except PageError as error:
                 app = error.answer()
         await app(scope, receive, send)
 
@@ -141,8 +137,8 @@ class LoadLimit:
         path = scope.get("path", "")
         if not path.startswith("/api/") or path == "/api/health":
             return await self.app(scope, receive, send)
-        if self.n_requests >= _MAX_REQUESTS:
-            error = ApiError(503, "busy", "Too many requests at a time.", retry_after=5)
+        if self.n_requests >= MAX_REQUESTS:
+            error = PageError("busy", "Too many requests at a time.", retry_after=5)
             return await error.answer()(scope, receive, send)
         self.n_requests += 1
         try:
@@ -187,8 +183,7 @@ class AllowedHosts:
         """Refuse a request that is addressed to another name."""
         hosts = request.headers.getlist("host")
         if len(hosts) != 1 or not self.allow(hosts[0]):
-            raise ApiError(
-                421,
+            raise PageError(
                 "wrong_host",
                 "This server is not known by the name that the request is addressed to.",
                 "Use the address that `cpcapp serve` prints, or start it with --name.",
@@ -203,8 +198,7 @@ def check_origin(request: Request) -> None:
     origin = request.headers.get("origin", address).lower()
     site = request.headers.get("sec-fetch-site", "none")
     if origin != address or site not in ("same-origin", "none"):
-        raise ApiError(
-            403,
+        raise PageError(
             "cross_site",
             "Pages of other sites may not send anything to this server.",
             "Open the page of this server itself.",

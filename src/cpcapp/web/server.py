@@ -8,19 +8,17 @@ import os
 import shutil
 import signal
 import socket
-import stat
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import uvicorn
 
-from cpcapp._io.files import HAS_LOCKS, lock
+from cpcapp._io.files import make_locked_folder, remove_leftovers
 from cpcapp.web.app import make_app
 from cpcapp.web.jobs import JobQueue
 from cpcapp.web.settings import DEFAULT_PORT, Settings
@@ -29,9 +27,7 @@ from cpcapp.web.settings import DEFAULT_PORT, Settings
 _MORE_PORTS = 50
 # Requests that are still answered when the server is stopped.
 _LAST_SECONDS = 2
-_FOLDER_PREFIX = "cpcapp-serve-"
-# Without locks only its age tells a leftover from the folder of a server that runs.
-_OLD_SECONDS = 7 * 86_400.0
+_FOLDER_NAME = "cpcapp-serve-files"
 
 
 def open_socket(host: str, port: int | None = None) -> socket.socket:
@@ -70,7 +66,6 @@ def run_server(
 ) -> None:
     """Serve until a signal ends the process. Nothing of it stays on disk."""
     logging.basicConfig(format="cpcapp serve: %(message)s")
-    _remove_old_folders()
     # Raised once the server has ended: without a handler the process would end before the folder
     # is removed.
     signal.signal(signal.SIGTERM, _exit_on_signal)
@@ -120,36 +115,13 @@ class PageServer(uvicorn.Server):
 
 @contextmanager
 def server_folder() -> Iterator[Path]:
-    """Give a new folder that only this user can read, locked while the server runs."""
-    while True:
-        path = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX))
-        descriptor = os.open(path, os.O_RDONLY) if HAS_LOCKS else -1
-        # Another server that starts now may take it for a leftover between the two steps.
-        if not HAS_LOCKS or (lock(descriptor) and path.exists()):
-            break
-        os.close(descriptor)
+    """Give a new folder that only this user can read; remove what killed servers left."""
+    parent = Path(tempfile.gettempdir())
+    remove_leftovers(parent, _FOLDER_NAME)
+    folder, descriptor = make_locked_folder(parent, _FOLDER_NAME)
     try:
-        yield path
+        yield folder
     finally:
-        shutil.rmtree(path, ignore_errors=True)
-        if HAS_LOCKS:
+        shutil.rmtree(folder, ignore_errors=True)
+        if descriptor is not None:
             os.close(descriptor)
-
-
-def _remove_old_folders() -> None:
-    """Remove what killed servers of this user left; folders of running ones stay."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
-        with suppress(OSError):  # what can't be removed does no harm
-            status = path.lstat()
-            if not stat.S_ISDIR(status.st_mode):
-                continue
-            if not HAS_LOCKS:
-                if time.time() - status.st_mtime > _OLD_SECONDS:
-                    shutil.rmtree(path)
-            elif status.st_uid == os.getuid():
-                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-                try:
-                    if lock(descriptor):
-                        shutil.rmtree(path)
-                finally:
-                    os.close(descriptor)

@@ -49,9 +49,9 @@ ROLES = ("target", "background")
 _N_COMPONENTS = 2
 # Forty eigenproblems of this size take minutes on one core.
 _MAX_FEATURES = 3000
-# Contrast parameters of cPCA: 0, and the others from 0.1 to 1000, evenly spaced in logarithm. And
-# those that `cpcapp.CPCA` chooses from.
-_N_ALPHAS = 41
+# Contrast parameters of cPCA: 0, so many from 0.1 to 1000, evenly spaced in logarithm, and those
+# that `cpcapp.CPCA` chooses from.
+_N_SPACED = 40
 _BOUNDS = (3.0, 12.0, 48.0)
 # Rows of each set whose points are written; of more rows, a random sample.
 _MAX_POINTS = 50_000
@@ -124,7 +124,7 @@ def compare_methods(
         "left_out": left_out,
         "standardize": standardize,
         "missing": missing,
-        "n_alphas": _N_ALPHAS,
+        "n_alphas": len(planes.alphas),
         "methods": _describe_planes(planes, target_set),
         "held_out": describe_held_out(reduction.held_out),
         "n_significant": significance.n_components,
@@ -240,7 +240,7 @@ def _fit_planes(target: SampleSet, background: SampleSet, standardize: str) -> _
     units = np.sqrt((moments[0].variance() + moments[1].variance()) / 2.0)
     units[units == 0.0] = 1.0
     moments = moments[0].rescaled(units), moments[1].rescaled(units)
-    alphas = np.unique([0.0, *np.logspace(-1, 3, _N_ALPHAS - 1), *_BOUNDS])
+    alphas = np.unique([0.0, *np.logspace(-1, 3, _N_SPACED), *_BOUNDS])
     values, filters = solve_difference(*moments, _N_COMPONENTS, alphas)
     automatic = int(np.abs(alphas - cpca.info["alpha"]).argmin())
     subspaces = filters.transpose(0, 2, 1)

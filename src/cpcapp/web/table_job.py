@@ -15,9 +15,10 @@ from cpcapp.tables.read.arrays import PARQUET_ENDINGS
 from cpcapp.tables.read.excel import EXCEL_ENDINGS
 from cpcapp.tables.read.table import Progress, ProgressReport
 from cpcapp.tables.scores import write_rows
+from cpcapp.web.errors import PageError
 from cpcapp.web.table_comparison import ROLES, compare_methods
 from cpcapp.web.table_description import describe_tables
-from cpcapp.web.worker_main import JobError, Report, file_url
+from cpcapp.web.worker_main import JobFiles, Report
 
 #: Endings of names that are read, longest first. Others are refused before anything is opened.
 ENDINGS = (*TEXT_ENDINGS, *PARQUET_ENDINGS, *EXCEL_ENDINGS, ".npy", ".npz")
@@ -106,10 +107,10 @@ def _explaining(folder: Path, request: dict[str, Any]) -> Iterator[None]:
         problem = _name(problem, folder, request)
         if not problem.startswith(tuple(request["names"].values())):
             problem = _capitalize(problem)
-        raise JobError("bad_table", _end(problem), _end(_capitalize(advice))) from error
+        raise PageError("bad_table", _end(problem), _end(_capitalize(advice))) from error
     except ValueError as error:
         # Of the estimators: names a parameter or a column, and no path.
-        raise JobError("bad_table", _end(" ".join(str(error).split()))) from error
+        raise PageError("bad_table", _end(" ".join(str(error).split()))) from error
 
 
 def _spell(error: MessageError) -> tuple[str, str]:
@@ -143,17 +144,20 @@ def _steps(report: Report, steps: dict[str, tuple[float, float]]) -> ProgressRep
 
 def _with_addresses(folder: Path, comparison: dict[str, Any], run: int) -> dict[str, Any]:
     """Return a comparison with addresses in place of names of files, and its list of files."""
-    media = {"csv": "text/csv", "json": "application/json", "f32": "application/octet-stream"}
-    types: dict[str, str] = {}
+    files = JobFiles(folder)
 
     def addresses(names: dict[str, str]) -> dict[str, str]:
-        types.update({name: media[name.rpartition(".")[2]] for name in names.values()})
         # Browsers keep files of a job; those of another comparison are others.
-        return {kind: f"{file_url(folder, name)}?run={run}" for kind, name in names.items()}
+        return {kind: f"{files.offer(name)}?run={run}" for kind, name in names.items()}
 
     points = {role: addresses(names) for role, names in comparison["points"].items()}
     places = {"points": points, "rows": addresses(comparison["rows"])}
-    return {**comparison, **places, "downloads": addresses(comparison["files"]), "files": types}
+    return {
+        **comparison,
+        **places,
+        "downloads": addresses(comparison["files"]),
+        "files": files.types,
+    }
 
 
 def _write_example(folder: Path, name: str) -> None:

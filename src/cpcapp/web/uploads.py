@@ -15,16 +15,11 @@ from starlette.datastructures import FormData
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
-from cpcapp.web.errors import ApiError
-from cpcapp.web.settings import Settings
+from cpcapp.web.errors import PageError
+from cpcapp.web.settings import FORM_BYTES, MAX_FIELD_BYTES, MAX_PARTS, Settings
 
-# Of a field that is not a file: names of models and columns.
-_MAX_FIELD_BYTES = 65_536
-# Of files and of fields; what is one too many is named if there are not more.
-_MAX_PARTS = 8
+# Characters of a name that are shown.
 _MAX_NAME = 150
-# What a form adds to its files.
-_FORM_BYTES = 1 << 20
 
 
 class _FormParser(MultiPartParser):
@@ -62,19 +57,18 @@ async def receive_form(
     """
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     if kind != b"multipart/form-data" or not options.get(b"boundary"):
-        raise ApiError(
-            415,
+        raise PageError(
             "not_a_form",
             "The request must be a form with a file (multipart/form-data).",
             "For example: curl -F file=@photo.jpg ADDRESS/api/localize",
         )
-    chunks = receive_chunks(request, settings, settings.max_bytes * len(files) + _FORM_BYTES)
-    limits = {"max_files": _MAX_PARTS, "max_fields": _MAX_PARTS, "max_part_size": _MAX_FIELD_BYTES}
+    chunks = receive_chunks(request, settings, settings.max_bytes * len(files) + FORM_BYTES)
+    limits = {"max_files": MAX_PARTS, "max_fields": MAX_PARTS, "max_part_size": MAX_FIELD_BYTES}
     parser = _FormParser(request.headers, chunks, **limits)
     try:
         form = await parser.parse()
     except (MultiPartException, FormParserError) as error:
-        raise ApiError(400, "broken_form", f"The form can't be read: {error}") from error
+        raise PageError("broken_form", f"The form can't be read: {error}") from error
     names: dict[str, str] = {}
     values: dict[str, str] = {}
     try:
@@ -83,7 +77,7 @@ async def receive_form(
             if name not in (fields if is_field else files) or name in names | values:
                 expected = ", ".join(sorted({*files, *fields}))
                 text = f"The form has a field too many; it may have: {expected}."
-                raise ApiError(422, "unknown_field", text)
+                raise PageError("unknown_field", text)
             if isinstance(value, str):
                 values[name] = value
                 continue
@@ -96,7 +90,7 @@ async def receive_form(
         await form.close()
     for name in files:
         if name not in names:
-            raise ApiError(422, "no_file", f"The form has no file {name!r}.", "Choose a file.")
+            raise PageError("no_file", f"The form has no file {name!r}.", "Choose a file.")
     return names, values
 
 
@@ -119,15 +113,14 @@ async def receive_chunks(
     except StopAsyncIteration:
         return
     except TimeoutError as error:
-        raise ApiError(408, "too_slow", "The upload took too long.", "Try again.") from error
+        raise PageError("too_slow", "The upload took too long.", "Try again.") from error
     except ClientDisconnect as error:
-        raise ApiError(400, "hung_up", "The upload broke off.") from error
+        raise PageError("hung_up", "The upload broke off.") from error
     raise _too_large(settings)
 
 
-def _too_large(settings: Settings) -> ApiError:
-    return ApiError(
-        413,
+def _too_large(settings: Settings) -> PageError:
+    return PageError(
         "too_large",
         f"The file is larger than {settings.max_bytes / 1e6:,.0f} MB.",
         "Send a smaller file, or start the server with a larger --max-megabytes.",

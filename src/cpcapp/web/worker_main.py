@@ -19,39 +19,56 @@ from pathlib import Path
 from typing import IO, Any
 
 from cpcapp._io.worker import limit_memory, open_streams, receive, send
+from cpcapp.web.errors import PageError
 
 #: Called with the share done, from 0 to 1, and what is being done, in a few words.
 Report = Callable[[float, str], None]
 
+# By how names of files end.
+_MEDIA_TYPES = {
+    ".csv": "text/csv",
+    ".f32": "application/octet-stream",
+    ".html": "text/html",
+    ".jpg": "image/jpeg",
+    ".json": "application/json",
+    ".pdf": "application/pdf",
+    ".png": "image/png",
+    ".webp": "image/webp",
+}
 # Nobody sees more.
 _REPORTS_PER_SECOND = 10.0
 # Leave the processor to the server, which has to answer while jobs run.
 _NICENESS = 5
 
 
-class JobError(Exception):
-    """Why a job has no result, for the person who sent it: a code for programs, text, advice."""
+class JobFiles:
+    """The files in the folder of a job that a client may fetch, with their media types.
 
-    def __init__(self, code: str, message: str, help_text: str = "") -> None:
-        super().__init__(message)
-        self.error = {"code": code, "message": message, "help": help_text}
-
-
-def file_url(folder: Path, name: str) -> str:
-    """Return where a client fetches a file of a job.
-
-    >>> file_url(Path("/tmp/server/a1b2"), "overlay.png")
-    '/api/jobs/a1b2/files/overlay.png'
+    >>> files = JobFiles(Path("/tmp/server/a1b2"))
+    >>> files.offer("overlay.png"), files.types
+    ('/api/jobs/a1b2/files/overlay.png', {'overlay.png': 'image/png'})
     """
-    return f"/api/jobs/{folder.name}/files/{name}"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.types: dict[str, str] = {}
+
+    def offer(self, name: str) -> str:
+        """Let clients fetch a file, and return its address."""
+        self.types[name] = _MEDIA_TYPES[Path(name).suffix]
+        return f"/api/jobs/{self.folder.name}/files/{name}"
+
+    def add(self, name: str, content: bytes) -> str:
+        """Write a file that clients may fetch, and return its address."""
+        (self.folder / name).write_bytes(content)
+        return self.offer(name)
 
 
 def main() -> None:
     """Answer the requests of the server until it closes standard input, or ends."""
     source, target = open_streams()
     options = json.loads(sys.argv[1])
-    with suppress(OSError, AttributeError):
-        os.nice(_NICENESS)
+    os.nice(_NICENESS)
     _prepare(options)
     requests = _read_requests(source)
     with suppress(BrokenPipeError):  # the server has ended
@@ -112,17 +129,17 @@ def _answer(message: dict[str, Any], report: Report) -> dict[str, Any]:
             from cpcapp.web.table_job import run_tables as run
         result = run(Path(message["folder"]), message["request"], report)
         json.dumps(result, allow_nan=False)  # a fault of ours, found where it can be told
-    except JobError as error:
-        return {"failed": error.error}
+    except PageError as error:
+        return {"failed": error.detail}
     except BrokenPipeError:
         raise
     except Exception as error:
         if _is_out_of_memory(error):
             text = "It needs more memory than a job may take."
             advice = "Make it smaller, or start the server with a larger --memory-gigabytes."
-            return {"failed": JobError("too_much_memory", text, advice).error}
+            return {"failed": PageError("too_much_memory", text, advice).detail}
         text = "The program made a mistake; the server's terminal has more."
-        return {"failed": JobError("internal", text).error, "trace": traceback.format_exc()}
+        return {"failed": PageError("internal", text).detail, "trace": traceback.format_exc()}
     finally:
         give_back_memory()
     return {"done": result}

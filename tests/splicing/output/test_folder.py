@@ -112,9 +112,7 @@ class TestFilesOfAPhoto:
         flat = np.zeros((80, 100), dtype=np.float32)
         found = replace(Localization(flat, flat, jpeg_quality=90, calibrated=True), **changes)
         origin = {"sha256": "0", "model": {"name": "any"}}
-        entry, contents = make_result(
-            image, found, photo=files.photo, name=files.name, origin=origin
-        )
+        entry, contents = make_result(files, image, b"", found, origin)
         write_result(files, entry, contents)
         return entry
 

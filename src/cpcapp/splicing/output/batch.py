@@ -24,6 +24,7 @@ from cpcapp.reports.pdf import require_reportlab
 from cpcapp.splicing import model as model_file
 from cpcapp.splicing.localizer import SpliceLocalizer
 from cpcapp.splicing.output.folder import (
+    REPORTS,
     PhotoResult,
     ResultFiles,
     ResultsError,
@@ -36,7 +37,6 @@ from cpcapp.splicing.output.folder import (
     write_overviews,
     write_result,
 )
-from cpcapp.splicing.output.report import PhotoReport
 from cpcapp.splicing.photo.files import advise_unread, explain_unread, find_images
 from cpcapp.splicing.photo.read import (
     MAX_PIXELS,
@@ -324,13 +324,9 @@ def _localize(task: _Task, job: _Job, progress: Callable[[float], None] | None) 
                 return PhotoResult(task.photo, task.files, task.entry, "already done"), {}
         image = replace(read_image(data, max_pixels=job.max_pixels), name=task.photo.name)
         result = job.localizer.localize(image, progress=progress)
-        report = None
-        if job.report:
-            report = PhotoReport(
-                image, data, result, job.identity, name=image.name, model=job.model_name
-            )
+        reports = REPORTS if job.report else ()
         entry, contents = make_result(
-            image, result, photo=task.photo, name=task.files.name, origin=origin, report=report
+            task.files, image, data, result, origin, reports=reports, model=job.model_name
         )
         return PhotoResult(task.photo, task.files, entry, remark), contents
     except MemoryError:

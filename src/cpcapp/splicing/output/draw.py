@@ -222,11 +222,11 @@ def choose_overlay_white(boundary: NDArray[np.float32], threshold: float) -> flo
     return max(round(highest, 6), threshold) or 1.0
 
 
-def encode_png(picture: Picture) -> bytes:
-    """Return an RGB or grey picture as the content of a PNG file."""
+def encode_png(picture: Picture, *options: int) -> bytes:
+    """Return an RGB or grey picture as the content of a PNG file; options are OpenCV's."""
     if picture.ndim == 3:
         picture = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
-    return bytes(cv2.imencode(".png", picture)[1])
+    return bytes(cv2.imencode(".png", picture, options)[1])
 
 
 @cache

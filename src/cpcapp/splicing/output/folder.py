@@ -12,7 +12,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +31,8 @@ from cpcapp.reports.pictures import encode_jpeg
 from cpcapp.splicing.decide.words import FADING, format_p, format_verdict
 from cpcapp.splicing.output.draw import choose_boundary_white, draw_pictures, encode_png
 from cpcapp.splicing.output.report import PhotoReport
+from cpcapp.splicing.output.views import draw_views
+from cpcapp.splicing.photo.file_facts import read_file_facts
 from cpcapp.splicing.photo.read import ReadImage
 from cpcapp.splicing.result import Localization
 
@@ -47,7 +49,8 @@ _SUFFIXES: Final = {
     "entry": ".json",
 }
 _PICTURES: Final = ("overlay", "boundary", "region", "hot_spots", "thumbnail")
-_REPORTS: Final = ("report", "report_pdf")
+#: The two forms of a report.
+REPORTS: Final = ("report", "report_pdf")
 # Bytes. Most file systems allow 255, and up to 16 more are added to a name here.
 _MAX_NAME: Final = 200
 # Pixels of the longer side: a table of them fits on a screen, and has a few kB each.
@@ -57,14 +60,12 @@ _THUMBNAIL_SIDE, _THUMBNAIL_QUALITY = 240, 75
 _TYPES: Final[dict[str, Any]] = {
     **dict.fromkeys(("file", "sha256", "overlay", "boundary"), str),
     "model": dict,
-    **dict.fromkeys(("verdict", "verdict_code", *_PICTURES[2:], *_REPORTS), str | None),
+    **dict.fromkeys(("verdict", "verdict_code", *_PICTURES[2:], *REPORTS), str | None),
     **dict.fromkeys(("score", "p_value", "seconds"), int | float | None),
     **dict.fromkeys(("width", "height"), int | None),
     "notes": list | None,
     "seam": dict | None,
 }
-# Ours have some 2 kB.
-_MAX_ENTRY_BYTES: Final = 1 << 20
 
 _COLUMNS: Final = (
     *("file", "width", "height", "verdict", "verdict_code", "score", "p_value"),
@@ -181,7 +182,7 @@ class PhotoResult:
         """Return the entry, with paths of the files that can be opened from here."""
         if self.entry is None or self.files is None:
             return {"file": str(self.photo), "error": self.error}
-        present = [kind for kind in (*_PICTURES, *_REPORTS) if self.entry.get(kind)]
+        present = [kind for kind in (*_PICTURES, *REPORTS) if self.entry.get(kind)]
         return {**self.entry, **{kind: str(self.files.path(kind)) for kind in present}}
 
 
@@ -253,19 +254,20 @@ def check_overviews(folder: Path, advice: str) -> None:
 
 
 def make_result(
+    files: ResultFiles,
     image: ReadImage,
+    data: bytes,
     result: Localization,
-    *,
-    photo: Path,
-    name: str,
     origin: dict[str, Any],
-    report: PhotoReport | None = None,
-    pdf: bool = True,
+    *,
+    reports: Collection[str] = (),
+    model: str = "",
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Return what the JSON file of a photo says, and the contents of all files but it.
 
-    ``origin``: ``sha256`` of the photo and the ``model``, which tell whether the result is still
-    valid.
+    ``data``: the photo's file. ``origin``: its ``sha256`` and the ``model``, which tell whether the
+    result is still valid. ``reports``: which of the two forms are made. ``model``: as the command
+    would be given it, by default its name.
     """
     contents = {}
     for kind, picture in draw_pictures(image.pixels, result):
@@ -273,13 +275,15 @@ def make_result(
         if kind == "overlay":
             small = encode_jpeg(picture, _THUMBNAIL_SIDE, quality=_THUMBNAIL_QUALITY)
             contents["thumbnail"] = small.content
-    if report is not None:
+    if reports:
+        facts, views = read_file_facts(data, image), draw_views(image, data)
+        report = PhotoReport(image, result, facts, views, origin["model"], model=model)
         contents["report"] = report.html().encode(errors="backslashreplace")
-        if pdf:
+        if "report_pdf" in reports:
             contents["report_pdf"] = report.pdf()
-    names = {kind: name + _SUFFIXES[kind] if kind in contents else None for kind in _SUFFIXES}
-    del names["entry"]
-    return {**describe_result(image, result, photo=photo, origin=origin), **names}, contents
+    kinds = (*_PICTURES, *REPORTS)
+    names = {kind: files.path(kind).name if kind in contents else None for kind in kinds}
+    return {**describe_result(image, result, photo=files.photo, origin=origin), **names}, contents
 
 
 def describe_result(
@@ -350,11 +354,7 @@ def read_entry(path: Path) -> dict[str, Any] | None:
         # Reading a pipe would never end.
         if not path.is_file():
             return None
-        with path.open("rb") as file:
-            content = file.read(_MAX_ENTRY_BYTES + 1)
-        if len(content) > _MAX_ENTRY_BYTES:
-            return None
-        entry = json.loads(content, parse_constant=_finite, parse_float=_finite)
+        entry = json.loads(path.read_bytes(), parse_constant=_finite, parse_float=_finite)
     except (OSError, ValueError, RecursionError):
         return None
     fits = isinstance(entry, dict) and all(
@@ -381,7 +381,7 @@ def is_result_picture(path: Path) -> bool:
 
 def is_complete(files: ResultFiles, entry: dict[str, Any]) -> bool:
     """Tell whether all files that an entry names are there."""
-    written = [kind for kind in (*_PICTURES, *_REPORTS) if entry.get(kind)]
+    written = [kind for kind in (*_PICTURES, *REPORTS) if entry.get(kind)]
     return all(files.path(kind).is_file() for kind in written)
 
 

@@ -22,8 +22,8 @@ from cpcapp.splicing.decide.words import (
     verdict_sentence,
 )
 from cpcapp.splicing.output.draw import draw_localization, draw_part
-from cpcapp.splicing.output.views import TraceView, draw_views
-from cpcapp.splicing.photo.file_facts import FileFacts, read_file_facts
+from cpcapp.splicing.output.views import TraceView
+from cpcapp.splicing.photo.file_facts import FileFacts
 from cpcapp.splicing.photo.pixels import as_bytes
 from cpcapp.splicing.photo.read import ReadImage
 from cpcapp.splicing.result import Localization
@@ -77,47 +77,40 @@ class PhotoReport:
 
     It holds what is shown, in the sizes in which it is shown; tables are rows of label and text.
 
-    ``data``: the file. Without it nothing is said of the file. ``result``: of this image.
-    ``model``: as the command would be given it, by default its name.
+    ``result``, ``facts`` and ``views``: of this image. ``model``: as the command would be given it,
+    by default its name.
     """
 
     def __init__(
         self,
         image: ReadImage,
-        data: bytes | None,
         result: Localization,
+        facts: FileFacts,
+        views: Sequence[TraceView],
         model_identity: Mapping[str, str],
         *,
-        name: str,
         model: str = "",
-        facts: FileFacts | None = None,
-        views: Sequence[TraceView] | None = None,
     ) -> None:
-        if facts is None and data is not None:
-            facts = read_file_facts(data, image)
-        views = draw_views(image, data) if views is None else views
         model = model or model_identity["name"]
-        self.name, self.made = name, _now()
+        self.name, self.made = image.name, _now()
         self.verdict = format_verdict(result.verdict, result.p_value)
         self.verdict_code = result.verdict_code
         self.sentence, self.meaning = verdict_sentence(result), explain_verdict(result)
         self.limits = explain_limits(result)
         self.pictures = _draw_pictures(image, result)
         self.traces = [_encode_view(view) for view in views]
-        self.file_rows: Rows = [] if facts is None else facts.rows()
-        self.warnings = () if facts is None else facts.warnings
-        self.remarks = () if facts is None else facts.remarks
+        self.file_rows, self.warnings, self.remarks = facts.rows(), facts.warnings, facts.remarks
         self.previews = []
-        if facts is not None and facts.thumbnail is not None and facts.thumbnail.differs:
+        if facts.thumbnail is not None and facts.thumbnail.differs:
             text = "The small picture that the file carries differs from the photo."
             preview = encode_png(facts.thumbnail.pixels, _TRACE_SIDE)
             self.previews.append(ReportPicture(preview, "The preview inside", text))
-        self.command = _repeat_command(name, model)
+        self.command = _repeat_command(self.name, model)
         labels = {"name": "Name", "version": "Version", "sha256": "SHA-256"}
         #: What the result depends on, as tables by their titles.
         self.tables: dict[str, Rows] = {
             "The result": _result_rows(result),
-            "The photo": _photo_rows(name, image, facts),
+            "The photo": _photo_rows(image, facts),
             "The model": [(labels[key], str(text)) for key, text in model_identity.items()],
             "The settings": [("Model", model), ("Threshold", str(number(result.threshold)))],
             "The programs": _list_versions(),
@@ -149,14 +142,12 @@ class PhotoReport:
         document.add_text(_SCALED, soft=True)
         document.add_heading("What this can't see")
         document.add_list(self.limits)
-        if self.file_rows:
-            document.add_heading("What the file says")
-            document.add_list(self.remarks)
-            _add_pictures(document, self.previews)
-            document.add_rows(self.file_rows)
-        if self.traces:
-            document.add_heading("Single traces")
-            _add_pictures(document, self.traces)
+        document.add_heading("What the file says")
+        document.add_list(self.remarks)
+        _add_pictures(document, self.previews)
+        document.add_rows(self.file_rows)
+        document.add_heading("Single traces")
+        _add_pictures(document, self.traces)
         document.add_heading("How it works")
         document.add_text(_METHOD)
         document.add_text(f"The paper: {CITATION}.", soft=True)
@@ -203,11 +194,14 @@ def _add_pictures(document: PdfDocument, pictures: Sequence[ReportPicture]) -> N
             document.add_text(f"{picture.title}: {picture.text}", soft=True)
 
 
-def _photo_rows(name: str, image: ReadImage, facts: FileFacts | None) -> Rows:
+def _photo_rows(image: ReadImage, facts: FileFacts) -> Rows:
     height, width = image.pixels.shape[:2]
-    rows = [("File", name), ("Format", image.format), ("Size", f"{width} × {height} pixels")]
-    if facts is not None:
-        rows.append(("SHA-256", facts.sha256))
+    rows = [
+        ("File", image.name),
+        ("Format", image.format),
+        ("Size", f"{width} × {height} pixels"),
+        ("SHA-256", facts.sha256),
+    ]
     if image.notes:
         rows.append(("When it was read", "; ".join(image.notes)))
     return rows

@@ -1,9 +1,9 @@
 // The photos page: takes photos in, sends them one after another, and shows what was found.
 
 import { ApiError, ask, askPatiently, follow } from "/static/api.js";
+import { byId, element, fill } from "/static/page.js";
 import { ResultPanel } from "/static/result.js";
 
-const byId = (id) => document.getElementById(id);
 const settings = JSON.parse(document.body.dataset.settings);
 const panel = new ResultPanel(settings);
 const WORDS = { signs: "Signs of splicing", weak: "Weak signs", none: "No signs found", unknown: "Can't tell" };
@@ -30,28 +30,21 @@ class Item {
   }
 
   #build() {
-    const make = (tag, className) => {
-      const made = document.createElement(tag);
-      made.className = className;
-      return made;
-    };
-    this.row = make("li", "item");
-    this.open = make("button", "item-open");
+    this.row = element("li", "item");
+    this.open = element("button", "item-open");
     this.open.type = "button";
-    this.thumb = make("img", "thumb");
+    this.thumb = element("img", "thumb");
     this.thumb.alt = "";
-    this.label = make("span", "name");
-    this.label.textContent = this.name;
+    this.label = element("span", "name", this.name);
     this.label.title = this.name;
-    this.text = make("span", "state");
-    this.bar = make("progress", "bar");
+    this.text = element("span", "state");
+    this.bar = element("progress", "bar");
     this.bar.max = 1;
     this.bar.setAttribute("aria-label", `Progress of ${this.name}`);
     this.open.append(this.thumb, this.label, this.text, this.bar);
     this.open.addEventListener("click", () => select(this));
-    this.close = make("button", "item-close");
+    this.close = element("button", "item-close", "×");
     this.close.type = "button";
-    this.close.textContent = "×";
     this.close.setAttribute("aria-label", `Remove ${this.name}`);
     this.close.addEventListener("click", () => remove(this));
     this.row.append(this.open, this.close);
@@ -143,9 +136,7 @@ function forget(job) {
   ask(`/api/jobs/${job.id}`, { method: "DELETE" }).catch(() => {});
 }
 
-function say(text) {
-  byId("live").textContent = text;
-}
+const say = (text) => fill("live", text);
 
 // --- the list
 
@@ -211,9 +202,9 @@ function showCurrent() {
   panel.result = null;
   const failed = state === "failed";
   byId("message").classList.toggle("failed", failed);
-  byId("message-title").textContent = name;
-  byId("message-text").textContent = failed ? error.message : current.text.textContent;
-  byId("message-help").textContent = failed ? error.help : "";
+  fill("message-title", name);
+  fill("message-text", failed ? error.message : current.text.textContent);
+  fill("message-help", failed ? error.help : "");
   const photo = byId("message-photo");
   photo.hidden = failed || !current.preview;
   if (!photo.hidden && photo.src !== current.preview) photo.src = current.preview;

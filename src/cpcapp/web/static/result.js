@@ -1,20 +1,9 @@
-// What is written beside a photo. All text goes in as text, never as HTML.
+// What is written beside a photo.
 
+import { byId, element, fill, listItems } from "/static/page.js";
 import { Viewer } from "/static/viewer.js";
 
-const byId = (id) => document.getElementById(id);
 const LAYERS = ["evidence", "region", "hot_spots", "edges"];
-
-function fill(id, text) {
-  byId(id).textContent = text || "";
-}
-
-function element(name, text, className) {
-  const made = document.createElement(name);
-  if (text) made.textContent = text;
-  if (className) made.className = className;
-  return made;
-}
 
 export class ResultPanel {
   constructor(settings) {
@@ -58,9 +47,9 @@ export class ResultPanel {
   #showVerdict(result) {
     byId("verdict").dataset.code = result.verdict_code;
     fill("sentence", result.sentence.replaceAll(" = ", "\u00a0=\u00a0"));
-    byId("warnings").replaceChildren(...result.facts.warnings.map((text) => element("li", text)));
+    byId("warnings").replaceChildren(...listItems(result.facts.warnings));
     fill("meaning", result.meaning);
-    byId("limits").replaceChildren(...result.limits.map((text) => element("li", text)));
+    byId("limits").replaceChildren(...listItems(result.limits));
     const p = result.p_value;
     byId("odds").hidden = p === null || result.verdict_code === "unknown";
     if (p === null) return;
@@ -80,15 +69,15 @@ export class ResultPanel {
   }
 
   #showFacts(result) {
-    byId("remarks").replaceChildren(...result.facts.remarks.map((text) => element("li", text)));
+    byId("remarks").replaceChildren(...listItems(result.facts.remarks));
     byId("thumbnail").hidden = !result.thumbnail;
     if (result.thumbnail) byId("thumbnail-picture").src = result.thumbnail;
     byId("facts").replaceChildren(
       ...result.fact_rows.map(([label, text]) => {
         const row = element("tr");
-        const head = element("th", label);
+        const head = element("th", "", label);
         head.scope = "row";
-        row.append(head, element("td", text));
+        row.append(head, element("td", "", text));
         return row;
       }),
     );
@@ -171,13 +160,13 @@ export class ResultPanel {
       this.viewer.setLayer("evidence", box.checked);
     };
     const chip = (title, view, checked) => {
-      const label = element("label", "", "chip");
+      const label = element("label", "chip");
       const input = element("input");
       input.type = "radio";
       input.name = "trace";
       input.checked = checked;
       input.addEventListener("change", () => choose(view));
-      label.append(input, element("span", title, view && !view.url ? "nothing" : ""));
+      label.append(input, element("span", view && !view.url ? "nothing" : "", title));
       return label;
     };
     byId("trace-choice").replaceChildren(

@@ -1,9 +1,9 @@
 // The tables page: takes two tables in, lets people choose columns, and asks for a comparison.
 
 import { ApiError, askPatiently, follow } from "/static/api.js";
+import { byId, element, fill, listItems, plural } from "/static/page.js";
 import { Comparison } from "/static/tables_result.js";
 
-const byId = (id) => document.getElementById(id);
 const ROLES = ["target", "background"];
 const maxBytes = Number(document.body.dataset.maxBytes);
 const chosen = {};
@@ -11,9 +11,7 @@ let tables = null; // what the server said of the two tables
 let asked = 0; // counts what was asked for: the answer to an older question is not shown
 const comparison = new Comparison(byId("comparison"));
 
-function say(text) {
-  byId("live").textContent = text;
-}
+const say = (text) => fill("live", text);
 
 function show(...ids) {
   for (const id of ["start", "message", "setup", "comparison"]) byId(id).hidden = !ids.includes(id);
@@ -24,10 +22,10 @@ function show(...ids) {
 
 function showProgress(title, job = null) {
   byId("message").classList.remove("failed");
-  byId("message-title").textContent = title;
+  fill("message-title", title);
   const waits = job && job.status === "queued" && job.position > 0;
-  byId("message-text").textContent = waits ? `Waiting: ${job.position} before it.` : (job && job.step) || "";
-  byId("message-help").textContent = "";
+  fill("message-text", waits ? `Waiting: ${job.position} before it.` : (job && job.step) || "");
+  fill("message-help", "");
   const bar = byId("message-progress");
   bar.hidden = false;
   if (job && job.share > 0) bar.value = job.share;
@@ -37,9 +35,9 @@ function showProgress(title, job = null) {
 function showError(error) {
   const known = error instanceof ApiError || error.message;
   byId("message").classList.add("failed");
-  byId("message-title").textContent = "That did not work";
-  byId("message-text").textContent = known ? error.message : String(error);
-  byId("message-help").textContent = error.help || "";
+  fill("message-title", "That did not work");
+  fill("message-text", known ? error.message : String(error));
+  fill("message-help", error.help || "");
   byId("message-progress").hidden = true;
   byId("message").scrollIntoView({ block: "nearest" });
   say(`That did not work. ${error.message || ""} ${error.help || ""}`);
@@ -145,23 +143,17 @@ function listenForFiles() {
 
 // --- columns and options
 
-const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
-
 function fillSetup() {
   const { target, background } = tables;
-  byId("setup-title").textContent = `${target.name} against ${background.name}`;
+  fill("setup-title", `${target.name} against ${background.name}`);
   const usable = tables.columns.filter((column) => column.usable).length;
-  byId("setup-text").textContent = `${count(target.n_rows, "row")} against ${count(background.n_rows, "row")}; `
-    + `${count(usable, "column")} can be compared.`;
+  byId("setup-text").textContent = `${plural(target.n_rows, "row")} against ${plural(background.n_rows, "row")}; `
+    + `${plural(usable, "column")} can be compared.`;
   const problems = [target, background].filter((one) => one.n_bad_rows).map((one) => (
-    `${one.name}: ${count(one.n_bad_rows, "row")} can't be used and will be left out. ${one.problems.join("; ")}.`
+    `${one.name}: ${plural(one.n_bad_rows, "row")} can't be used and will be left out. ${one.problems.join("; ")}.`
   ));
   if (usable < 2) problems.unshift(`A comparison needs two columns of numbers that both tables have.${nameOthers()}`);
-  byId("setup-problems").replaceChildren(...problems.map((text) => {
-    const item = document.createElement("li");
-    item.textContent = text;
-    return item;
-  }));
+  byId("setup-problems").replaceChildren(...listItems(problems));
   byId("column-search").value = "";
   byId("column-list").replaceChildren(...tables.columns.map(makeColumn));
   const label = byId("label");
@@ -184,23 +176,17 @@ function nameOthers() {
 }
 
 function makeColumn(column) {
-  const row = document.createElement("li");
-  const label = document.createElement("label");
-  const box = document.createElement("input");
+  const row = element("li");
+  const label = element("label", column.usable ? "" : "unusable");
+  const box = element("input");
   box.type = "checkbox";
   box.name = "column";
   box.value = column.name;
   box.checked = column.selected;
   box.disabled = !column.usable;
-  const name = document.createElement("span");
-  name.className = "name";
-  name.textContent = column.name;
-  const why = document.createElement("span");
-  why.className = "why";
   const missing = column.missing + column.missing_in_background;
-  why.textContent = column.reason || (missing ? `${missing.toLocaleString("en")} missing` : "");
-  label.classList.toggle("unusable", !column.usable);
-  label.append(box, name, why);
+  const why = column.reason || (missing ? `${missing.toLocaleString("en")} missing` : "");
+  label.append(box, element("span", "name", column.name), element("span", "why", why));
   row.append(label);
   return row;
 }

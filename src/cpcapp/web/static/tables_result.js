@@ -1,8 +1,8 @@
 // One comparison: three plots that move together, their features, and the rows that are selected.
 
+import { byId, element, listItems, plural } from "/static/page.js";
 import { Scatter, formatNumber, pack } from "/static/scatter.js";
 
-const byId = (id) => document.getElementById(id);
 const METHODS = ["pca", "cpca", "cpca++"];
 const SHOWN_FEATURES = 8;
 const LISTED_ROWS = 50;
@@ -25,15 +25,6 @@ function rampColour(share) {
   const at = Math.min(RAMP.length - 1.001, Math.max(0, trimmed * (RAMP.length - 1)));
   const low = Math.floor(at);
   return RAMP[low].map((value, i) => Math.round(value + (at - low) * (RAMP[low + 1][i] - value)));
-}
-
-const plural = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
-
-function element(tag, className = "", text = "") {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (text) made.textContent = text;
-  return made;
 }
 
 async function fetchFile(address, kind) {
@@ -467,7 +458,7 @@ export class Comparison {
     }
     texts.push(`${plural(features, "column")} compared.`);
     if (leftOut.length) texts.push(`Not used: ${leftOut.map(({ name, reason }) => `${name} (${reason})`).join(", ")}.`);
-    byId("row-facts").replaceChildren(...texts.map((text) => element("li", "", text)));
+    byId("row-facts").replaceChildren(...listItems(texts));
     byId("notes").replaceChildren(...notes.map((text) => element("li", "", `${text[0].toUpperCase()}${text.slice(1)}`.replace(/\.?$/, "."))));
     byId("notes-title").hidden = !notes.length;
   }

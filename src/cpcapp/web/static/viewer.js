@@ -4,10 +4,10 @@
 // and its grey levels are turned into colours through a table of 256 entries. So a slider costs
 // the same for a photo of any size.
 
+import { byId } from "/static/page.js";
+
 const MAX_SCALE = 16; // screen pixels for one of the photo
 const MAX_PIXELS = 2_500_000; // of the canvas, also on screens with many more
-
-const byId = (id) => document.getElementById(id);
 
 function loadImage(address) {
   return new Promise((resolve, reject) => {
