@@ -21,7 +21,13 @@ from cpcapp.contrast.solve import remove_main_subspace
 from cpcapp.estimators.inputs import Sides, check_rows, require_same_names
 from cpcapp.moments.covariates import CovariateCoder, CovariateEffect
 from cpcapp.moments.dask import map_blocks
-from cpcapp.moments.rows import FeatureRangeError, FloatArray, NonFiniteError, refuse_masked
+from cpcapp.moments.rows import (
+    FeatureRangeError,
+    FloatArray,
+    NonFiniteError,
+    align,
+    refuse_masked,
+)
 from cpcapp.moments.sources import column_names, kind_of, row_chunks
 
 # What partial_fit keeps, and all that is stored under names without an underscore at the end.
@@ -197,6 +203,7 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
         ``transform`` of the result gives scores without the influence of the covariates.
         """
+        covariates = align(covariates, X, "covariates")
         X = self._check_new(X)
         if side not in ("target", "background"):
             raise ValueError(f"side={side!r} must be one of 'target', 'background'")

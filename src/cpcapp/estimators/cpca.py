@@ -151,7 +151,7 @@ class CPCA(ContrastiveTransformer):
         (1, 5)
         """
         self._forget()
-        return self._solve(read_moments(self, target, background, None, self.n_components))
+        return self._solve(read_moments(self, target, background, None))
 
     def _solve(self, sides: Sides) -> Self:
         alpha = _check_alpha(self.alpha)

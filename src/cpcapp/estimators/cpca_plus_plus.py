@@ -15,9 +15,10 @@ from cpcapp.estimators.base import ContrastiveTransformer
 from cpcapp.estimators.callers import refuse_misrouted_background
 from cpcapp.estimators.inputs import (
     FitArguments,
+    Given,
     RowSet,
     Sides,
-    check_rows,
+    check_set,
     is_several,
     read_moments,
     read_sides,
@@ -247,6 +248,11 @@ class CPCAPlusPlus(ContrastiveTransformer):
         -------
         CPCAPlusPlus
             itself.
+
+        Notes
+        -----
+        A mask, weights, covariates and groups belong to rows by position. Where these and the rows
+        are pandas objects they go by the labels of the index, which must be the same.
         """
         self._forget()
         given = FitArguments(
@@ -287,9 +293,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         (200, 0)
         """
         self._forget()
-        return self._solve(
-            read_moments(self, target, background, background_mixture, self.n_components)
-        )
+        return self._solve(read_moments(self, target, background, background_mixture))
 
     def partial_fit(
         self,
@@ -388,14 +392,14 @@ class CPCAPlusPlus(ContrastiveTransformer):
             return data, None
         if kind_of(data) is not None:
             return read_source(self, data, name, reset=reset, sample_weight=weights, min_samples=1)
-        rows = RowSet(check_rows(self, data, name, reset=reset, min_samples=1))
+        rows = check_set(self, Given(data, name, weights), reset=reset, min_samples=1)
         try:
-            moments = Moments.of(rows.X, sample_weight=weights)
+            moments = Moments.of(rows.X, sample_weight=rows.weights)
         except NonFiniteError as error:
             names = getattr(self, "feature_names_in_", None)
             advice = "partial_fit takes no missing values; use fit" if self._allows_nan else None
             raise NonFiniteError(error.columns, names, source=name, advice=advice) from None
-        return moments, RowSet(rows.X, weights=weights)
+        return moments, rows
 
     def _solve_what_there_is(self) -> None:
         """Solve if there is enough of both sides; if not, keep the reason."""

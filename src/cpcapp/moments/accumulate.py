@@ -60,7 +60,7 @@ def add_up(
         rows, weights = as_rows(chunk), None
         if given is not None:
             weights = check_weights(given, rows.shape[0])
-        moments._absorb(*drop_zero_weights(rows, weights))
+        moments.add_checked(*drop_zero_weights(rows, weights))
         if reservoir is not None:
             reservoir.update(rows, weights)
     return moments

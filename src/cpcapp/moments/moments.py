@@ -306,7 +306,7 @@ class Moments(AdditiveMoments):
         """
         return self.__iadd__(Moments.of(chunk, sample_weight=sample_weight))
 
-    def _absorb(self, rows: Any, weights: FloatArray | None) -> None:
+    def add_checked(self, rows: Any, weights: FloatArray | None) -> None:
         """Add checked rows with weights above 0, as rows while that is the smaller form."""
         n, m = rows.shape
         if n == 0:
@@ -397,7 +397,7 @@ class Moments(AdditiveMoments):
         self._require_width(other.n_features)
         self._rounding = self._rounding + other._rounding
         if other.is_thin:
-            self._absorb(*other.kept_rows())
+            self.add_checked(*other.kept_rows())
             return self
         if self._scatter is None:
             self._fold(len(other._mean))
@@ -662,7 +662,7 @@ class Moments(AdditiveMoments):
         if self._scatter is not None:
             return self._scatter  # type: ignore[no-any-return]
         whole = Moments(form="scatter")
-        whole._absorb(*self.kept_rows())
+        whole.add_checked(*self.kept_rows())
         return whole._scatter  # type: ignore[no-any-return]
 
     def _take_covariance(self) -> FloatArray:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.moments.rows import TextColumnsError
+from cpcapp.moments.rows import TextColumnsError, align
 
 # Values that are read at once: 32 MB of float64. A read goes to the end of a stored chunk, unless
 # that would take sixteen times as much, as chunks of single columns do.
@@ -91,7 +91,7 @@ def weighted_row_chunks(data: Any, sample_weight: Any = None) -> Iterator[tuple[
                 )
             yield from weighted_row_chunks(chunk, weights)
     elif kind_of(data) is None:
-        yield as_host_array(data), sample_weight
+        yield as_host_array(data), align(sample_weight, data, "sample_weight")
     else:  # read in chunks, but weighted as a whole
         weights, done = np.asarray(sample_weight), 0
         for chunk in row_chunks(data):
