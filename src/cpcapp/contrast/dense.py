@@ -102,10 +102,6 @@ class Dense:
         np.einsum("ii->i", loaded)[:] += ridge
         return loaded
 
-    def misses_none(self, weight: float, ridge: float, pairs: Pairs) -> bool:
-        """Return whether `top` is known to have missed no larger eigenvalue."""
-        return True
-
     def times_background(self, vectors: FloatArray) -> FloatArray:
         """Return ``B v``."""
         return np.asarray(blas.dsymm(1.0, self.b, vectors, lower=1))
@@ -173,8 +169,8 @@ class Lanczos(Dense):
         values, u = lanczos(times, self.size, k)
         return values, lapack.dtrtrs(lower, u, lower=1, trans=1)[0]
 
-    def misses_none(self, weight: float, ridge: float, pairs: Pairs) -> bool:
-        """Return whether a Cholesky factor proves it."""
+    def certify(self, weight: float, ridge: float, pairs: Pairs) -> None:
+        """Raise `NotConvergedError` unless a Cholesky factor proves that nothing was missed."""
         # Lanczos can miss a copy of a repeated eigenvalue. θ(wB + rI) - F, with θ just above the
         # last value and what was found taken out, then has a negative eigenvalue.
         values, vectors = pairs
@@ -186,7 +182,8 @@ class Lanczos(Dense):
         certificate -= self.f
         for share, atom in zip(values - values[-1] + values[0], atoms.T, strict=True):
             blas.dsyr(share, atom, lower=1, a=certificate, overwrite_a=1)
-        return not lapack.dpotrf(certificate, lower=1, clean=0, overwrite_a=1)[1]
+        if lapack.dpotrf(certificate, lower=1, clean=0, overwrite_a=1)[1]:
+            raise NotConvergedError
 
 
 class OnDevice(Dense):
@@ -229,19 +226,8 @@ class OnDevice(Dense):
         return rank_of(_down(covariance))
 
 
-def scaled_covariance(moments: Moments, scale: FloatArray, overwrite: bool = False) -> FloatArray:
-    """Return the covariance of features that were multiplied with ``scale``, for `Dense`."""
-    if overwrite:
-        covariance = moments._take_covariance()
-    else:
-        covariance = np.asfortranarray(moments._lower() / moments.total_weight)
-    covariance *= scale[:, None]
-    covariance *= scale
-    return covariance
-
-
 def covariance_on_device(moments: Any, scale: FloatArray, device: Any) -> Any:
-    """Return the same for `OnDevice`."""
+    """Return the covariance of features times ``scale`` as `OnDevice` takes it."""
     from cpcapp.moments import torch as backend
 
     device = backend.check_device(device)

@@ -57,8 +57,12 @@ class Loading:
     diagonal: FloatArray
 
 
-def check_loading(loading: Any, n_features: int) -> None:
-    """Raise ``ValueError`` unless ``loading`` is a rule, a number of at least 0 or a `Loading`."""
+def loading_units(loading: Any, target: Spread, background: Spread | None) -> FloatArray:
+    """Return ``D``, the squared units of the features in which the loading is ``ρD``.
+
+    Raises ``ValueError`` unless ``loading`` is a rule, a number of at least 0 or a `Loading`.
+    """
+    n_features = len(target.variance)
     if isinstance(loading, Loading):
         diagonal = np.asarray(loading.diagonal)
         if diagonal.shape != (n_features,) or not ((diagonal > 0).all() or not diagonal.any()):
@@ -74,15 +78,13 @@ def check_loading(loading: Any, n_features: int) -> None:
     elif not (isinstance(loading, str) and loading in _RULES):
         names = ", ".join(map(repr, _RULES))
         raise ValueError(f"loading={loading!r} must be one of {names}, or a number")
-
-
-def loading_units(loading: Any, target: Spread, background: Spread) -> FloatArray:
-    """Return ``D``, the squared units of the features in which the loading is ``ρD``."""
+    if background is None:
+        return np.ones(n_features)
     if isinstance(loading, Loading) and loading.diagonal.any():
         return loading.diagonal
     of_target, of_background = varying(target), varying(background)
     if isinstance(loading, Real):
-        return np.full(len(of_background), of_background.mean())
+        return np.full(n_features, of_background.mean())
     if loading == "oas":
         # No unit to be had from a feature that is constant in the background: the target's.
         units = np.where(of_background > 0.0, of_background, of_target)
@@ -108,7 +110,7 @@ def bounds_to_try(n_target: int, n_features: int, rows: Any) -> list[float]:
     """
     of_noise = (1.0 + (n_features / n_target) ** 0.5) ** 2
     tried = (USUAL_BOUND,) if rows is None else BOUNDS
-    return sorted({max(bound, of_noise) for bound in tried})
+    return sorted(set(np.maximum(tried, of_noise).tolist()))
 
 
 def choose_bound(
@@ -144,7 +146,8 @@ def excess_kurtosis(outputs: FloatArray, weights: FloatArray | None = None) -> F
     array([-2.])
     """
     squares = (outputs - np.average(outputs, axis=0, weights=weights)) ** 2
-    second, fourth = (np.average(m, axis=0, weights=weights) for m in (squares, squares**2))
+    second = np.average(squares, axis=0, weights=weights)
+    fourth = np.average(squares**2, axis=0, weights=weights)
     known = second > 1e-9 * second.max()
     return np.where(known, fourth / np.where(known, second, 1.0) ** 2 - 3.0, np.inf)
 

@@ -25,14 +25,12 @@ from cpcapp.contrast.dense import (
     cholesky,
     covariance_on_device,
     rank_of,
-    scaled_covariance,
 )
 from cpcapp.contrast.loading import (
     LEAST_RIDGE,
     NOISE_SHARE,
     Loading,
     bounds_to_try,
-    check_loading,
     choose_bound,
     loading_units,
     oas_shrinkage,
@@ -169,14 +167,11 @@ def solve_contrast(
             raise ValueError(f"{name}={value!r} must be one of {', '.join(map(repr, allowed))}")
     spreads = check_sides(target, background)
     k = check_n_components(k, target, name="k")
-    check_loading(loading, len(spreads[0].variance))
+    units = loading_units(loading, spreads[0], None if background is None else spreads[1])
     if loading == "auto":
         rows, row_weights = rows_to_look_at(rows, row_weights, target)
     sides = [target] if background is None else [target, background]
     counts, means = [side.n_samples for side in sides], [side.mean for side in sides]
-    units = np.ones(len(spreads[0].variance))
-    if background is not None:
-        units = loading_units(loading, *spreads)
     task = _Task(k, loading, rows, row_weights, scaling, spreads, counts, means)
     if device is None:
         device = next((side.device for side in sides if hasattr(side, "device")), None)
@@ -352,14 +347,16 @@ def _choose_solver(task: _Task, sides: list[Moments], solver: str, device: Any) 
             raise ValueError(f"solver={solver!r} must be 'auto' or 'dense' on a device ({device})")
         return "dense"
     width, n_rows = len(task.means[0]), sum(task.n_samples)
-    thin = all(side.is_thin for side in sides)
-    few = thin and max(task.n_samples) < width
+    few = sparse = False
+    if all(side.is_thin for side in sides):
+        few = max(task.n_samples) < width
+        # Where nothing is added to a background, its rank is to be known.
+        loaded = len(sides) == 1 or not (_is_none(task.loading) or task.loading == 0.0)
+        sparse = loaded and all(sp.issparse(side.kept_rows()[0]) for side in sides)
     if solver == "dual" and not few:
         raise ValueError(
             "solver='dual' needs fewer samples than features on both sides; use solver='auto'"
         )
-    regular = len(sides) == 1 or not (_is_none(task.loading) or task.loading == 0.0)
-    sparse = regular and thin and all(sp.issparse(side.kept_rows()[0]) for side in sides)
     if solver == "matrix-free" and not sparse:
         raise ValueError(
             "solver='matrix-free' needs sparse rows on both sides, of which Moments still keeps "
@@ -398,7 +395,7 @@ def make_pair(
     if solver in ("dual", "matrix-free"):
         rows = [CentredRows(*pair, s.variance) for pair, s in zip(pairs, spreads, strict=True)]
         return span_of_rows(rows, units) if solver == "dual" else MatrixFree(rows, units, k)
-    covariances = [scaled_covariance(*pair, overwrite) for pair in pairs]
+    covariances = [side.scaled_covariance(scale, overwrite) for side, scale in pairs]
     iterates = solver == "iterative" and k < len(units) - 1
     return (Lanczos if iterates else Dense)(covariances, units)
 
@@ -422,8 +419,8 @@ def _solve(task: _Task, pair: Dense) -> Contrast:
             f"loading={task.loading} is too small to make the background covariance positive "
             "definite; raise it or use loading='auto'"
         ) from None
-    if not pair.misses_none(weight, ridge, (values, vectors)):
-        raise NotConvergedError
+    if isinstance(pair, Lanczos):
+        pair.certify(weight, ridge, (values, vectors))
     filters = atoms = pair.filters(vectors)
     _check_rank(task, pair, values, filters)
     contrast, loading = np.full(k, np.nan), None

@@ -665,15 +665,20 @@ class Moments(AdditiveMoments):
         whole.add_checked(*self.kept_rows())
         return whole._scatter  # type: ignore[no-any-return]
 
-    def _take_covariance(self) -> FloatArray:
-        """Hand over the covariance (lower triangle) without a copy; the moments are empty then.
+    def scaled_covariance(self, scale: FloatArray, overwrite: bool = False) -> FloatArray:
+        """Return the covariance of features times ``scale``, valid in its lower triangle.
 
-        For solvers that were told that they may use the moments up.
+        With ``overwrite`` it takes the place of the scatter, and the moments are empty then.
         """
-        taken = self._lower()
-        taken /= self.total_weight
-        self._clear()
-        return taken
+        covariance = self._lower()
+        if overwrite:
+            covariance /= self.total_weight
+            self._clear()
+        else:
+            covariance = np.asfortranarray(covariance / self.total_weight)
+        covariance *= scale[:, None]
+        covariance *= scale
+        return covariance
 
     # -- files -----------------------------------------------------------------------------
 
