@@ -172,8 +172,7 @@ class TestNotes:
         frame = pd.DataFrame(X, columns=list("abcdefgh"))
         est = CPCAPlusPlus(1).fit(frame, background=pd.DataFrame(B, columns=list("abcdefgh")))
         assert [note.code for note in est.notes_] == ["one-row"]
-        assert "row 17" in est.notes_[0].text
-        assert "'d'" in est.notes_[0].text
+        assert "row 17 (feature 'd' = 1000) has 99 % of its variance" in est.notes_[0].text
 
     def test_a_single_one_in_a_feature_of_zeros(self, clean):
         X, B = clean

@@ -20,7 +20,6 @@ from sklearn.utils.validation import _get_feature_names, check_array, validate_d
 
 from cpcapp.estimators.callers import refuse_misrouted_background
 from cpcapp.inference.backgrounds import combine_backgrounds
-from cpcapp.moments.accumulate import add_up
 from cpcapp.moments.covariates import CovariateCoder, CovariateEffect, regress_out
 from cpcapp.moments.missing import MISSING, pairwise_moments
 from cpcapp.moments.moments import Moments
@@ -37,7 +36,7 @@ from cpcapp.moments.rows import (
     refuse_text,
 )
 from cpcapp.moments.sample import Sample, make_sample, mix_samples, sample_size
-from cpcapp.moments.sources import KINDS, as_host_array, column_names, kind_of
+from cpcapp.moments.sources import KINDS, add_up, as_host_array, column_names, kind_of
 
 _BLOCK = 4096  # rows that are read at once where they are picked from an array
 

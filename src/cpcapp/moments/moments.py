@@ -227,7 +227,7 @@ class Moments(AdditiveMoments):
         >>> Moments.of(np.arange(10.0).reshape(5, 2) for _ in range(3)).n_samples
         15
         """
-        from cpcapp.moments.accumulate import add_up  # which reads rows into these moments
+        from cpcapp.moments.sources import add_up  # which reads rows into these moments
 
         self = cls(form=form)
         add_up(data, sample_weight, into=self)
