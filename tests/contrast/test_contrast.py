@@ -15,7 +15,7 @@ from sklearn.decomposition import PCA
 from cpcapp import Contrast, Loading, Moments, solve_contrast
 from cpcapp.contrast.difference import solve_cpca, solve_difference
 from cpcapp.contrast.solution import InsufficientRankError, SingularBackgroundError
-from cpcapp.contrast.solve import eigenvalues_above, remove_main_subspace, subspace_overlap
+from cpcapp.contrast.solve import eigenvalues_above, subspace_overlap
 from cpcapp.moments.moments import FeatureRangeError
 from helpers import correlated, peak_bytes, random_covariance, subspace_angle
 
@@ -466,15 +466,6 @@ class TestContrast:
         assert found.eigenvalues[0] == pytest.approx(12.0)
         assert np.isinf(found.contrast[0]) or found.contrast[0] > 100.0
         assert np.isfinite(found.filters).all() and np.isfinite(found.atoms).all()
-
-    def test_remove_main_subspace(self, rng):
-        X, B = rng.normal(size=(2, 300, 5))
-        B[:, 0] *= 20.0
-        left = remove_main_subspace(X, B, 1)
-        U = PCA(1).fit(B).components_.T
-        np.testing.assert_allclose(left, X - (X - B.mean(axis=0)) @ U @ U.T, atol=1e-9)
-        with pytest.raises(ValueError, match="background has 5 features, but X has 4"):
-            remove_main_subspace(X[:, :4], B, 1)
 
 
 class TestRank:

@@ -47,7 +47,6 @@ __all__ = [
     "SingularBackgroundError",
     "check_n_components",
     "eigenvalues_above",
-    "remove_main_subspace",
     "solve_contrast",
     "subspace_overlap",
 ]
@@ -204,22 +203,6 @@ def subspace_overlap(target: Moments, background: Moments, k: int) -> float:
     """
     ours, theirs = (solve_contrast(m, None, k).filters for m in (target, background))
     return float(np.clip(((theirs.T @ ours) ** 2).sum() / k, 0.0, 1.0))
-
-
-def remove_main_subspace(rows: Any, background: Any, n_components: int) -> FloatArray:
-    """Return rows less their part in the main subspace of a background, ``x - UUᵀ(x - mean)``.
-
-    ``mean`` is that of the background, and NaN counts as it, but stays NaN.
-
-    >>> background = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 1.0]])
-    >>> remove_main_subspace(np.array([[7.0, 5.0]]), background, 1)
-    array([[2., 5.]])
-    """
-    main = solve_contrast(background, None, n_components)
-    if len(main.mean) != rows.shape[1]:
-        raise ValueError(f"background has {len(main.mean)} features, but X has {rows.shape[1]}")
-    centred = np.nan_to_num(rows - main.mean, nan=0.0)
-    return np.asarray(rows - (centred @ main.filters) @ main.filters.T)
 
 
 def eigenvalues_above(target: Moments, background: Moments, threshold: float) -> FloatArray:

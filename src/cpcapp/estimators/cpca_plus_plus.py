@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_feature_names_in
 
 from cpcapp.contrast.solution import Contrast, InsufficientRankError, SingularBackgroundError
 from cpcapp.contrast.solve import check_n_components, check_sides, solve_contrast
-from cpcapp.estimators.base import ContrastiveTransformer
+from cpcapp.estimators.base import KEPT, ContrastiveTransformer
 from cpcapp.estimators.callers import refuse_misrouted_background
 from cpcapp.estimators.inputs import (
     FitArguments,
@@ -368,9 +368,8 @@ class CPCAPlusPlus(ContrastiveTransformer):
                 self._rows.pop(name, None)
             elif name in self._rows:
                 self._rows[name].update(rows.rows(), rows.weights)
+        self._forget(kept=(*KEPT, *_LEARNED))
         self._why_unfitted = "partial_fit has added up only; call it with solve=True."
-        for stored in [n for n in vars(self) if n.endswith("_") and n not in _LEARNED]:
-            del self.__dict__[stored]
         if solve:
             self._solve_what_there_is()
         return self
