@@ -39,6 +39,7 @@ from cpcapp.contrast.loading import (
 from cpcapp.contrast.matrix_free import MatrixFree
 from cpcapp.contrast.solution import Contrast, InsufficientRankError, SingularBackgroundError
 from cpcapp.moments.moments import FeatureRangeError, FloatArray, Moments, Spread
+from cpcapp.moments.rows import align
 from cpcapp.moments.sources import kind_of
 
 __all__ = [
@@ -293,6 +294,7 @@ def rows_to_look_at(rows: Any, weights: Any, target: Moments) -> tuple[Any, Any]
         rows, weights = target.kept_rows()
         return (rows if sp.issparse(rows) else rows - target.mean), weights
     if rows is not None:
+        weights = align(weights, rows, "row_weights")
         rows = rows if sp.issparse(rows) else np.asarray(rows)
         if rows.ndim != 2 or rows.shape[1] != target.n_features:
             raise ValueError(
