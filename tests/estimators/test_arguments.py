@@ -140,8 +140,11 @@ def test_a_law_for_gaussian_samples_says_so(rng):
 
 def test_p_values_are_refused_where_they_can_not_hold(rng):
     X, B = rng.normal(size=(50, 5)), rng.normal(size=(19, 5))
-    with pytest.raises(ValueError, match="20 background rows"):
+    with pytest.raises(ValueError, match="at least 20 background rows, not 19"):
         CPCAPlusPlus(1, calibrate=True).fit(X, background=B)
+    labels = {"groups": np.arange(50), "background_groups": np.arange(60) // 4}
+    with pytest.raises(ValueError, match="at least 20 background groups, not 15"):
+        CPCAPlusPlus(1, calibrate=True).fit(X, background=rng.normal(size=(60, 5)), **labels)
     est = CPCAPlusPlus(1).fit(X, background=B)
     assert est.smallest_p_value_ is None
     with pytest.raises(ValueError, match="calibrate=True"):

@@ -23,6 +23,7 @@ from cpcapp.estimators.inputs import (
     read_moments,
     read_sides,
     read_source,
+    require_features,
 )
 from cpcapp.inference.noise import count_components
 from cpcapp.inference.notes import MOST, Note, notes_on, shared_components
@@ -383,11 +384,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
                 raise ValueError(f"{name} holds no samples yet")
             if reset:
                 self.n_features_in_ = data.n_features
-            elif data.n_features != self.n_features_in_:
-                raise ValueError(
-                    f"{name} has {data.n_features} features, but X has {self.n_features_in_}; "
-                    "both must have the same"
-                )
+            require_features(self, data.n_features, name)
             return data, None
         if kind_of(data) is not None:
             return read_source(self, data, name, reset=reset, sample_weight=weights, min_samples=1)
@@ -407,11 +404,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
             few = "only background has been seen so far; add target samples"
             self._why_unfitted = few if target.n_samples == 0 else "1 target sample is too few."
             return
-        sets = {
-            name: RowSet(rows.rows(), weights=rows.weights(), numbers=rows.index())
-            for name, rows in self._rows.items()
-            if rows.n_seen
-        }
+        sets = {name: RowSet.of(rows) for name, rows in self._rows.items() if rows.n_seen}
         known = background if background.n_samples else None
         its = [sets["background"]] if "background" in sets else []
         try:

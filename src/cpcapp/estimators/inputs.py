@@ -66,6 +66,11 @@ class RowSet:
     covariates: FloatArray | None = None  # as numbers
     numbers: NDArray[np.intp] | None = None  # in what was given, where X holds some rows only
 
+    @classmethod
+    def of(cls, rows: Reservoir) -> RowSet:
+        """Return the rows that were kept of many."""
+        return cls(rows.rows(), weights=rows.weights(), numbers=rows.index())
+
     def __len__(self) -> int:
         return int(self.X.shape[0]) if self.index is None else len(self.index)
 
@@ -222,7 +227,7 @@ def read_moments(estimator: Any, target: Any, background: Any, mixture: Any) -> 
         if name == "target":
             estimator.__dict__.pop("feature_names_in_", None)
             estimator.n_features_in_ = target.n_features
-        _require_features(estimator, moments.n_features)
+        require_features(estimator, moments.n_features)
         sets.append(_ReadSet(moments, _kept_rows(moments)))
     return _make_sides(estimator, sets, background, mixture, ours=False)
 
@@ -346,7 +351,7 @@ def _read(estimator: Any, given: Given, coder: CovariateCoder | None, missing: s
                 "a background of Moments takes no weights and no covariates; put weights "
                 "into Moments.update, and covariates into partial_out"
             )
-        _require_features(estimator, data.n_features)
+        require_features(estimator, data.n_features)
         return _ReadSet(data, _kept_rows(data))
     kind = None if type(data) is np.ndarray else kind_of(data)
     if kind is None:
@@ -458,8 +463,8 @@ def read_source(
         if named:
             estimator.feature_names_in_ = np.asarray(names, dtype=object)
         estimator.n_features_in_ = moments.n_features
-    _require_features(estimator, moments.n_features)
-    return moments, RowSet(reservoir.rows(), weights=reservoir.weights(), numbers=reservoir.index())
+    require_features(estimator, moments.n_features)
+    return moments, RowSet.of(reservoir)
 
 
 def _listed(background: Any) -> Any:
@@ -529,7 +534,7 @@ def check_rows(
         refuse_text(data, name)  # dates beside numbers, for one
         rows = rows.astype(np.float64)
     if name == "background" and not reset:
-        _require_features(estimator, rows.shape[1])
+        require_features(estimator, rows.shape[1])
         names, known = _get_feature_names(data), getattr(estimator, "feature_names_in_", None)
         if names is not None and known is not None:
             require_same_names(names, known, name)
@@ -570,9 +575,10 @@ def _check_mask(is_background: Any, n_rows: int) -> NDArray[np.bool_]:
     return mask
 
 
-def _require_features(estimator: Any, n_features: int | None) -> None:
+def require_features(estimator: Any, n_features: int | None, name: str = "background") -> None:
+    """Raise ``ValueError`` unless there are as many features as in the fit."""
     if n_features != estimator.n_features_in_:
         raise ValueError(
-            f"background has {n_features} features, but X has {estimator.n_features_in_}; "
+            f"{name} has {n_features} features, but X has {estimator.n_features_in_}; "
             "both must have the same"
         )
