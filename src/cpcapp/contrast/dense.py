@@ -69,18 +69,18 @@ class Dense:
         return np.asarray(difference)
 
     def bounded(
-        self, bound: float, otherwise: float, k: int, enough: Any = None, tried: bool = True
+        self, bound: float, otherwise: float, k: int, tried: bool = True
     ) -> tuple[float, FloatArray, FloatArray]:
         """Return the least ridge for which no eigenvalue exceeds the bound, and the eigenpairs.
 
-        Where none does anyway, the ridge is ``otherwise``. ``enough`` is that of a lower bound.
-        With ``tried`` more is not needed than to choose a bound.
+        Where none does anyway, the ridge is ``otherwise``. With ``tried`` more is not needed than
+        to choose a bound.
         """
-        ridge = self.least_ridge(bound, enough)
+        ridge = self.least_ridge(bound)
         ridge = ridge if ridge > LEAST_RIDGE else otherwise
         return ridge, *self.top(1.0, ridge, k)
 
-    def least_ridge(self, bound: float, enough: float | None = None) -> float:
+    def least_ridge(self, bound: float) -> float:
         """Return the least ridge, below 0 where no eigenvalue exceeds the bound without one."""
         # F v = c (B + ρI) v is (F - cB) v = cρ v.
         last = [self.size - 1] * 2
@@ -119,18 +119,21 @@ class Lanczos(Dense):
     """By Lanczos, with a certificate that nothing larger was missed."""
 
     solver = "iterative"
+    # The ridge of a bound that was tried before; of a lower one it is enough for a higher one too.
+    enough: float | None = None
 
     def bounded(
-        self, bound: float, otherwise: float, k: int, enough: Any = None, tried: bool = True
+        self, bound: float, otherwise: float, k: int, tried: bool = True
     ) -> tuple[float, FloatArray, FloatArray]:
         """Check beside that the bound holds."""
-        found = super().bounded(bound, otherwise, k, enough)
+        found = super().bounded(bound, otherwise, k, tried)
         if found[1][0] > bound * (1.0 + 1e-6):
             raise NotConvergedError  # the largest eigenvalue of the difference was missed
+        self.enough = found[0]
         return found
 
-    def least_ridge(self, bound: float, enough: float | None = None) -> float:
-        """Return the same by Lanczos, around a ridge that is enough if there is one."""
+    def least_ridge(self, bound: float) -> float:
+        """Return the same by Lanczos, around a ridge that is enough if one is known."""
 
         def factor(ridge: float) -> FloatArray | None:
             shifted = self.loaded(bound, bound * ridge)
@@ -142,6 +145,7 @@ class Lanczos(Dense):
         if factor(LEAST_RIDGE) is not None:
             return 0.0
         # Else cρ is the largest eigenvalue of F - cB.
+        enough = self.enough
         lower = None if enough is None else factor(enough)
         if enough is None or lower is None:
             difference = self.difference(bound)
@@ -189,7 +193,7 @@ class Lanczos(Dense):
 class OnDevice(Dense):
     """By torch, for full matrices on a device."""
 
-    def least_ridge(self, bound: float, enough: float | None = None) -> float:
+    def least_ridge(self, bound: float) -> float:
         """Return the same by torch."""
         from torch import linalg
 

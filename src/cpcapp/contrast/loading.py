@@ -82,20 +82,14 @@ def loading_units(loading: Any, target: Spread, background: Spread | None) -> Fl
         return np.ones(n_features)
     if isinstance(loading, Loading) and loading.diagonal.any():
         return loading.diagonal
-    of_target, of_background = varying(target), varying(background)
     if isinstance(loading, Real):
-        return np.full(n_features, of_background.mean())
+        return np.full(n_features, background.variance.mean())
     if loading == "oas":
         # No unit to be had from a feature that is constant in the background: the target's.
-        units = np.where(of_background > 0.0, of_background, of_target)
+        units = np.where(background.variance > 0.0, background.variance, target.variance)
     else:
-        units = (of_target + of_background) / 2.0
+        units = (target.variance + background.variance) / 2.0
     return np.where(units > 0.0, units, 1.0)
-
-
-def varying(spread: Spread) -> FloatArray:
-    """Return the variances, 0 where they are rounding."""
-    return np.where(spread.constant, 0.0, spread.variance)
 
 
 def bounds_to_try(n_target: int, n_features: int, rows: Any) -> list[float]:

@@ -34,7 +34,6 @@ from cpcapp.contrast.loading import (
     choose_bound,
     loading_units,
     oas_shrinkage,
-    varying,
 )
 from cpcapp.contrast.matrix_free import MatrixFree
 from cpcapp.contrast.solution import Contrast, InsufficientRankError, SingularBackgroundError
@@ -294,7 +293,7 @@ def rows_to_look_at(rows: Any, weights: Any, target: Moments) -> tuple[Any, Any]
         rows, weights = target.kept_rows()
         return (rows if sp.issparse(rows) else rows - target.mean), weights
     if rows is not None:
-        weights = align(weights, rows, "row_weights")
+        weights = None if weights is None else align(weights, rows, "row_weights")
         rows = rows if sp.issparse(rows) else np.asarray(rows)
         if rows.ndim != 2 or rows.shape[1] != target.n_features:
             raise ValueError(
@@ -445,7 +444,7 @@ def _plain_loading(task: _Task, pair: Dense) -> tuple[float, float]:
         return 1.0, float(task.loading)  # units are the mean variance
     if task.loading == "none":
         return 1.0, 0.0
-    trace, width = float((varying(task.spreads[1]) / pair.units).sum()), len(pair.units)
+    trace, width = float((task.spreads[1].variance / pair.units).sum()), len(pair.units)
     rho = oas_shrinkage(trace, pair.trace_of_square(), task.n_samples[1], width)
     rho = max(rho, LEAST_RIDGE)
     return 1.0 - rho, rho * trace / width
@@ -458,9 +457,7 @@ def _bounded(task: _Task, pair: Dense) -> tuple[float, float, FloatArray, FloatA
     of_noise = max(NOISE_SHARE * b_varies / task.n_samples[1], LEAST_RIDGE)
     # The first two are looked at for classes, however many are asked for.
     k = min(max(task.k if pair.tries_exactly else 2, 2), pair.size)
-    tried: list[tuple[float, FloatArray, FloatArray]] = []
-    for bound in bounds:
-        tried.append(pair.bounded(bound, of_noise, k, tried[-1][0] if tried else None))
+    tried = [pair.bounded(bound, of_noise, k) for bound in bounds]
     filters = [pair.filters(vectors[:, :2]) for *_, vectors in tried]
     best = choose_bound(bounds, filters, task.rows, task.row_weights)
     if pair.tries_exactly:
@@ -471,7 +468,7 @@ def _bounded(task: _Task, pair: Dense) -> tuple[float, float, FloatArray, FloatA
 def _check_rank(task: _Task, pair: Dense, values: FloatArray, filters: FloatArray) -> None:
     """Raise an error if there are fewer than ``k`` eigenvalues, or one is rounding only."""
     # λ = fᵀR_ff, beside the variance that independent features would have along f.
-    alone = np.einsum("ij,ij,i->j", filters, filters, varying(task.spreads[0]))
+    alone = np.einsum("ij,ij,i->j", filters, filters, task.spreads[0].variance)
     large = (values > _LEAST_SHARE * alone) & (values > _LEAST_VALUE * values[0])
     if len(values) == task.k and large.all():
         return

@@ -52,7 +52,7 @@ _ROUNDING, _DIGITS, _NO_WEIGHT = 64.0 * float(np.finfo(np.float64).eps), 1e6, 1e
 class Spread:
     """How much each feature varies."""
 
-    variance: FloatArray  # with ddof=0
+    variance: FloatArray  # with ddof=0; 0 where it is rounding
     constant: NDArray[np.bool_]  # which features do not vary beyond rounding
     # Which are too large or too small to be squared, so that it is not known how much they vary.
     out_of_range: NDArray[np.bool_]
@@ -107,7 +107,8 @@ class AdditiveMoments:
         constant = np.sqrt(variance) <= _CONSTANT * size
         # Squares of small deviations are 0, as if the feature were constant: then its mean tells.
         lost = (variance < _LEAST_VARIANCE) & np.where(constant, (size > 0) & (size < 1e-150), True)
-        return Spread(variance, constant, lost | ~(variance <= _MOST_VARIANCE))
+        outside = lost | ~(variance <= _MOST_VARIANCE)
+        return Spread(np.where(constant, 0.0, variance), constant, outside)
 
     def _require_width(self, n_features: int | None) -> None:
         if self._mean is not None and n_features != len(self._mean):
