@@ -15,8 +15,6 @@ from cpcapp.estimators.inputs import FitArguments, Sides, read_moments, read_sid
 from cpcapp.moments.moments import Moments
 from cpcapp.moments.rows import FeatureRangeError
 
-_MOST_ROWS = 10_000
-
 
 class CPCA(ContrastiveTransformer):
     """Contrastive PCA: the leading eigenvectors of ``R_f - α R_b``.
@@ -165,7 +163,7 @@ class CPCA(ContrastiveTransformer):
             )
         target, background = sides.target, sides.background
         k = check_n_components(self.n_components, target, name="n_components")
-        rows, weights = sides.rows_to_look_at(_MOST_ROWS) if alpha is None else (None, None)
+        rows, weights = sides.rows_to_look_at() if alpha is None else (None, None)
         try:
             if background is None:
                 found = solve_cpca(target, target, k, 0.0, standardize=False)

@@ -35,8 +35,6 @@ from cpcapp.moments.rows import FeatureRangeError, FloatArray, NonFiniteError
 from cpcapp.moments.sources import kind_of
 
 _COUNTING = ("auto", "permutation")
-# Rows whose outputs say which bound shows classes best: their kurtosis has an error of .05 then.
-_MOST_ROWS = 10_000
 # What partial_fit learns from the first chunk, and keeps.
 _LEARNED = ("n_features_in_", "feature_names_in_")
 
@@ -420,7 +418,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
             raise ValueError(f"calibrate={self.calibrate!r} must be True or False")
         target, background = sides.target, sides.background
         seen = (target.n_samples, 0 if background is None else background.n_samples)
-        rows, weights = sides.rows_to_look_at(_MOST_ROWS)
+        rows, weights = sides.rows_to_look_at()
         try:
             k, test = self._count(sides)
             contrast = self._find(sides, max(k, 1), rows, weights, counted=test is not None)

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import _get_feature_names, check_array, validate_data
 
+from cpcapp.contrast.loading import MOST_ROWS
 from cpcapp.estimators.callers import refuse_misrouted_background
 from cpcapp.inference.backgrounds import combine_backgrounds
 from cpcapp.moments.covariates import CovariateCoder, CovariateEffect, regress_out
@@ -156,12 +157,12 @@ class Sides:
         samples = [self.background_rows[i].sample(self.random_state) for i in used]
         return samples[0] if len(used) == 1 else mix_samples(samples, shares[used])
 
-    def rows_to_look_at(self, most: int) -> tuple[Any, FloatArray | None]:
-        """Return rows of the target, at most so many, and their weights, to see how they spread."""
+    def rows_to_look_at(self) -> tuple[Any, FloatArray | None]:
+        """Return rows of the target and their weights, to see how they spread."""
         if self.target_rows is None:
             return None, None
         if self.target_rows.covariates is None and not self.fills:
-            part = self.target_rows.bounded(most, self.random_state)
+            part = self.target_rows.bounded(MOST_ROWS, self.random_state)
             return part.rows(), part.weights
         return self.target_sample.rows, self.target_sample.weights
 
