@@ -366,7 +366,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
             if rows is None:
                 self._rows.pop(name, None)
             elif name in self._rows:
-                self._rows[name].update(rows.rows(), rows.weights)
+                self._rows[name] += rows
         self._forget(kept=(*KEPT, *_LEARNED))
         self._why_unfitted = "partial_fit has added up only; call it with solve=True."
         if solve:
@@ -375,8 +375,8 @@ class CPCAPlusPlus(ContrastiveTransformer):
 
     def _read_chunk(
         self, data: Any, name: str, weights: Any, *, reset: bool
-    ) -> tuple[Moments, RowSet | None]:
-        """Return the moments of one chunk and its rows, if it has any."""
+    ) -> tuple[Moments, Reservoir | None]:
+        """Return the moments of one chunk and a sample of its rows, if it has any."""
         if isinstance(data, Moments):
             if data.n_features is None:
                 raise ValueError(f"{name} holds no samples yet")
@@ -384,8 +384,12 @@ class CPCAPlusPlus(ContrastiveTransformer):
                 self.n_features_in_ = data.n_features
             require_features(self, data.n_features, name)
             return data, None
+        # Each chunk with random keys of its own
+        seed = (0, self._rows[name].n_seen if name in getattr(self, "_rows", ()) else 0)
         if kind_of(data) is not None:
-            return read_source(self, data, name, reset=reset, sample_weight=weights, min_samples=1)
+            return read_source(
+                self, data, name, reset=reset, sample_weight=weights, min_samples=1, seed=seed
+            )
         rows = check_set(self, Given(data, name, weights), reset=reset, min_samples=1)
         try:
             moments = Moments.of(rows.X, sample_weight=rows.weights)
@@ -393,7 +397,9 @@ class CPCAPlusPlus(ContrastiveTransformer):
             names = getattr(self, "feature_names_in_", None)
             advice = "partial_fit takes no missing values; use fit" if self._allows_nan else None
             raise NonFiniteError(error.columns, names, source=name, advice=advice) from None
-        return moments, rows
+        kept = Reservoir(seed=seed)
+        kept.update(rows.X, rows.weights)
+        return moments, kept
 
     def _solve_what_there_is(self) -> None:
         """Solve if there is enough of both sides; if not, keep the reason."""

@@ -362,9 +362,10 @@ def _read(estimator: Any, given: Given, coder: CovariateCoder | None, missing: s
             f"{name} is {KINDS[kind]}, which is read in chunks: covariates, groups and "
             "missing='pairwise' need it as an array"
         )
-    return _ReadSet(
-        *read_source(estimator, data, name, reset=name == "X", sample_weight=given.weights)
+    moments, kept = read_source(
+        estimator, data, name, reset=name == "X", sample_weight=given.weights
     )
+    return _ReadSet(moments, RowSet.of(kept))
 
 
 def check_set(
@@ -436,14 +437,15 @@ def read_source(
     reset: bool,
     sample_weight: Any = None,
     min_samples: int = 2,
-) -> tuple[Moments, RowSet]:
+    seed: Sequence[int] = (0,),
+) -> tuple[Moments, Reservoir]:
     """Return the moments of rows in chunks, and a random sample of the rows."""
     names = column_names(data)
     named = names is not None and all(isinstance(column, str) for column in names)
     known = None if reset else getattr(estimator, "feature_names_in_", None)
     if named and known is not None:
         require_same_names(names, known, name)
-    reservoir = Reservoir()
+    reservoir = Reservoir(seed=seed)
     try:
         moments = add_up(data, sample_weight, reservoir=reservoir)
     except NonFiniteError as error:
@@ -465,7 +467,7 @@ def read_source(
             estimator.feature_names_in_ = np.asarray(names, dtype=object)
         estimator.n_features_in_ = moments.n_features
     require_features(estimator, moments.n_features)
-    return moments, RowSet.of(reservoir)
+    return moments, reservoir
 
 
 def _listed(background: Any) -> Any:
