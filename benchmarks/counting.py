@@ -33,7 +33,7 @@ import cpcapp
 from _machine import describe_machine, load_average
 from _report import machine_line, table
 from cpcapp.contrast.solve import solve_contrast
-from cpcapp.estimators.counting import permutation_test
+from cpcapp.estimators.significance import permutation_test
 from cpcapp.inference.held_out import held_out
 from cpcapp.inference.noise import count_components
 from cpcapp.inference.permutation import PermutationTest, count_components_of

@@ -157,6 +157,11 @@ def test_plot_shows_many_numbers_as_a_range_of_colours(ax, fitted):
     assert len(ax.get_figure().axes) == 2  # with the bar of colours
 
 
+def test_labels_go_by_the_index_of_the_rows(ax, fitted):
+    plotting.plot(*fitted, pd.Series(np.arange(60.0))[::-1], ax=ax)
+    np.testing.assert_array_equal(ax.collections[0].get_array(), np.arange(60.0))
+
+
 @pytest.mark.parametrize("draw", [plotting.plot, lambda _, X: plotting.scree(X, X[::-1])])
 def test_without_axes_a_figure_is_made(fitted, draw):
     ax = draw(*fitted)

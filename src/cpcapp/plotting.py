@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from cpcapp.contrast.solve import solve_contrast
 from cpcapp.inference.noise import count_components, noise_threshold
 from cpcapp.moments.moments import Moments
+from cpcapp.moments.rows import align
 
 __all__ = ["contrast_figure", "loadings", "plot", "scatter", "scatter_grid", "scree", "spectrum"]
 
@@ -69,7 +70,9 @@ def plot(
     behind = None if background is None else est.transform(background)
     ax = _new_axes() if ax is None else ax
     eigenvalues = getattr(est, "eigenvalues_", None)
-    values = None if labels is None else _check_labels(np.asarray(labels), len(scores))
+    values = None
+    if labels is not None:
+        values = _check_labels(np.asarray(align(labels, X, "labels")), len(scores))
     is_ramp = values is not None and (
         values.dtype.kind in "iuf" and len(np.unique(values)) > len(PALETTE)
     )

@@ -13,9 +13,9 @@ from sklearn.covariance import OAS
 from sklearn.decomposition import PCA
 
 from cpcapp import Contrast, Loading, Moments, solve_contrast
-from cpcapp.contrast.difference import solve_bounded_difference, solve_difference
+from cpcapp.contrast.difference import solve_cpca, solve_difference
 from cpcapp.contrast.solution import InsufficientRankError, SingularBackgroundError
-from cpcapp.contrast.solve import eigenvalues_above, remove_main_subspace, subspace_overlap
+from cpcapp.contrast.solve import eigenvalues_above, subspace_overlap
 from cpcapp.moments.moments import FeatureRangeError
 from helpers import correlated, peak_bytes, random_covariance, subspace_angle
 
@@ -467,15 +467,6 @@ class TestContrast:
         assert np.isinf(found.contrast[0]) or found.contrast[0] > 100.0
         assert np.isfinite(found.filters).all() and np.isfinite(found.atoms).all()
 
-    def test_remove_main_subspace(self, rng):
-        X, B = rng.normal(size=(2, 300, 5))
-        B[:, 0] *= 20.0
-        left = remove_main_subspace(X, B, 1)
-        U = PCA(1).fit(B).components_.T
-        np.testing.assert_allclose(left, X - (X - B.mean(axis=0)) @ U @ U.T, atol=1e-9)
-        with pytest.raises(ValueError, match="background has 5 features, but X has 4"):
-            remove_main_subspace(X[:, :4], B, 1)
-
 
 class TestRank:
     @pytest.mark.parametrize("shape", [(300, 20), (300, 250), (12, 40)])
@@ -498,30 +489,30 @@ class TestRank:
         assert solve_contrast(mixed, B, 5).eigenvalues.shape == (5,)
 
 
-class TestBoundedDifference:
+class TestCPCA:
     @pytest.mark.parametrize("shape", [(900, 30), (60, 200)])
     def test_is_cpca_in_units_of_both_sets(self, rng, shape):
         X, B, _ = two_stories(rng, *shape)
         target, background = Moments.of(X), Moments.of(B)
-        found = solve_bounded_difference(target, background, 3, rows=X)
+        found = solve_cpca(target, background, 3, rows=X)
         units = (X.var(axis=0) + B.var(axis=0)) / 2
         F, W = found.filters, found.atoms
         np.testing.assert_allclose(F.T @ (units[:, None] * F), np.eye(3), atol=1e-8)
         np.testing.assert_allclose(W, units[:, None] * F)
         values, vectors = sl.eigh(
-            target.covariance() - found.alpha * background.covariance(), np.diag(units)
+            target.covariance() - found.bound * background.covariance(), np.diag(units)
         )
         np.testing.assert_allclose(found.eigenvalues, values[:-4:-1], rtol=1e-7, atol=1e-9)
         assert subspace_angle(F[:, :1], vectors[:, -1:]) < 1e-6
-        first = solve_bounded_difference(target, background, 1, rows=X)
+        first = solve_cpca(target, background, 1, rows=X)
         np.testing.assert_allclose(first.filters, F[:, :1], atol=1e-8)
-        assert found.alpha == solve_contrast(X, B, 2).bound
+        assert found.bound == solve_contrast(X, B, 2).bound
 
     def test_a_given_alpha(self, rng):
         X, B, _ = two_stories(rng)
-        found = solve_bounded_difference(Moments.of(X), Moments.of(B), 2, alpha=5.0)
-        assert found.alpha == 5.0
-        assert solve_bounded_difference(Moments.of(X), Moments.of(B), 2).alpha == 12.0
+        found = solve_cpca(Moments.of(X), Moments.of(B), 2, alpha=5.0)
+        assert found.bound == 5.0
+        assert solve_cpca(Moments.of(X), Moments.of(B), 2).bound == 12.0
 
 
 @given(seed=st.integers(0, 1000), m=st.integers(2, 10))

@@ -9,7 +9,14 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from cpcapp import CPCAPlusPlus, LawOfNoiseWarning, Moments, NoComponentsWarning, permutation_test
+from cpcapp import (
+    CPCAPlusPlus,
+    LawOfNoiseWarning,
+    Moments,
+    NoComponentsWarning,
+    pairwise_moments,
+    permutation_test,
+)
 
 
 @pytest.fixture
@@ -133,8 +140,11 @@ def test_a_law_for_gaussian_samples_says_so(rng):
 
 def test_p_values_are_refused_where_they_can_not_hold(rng):
     X, B = rng.normal(size=(50, 5)), rng.normal(size=(19, 5))
-    with pytest.raises(ValueError, match="20 background rows"):
+    with pytest.raises(ValueError, match="at least 20 background rows, not 19"):
         CPCAPlusPlus(1, calibrate=True).fit(X, background=B)
+    labels = {"groups": np.arange(50), "background_groups": np.arange(60) // 4}
+    with pytest.raises(ValueError, match="at least 20 background groups, not 15"):
+        CPCAPlusPlus(1, calibrate=True).fit(X, background=rng.normal(size=(60, 5)), **labels)
     est = CPCAPlusPlus(1).fit(X, background=B)
     assert est.smallest_p_value_ is None
     with pytest.raises(ValueError, match="calibrate=True"):
@@ -165,8 +175,7 @@ class TestNotes:
         frame = pd.DataFrame(X, columns=list("abcdefgh"))
         est = CPCAPlusPlus(1).fit(frame, background=pd.DataFrame(B, columns=list("abcdefgh")))
         assert [note.code for note in est.notes_] == ["one-row"]
-        assert "row 17" in est.notes_[0].text
-        assert "'d'" in est.notes_[0].text
+        assert "row 17 (feature 'd' = 1000) has 99 % of its variance" in est.notes_[0].text
 
     def test_a_single_one_in_a_feature_of_zeros(self, clean):
         X, B = clean
@@ -190,3 +199,69 @@ class TestNotes:
         X[:, 2] *= 3.0
         for k in (1, "auto"):
             assert CPCAPlusPlus(k).fit(X, background=B).notes_ == []
+
+
+class TestPandasObjectsGoByTheirLabels:
+    @pytest.fixture
+    def tables(self, rng):
+        X, B = pd.DataFrame(rng.normal(size=(60, 4))), pd.DataFrame(rng.normal(size=(50, 4)))
+        X[0] *= 3.0
+        return X, B.set_axis([f"row{i}" for i in range(50)])
+
+    @pytest.mark.parametrize("name", ["sample_weight", "groups", "covariates"])
+    def test_what_belongs_to_rows(self, rng, tables, name):
+        X, B = tables
+        values = [pd.Series(rng.integers(1, 40, size=len(t)), t.index) for t in (X, B)]
+        mixed = [one.sample(frac=1.0, random_state=0) for one in values]
+
+        def fit(pair):
+            est = CPCAPlusPlus(2, calibrate=True)
+            est.fit(X, background=B, **dict(zip((name, f"background_{name}"), pair, strict=True)))
+            return est.p_value(X), est.components_
+
+        np.testing.assert_array_equal(fit(values)[0], fit(mixed)[0])
+        np.testing.assert_array_equal(fit(values)[1], fit(mixed)[1])
+
+    def test_a_mask(self, tables):
+        both = pd.concat([tables[0], tables[1]])
+        mask = pd.Series(np.arange(110) >= 60, both.index)
+        expected = CPCAPlusPlus(2).fit(both, is_background=mask)
+        found = CPCAPlusPlus(2).fit(both, is_background=mask[::-1])
+        np.testing.assert_array_equal(found.components_, expected.components_)
+
+    def test_moments_partial_fits_and_effects(self, rng, tables):
+        X, B = tables
+        weights = pd.Series(rng.random(60), X.index)
+        one, other = (Moments.of(X, sample_weight=w) for w in (weights, weights[::-1]))
+        np.testing.assert_array_equal(one.mean, other.mean)
+        X.iloc[0, 0] = np.nan
+        one, other = (pairwise_moments(X, w) for w in (weights, weights[::-1]))
+        np.testing.assert_array_equal(one.mean, other.mean)
+        X = X.fillna(0.0)
+        one, other = (
+            CPCAPlusPlus(2).partial_fit(X, background=B, sample_weight=w)
+            for w in (weights, weights[::-1])
+        )
+        np.testing.assert_array_equal(one.components_, other.components_)
+        est = CPCAPlusPlus(2).fit(X, background=B, covariates=weights, background_covariates=B[0])
+        np.testing.assert_array_equal(
+            est.remove_covariates(X, weights[::-1]), est.remove_covariates(X, weights)
+        )
+
+    def test_other_labels_are_refused(self, tables):
+        X, B = tables
+        with pytest.raises(ValueError, match="sample_weight has other labels in its index"):
+            CPCAPlusPlus(2).fit(X, background=B, sample_weight=pd.Series(1.0, X.index + 1))
+        with pytest.raises(ValueError, match="background_groups has other labels"):
+            CPCAPlusPlus(2).fit(
+                X, background=B, groups=X.index, background_groups=pd.Series(range(50))
+            )
+        CPCAPlusPlus(2).fit(X, background=B, sample_weight=np.ones(60))  # arrays go by position
+
+
+def test_weights_of_partial_fit_may_be_a_list(rng):
+    X, B = rng.normal(size=(60, 4)) * [9.0, 1.0, 1.0, 1.0], rng.normal(size=(50, 4))
+    weights = [0.0, 2.0] * 30
+    found = CPCAPlusPlus("auto").partial_fit(X, background=B, sample_weight=weights)
+    expected = CPCAPlusPlus("auto").partial_fit(X, background=B, sample_weight=np.array(weights))
+    assert found.permutation_test_ == expected.permutation_test_

@@ -161,3 +161,15 @@ def test_what_can_not_be_read_is_an_error_of_one_line():
     fitted = fit(lazy)
     with pytest.raises(ValueError, match="holds no samples"):
         fitted.transform(iter([]))
+
+
+def test_rows_of_large_chunks_count_as_many_as_they_are(monkeypatch):
+    """Of each part of a stream a sample is kept, but the parts count by all of their rows."""
+    monkeypatch.setattr("cpcapp.moments.reservoir.sample_size", lambda _: 200)
+    rng = np.random.default_rng(0)
+    X, B = rng.normal(size=(300, 2)) * [3.0, 1.0], rng.normal(size=(1800, 2))
+    est = CPCAPlusPlus(1, calibrate=True, loading=0.1)
+    est.partial_fit(X, background=iter([B[:900], B[900:]]), solve=False)
+    est.partial_fit(background=rng.normal(size=(200, 2)) * 100.0)
+    # Of 2000 rows 200 are far out; a row that is less so has most of these beyond it.
+    assert 0.04 < est.p_value([[20.0, 0.0]])[0] < 0.17

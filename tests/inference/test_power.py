@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cpcapp import Moments, solve_contrast
+from cpcapp import CPCAPlusPlus, solve_contrast
 from cpcapp.inference.power import Calibration, calibrate
-from cpcapp.moments.sample import make_sample, mix_samples
+from cpcapp.moments.sample import make_sample
 
 
 def t_rows(rng, n, p):
@@ -19,13 +19,6 @@ def lognormal(rng, n, p):
 def rates(sets):
     """Return the shares of p-values up to .05 and .01."""
     return np.mean([[(p <= level).mean() for level in (0.05, 0.01)] for p in sets], axis=0)
-
-
-def p_values(X, background, new):
-    contrast = solve_contrast(X, Moments.of(background.rows), 1)
-    calibration = calibrate(make_sample(X), background, contrast)
-    outputs = (new - background.mean) @ contrast.filters
-    return calibration.p_value((outputs**2).sum(axis=1))
 
 
 def test_p_value_is_a_rank(rng):
@@ -47,7 +40,8 @@ def test_new_background_has_p_values_like_its_share(rng, draw, n_f, n_b, p):
     for _ in range(25):
         X, B = draw(rng, n_f, p), draw(rng, n_b, p)
         X[:, 0] *= 3.0
-        sets.append(p_values(X, make_sample(B), draw(rng, 500, p)))
+        est = CPCAPlusPlus(1, calibrate=True).fit(X, background=B)
+        sets.append(est.p_value(draw(rng, 500, p)))
     share = rates(sets)
     assert share[0] <= 0.065
     assert share[1] <= 0.017
@@ -55,19 +49,15 @@ def test_new_background_has_p_values_like_its_share(rng, draw, n_f, n_b, p):
 
 def test_groups_are_held_out_together(rng):
     """With copies in the background, a row is not new unless all its copies are out."""
-    labels = np.repeat(np.arange(40), 5)
+    labels = {"groups": np.arange(200), "background_groups": np.repeat(np.arange(40), 5)}
     sets = {"groups": [], "rows": []}
     for _ in range(10):
         X, B = rng.normal(size=(200, 25)), np.repeat(rng.normal(size=(40, 25)), 5, axis=0)
         X[:, 0] *= 3.0
-        contrast = solve_contrast(X, B, 1, loading=0.1)
-        outputs = (rng.normal(size=(1000, 25)) - B.mean(axis=0)) @ contrast.filters
-        for name, groups in (("groups", labels), ("rows", None)):
-            background = make_sample(B, groups=groups)
-            calibration = calibrate(make_sample(X), background, contrast)
-            sets[name].append(calibration.p_value(outputs[:, 0] ** 2))
-            if groups is not None:
-                assert calibration.smallest == pytest.approx(1 / 41)
+        new, est = rng.normal(size=(1000, 25)), CPCAPlusPlus(1, loading=0.1, calibrate=True)
+        sets["rows"].append(est.fit(X, background=B).p_value(new))
+        sets["groups"].append(est.fit(X, background=B, **labels).p_value(new))
+        assert est.smallest_p_value_ == pytest.approx(1 / 41)
     assert rates(sets["groups"])[0] < 0.09 < rates(sets["rows"])[0]
 
 
@@ -76,10 +66,10 @@ def test_rows_of_several_backgrounds_are_new_to_each(rng):
     sets = []
     for _ in range(5):
         parts = [rng.normal(size=(150, 6)) + shift for shift in (0.0, 3.0)]
-        background = mix_samples([make_sample(part) for part in parts], np.array([0.5, 0.5]))
         X = rng.normal(size=(200, 6)) * [4, 1, 1, 1, 1, 1]
         new = rng.normal(size=(1000, 6)) + np.repeat([0.0, 3.0], 500)[:, None]
-        sets.append(p_values(X, background, new))
+        est = CPCAPlusPlus(1, calibrate=True).fit(X, background=parts)
+        sets.append(est.p_value(new))
     assert rates(sets)[0] == pytest.approx(0.05, abs=0.02)
 
 
@@ -95,20 +85,3 @@ def test_effects_of_covariates_are_not_of_the_rows(rng):
         for rows in (B, B + effects)
     ]
     np.testing.assert_allclose(*powers, rtol=1e-6)
-
-
-def test_unit_filters_have_powers_of_unit_filters(rng):
-    X, B = rng.normal(size=(80, 4)) * [9, 1, 1, 1], 10.0 * rng.normal(size=(400, 4))
-    contrast = solve_contrast(X, B, 1, scaling="unit")
-    powers = calibrate(make_sample(X), make_sample(B), contrast).powers
-    assert np.mean(powers) == pytest.approx(100.0, rel=0.2)
-
-
-def test_few_rows_are_refused(rng):
-    X, B = make_sample(rng.normal(size=(50, 4))), make_sample(rng.normal(size=(19, 4)))
-    contrast = solve_contrast(X.rows, B.rows, 1)
-    with pytest.raises(ValueError, match="at least 20 background rows, not 19"):
-        calibrate(X, B, contrast)
-    grouped = make_sample(rng.normal(size=(60, 4)), groups=np.arange(60) // 4)
-    with pytest.raises(ValueError, match="at least 20 background groups, not 15"):
-        calibrate(X, grouped, contrast)

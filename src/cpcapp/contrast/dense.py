@@ -69,18 +69,18 @@ class Dense:
         return np.asarray(difference)
 
     def bounded(
-        self, bound: float, otherwise: float, k: int, enough: Any = None, tried: bool = True
+        self, bound: float, otherwise: float, k: int, tried: bool = True
     ) -> tuple[float, FloatArray, FloatArray]:
         """Return the least ridge for which no eigenvalue exceeds the bound, and the eigenpairs.
 
-        Where none does anyway, the ridge is ``otherwise``. ``enough`` is that of a lower bound.
-        With ``tried`` more is not needed than to choose a bound.
+        Where none does anyway, the ridge is ``otherwise``. With ``tried`` more is not needed than
+        to choose a bound.
         """
-        ridge = self.least_ridge(bound, enough)
+        ridge = self.least_ridge(bound)
         ridge = ridge if ridge > LEAST_RIDGE else otherwise
         return ridge, *self.top(1.0, ridge, k)
 
-    def least_ridge(self, bound: float, enough: float | None = None) -> float:
+    def least_ridge(self, bound: float) -> float:
         """Return the least ridge, below 0 where no eigenvalue exceeds the bound without one."""
         # F v = c (B + ρI) v is (F - cB) v = cρ v.
         last = [self.size - 1] * 2
@@ -102,10 +102,6 @@ class Dense:
         np.einsum("ii->i", loaded)[:] += ridge
         return loaded
 
-    def misses_none(self, weight: float, ridge: float, pairs: Pairs) -> bool:
-        """Return whether `top` is known to have missed no larger eigenvalue."""
-        return True
-
     def times_background(self, vectors: FloatArray) -> FloatArray:
         """Return ``B v``."""
         return np.asarray(blas.dsymm(1.0, self.b, vectors, lower=1))
@@ -123,18 +119,21 @@ class Lanczos(Dense):
     """By Lanczos, with a certificate that nothing larger was missed."""
 
     solver = "iterative"
+    # The ridge of a bound that was tried before; of a lower one it is enough for a higher one too.
+    enough: float | None = None
 
     def bounded(
-        self, bound: float, otherwise: float, k: int, enough: Any = None, tried: bool = True
+        self, bound: float, otherwise: float, k: int, tried: bool = True
     ) -> tuple[float, FloatArray, FloatArray]:
         """Check beside that the bound holds."""
-        found = super().bounded(bound, otherwise, k, enough)
+        found = super().bounded(bound, otherwise, k, tried)
         if found[1][0] > bound * (1.0 + 1e-6):
             raise NotConvergedError  # the largest eigenvalue of the difference was missed
+        self.enough = found[0]
         return found
 
-    def least_ridge(self, bound: float, enough: float | None = None) -> float:
-        """Return the same by Lanczos, around a ridge that is enough if there is one."""
+    def least_ridge(self, bound: float) -> float:
+        """Return the same by Lanczos, around a ridge that is enough if one is known."""
 
         def factor(ridge: float) -> FloatArray | None:
             shifted = self.loaded(bound, bound * ridge)
@@ -146,6 +145,7 @@ class Lanczos(Dense):
         if factor(LEAST_RIDGE) is not None:
             return 0.0
         # Else cρ is the largest eigenvalue of F - cB.
+        enough = self.enough
         lower = None if enough is None else factor(enough)
         if enough is None or lower is None:
             difference = self.difference(bound)
@@ -173,8 +173,8 @@ class Lanczos(Dense):
         values, u = lanczos(times, self.size, k)
         return values, lapack.dtrtrs(lower, u, lower=1, trans=1)[0]
 
-    def misses_none(self, weight: float, ridge: float, pairs: Pairs) -> bool:
-        """Return whether a Cholesky factor proves it."""
+    def certify(self, weight: float, ridge: float, pairs: Pairs) -> None:
+        """Raise `NotConvergedError` unless a Cholesky factor proves that nothing was missed."""
         # Lanczos can miss a copy of a repeated eigenvalue. θ(wB + rI) - F, with θ just above the
         # last value and what was found taken out, then has a negative eigenvalue.
         values, vectors = pairs
@@ -186,13 +186,14 @@ class Lanczos(Dense):
         certificate -= self.f
         for share, atom in zip(values - values[-1] + values[0], atoms.T, strict=True):
             blas.dsyr(share, atom, lower=1, a=certificate, overwrite_a=1)
-        return not lapack.dpotrf(certificate, lower=1, clean=0, overwrite_a=1)[1]
+        if lapack.dpotrf(certificate, lower=1, clean=0, overwrite_a=1)[1]:
+            raise NotConvergedError
 
 
 class OnDevice(Dense):
     """By torch, for full matrices on a device."""
 
-    def least_ridge(self, bound: float, enough: float | None = None) -> float:
+    def least_ridge(self, bound: float) -> float:
         """Return the same by torch."""
         from torch import linalg
 
@@ -229,19 +230,8 @@ class OnDevice(Dense):
         return rank_of(_down(covariance))
 
 
-def scaled_covariance(moments: Moments, scale: FloatArray, overwrite: bool = False) -> FloatArray:
-    """Return the covariance of features that were multiplied with ``scale``, for `Dense`."""
-    if overwrite:
-        covariance = moments._take_covariance()
-    else:
-        covariance = np.asfortranarray(moments._lower() / moments.total_weight)
-    covariance *= scale[:, None]
-    covariance *= scale
-    return covariance
-
-
 def covariance_on_device(moments: Any, scale: FloatArray, device: Any) -> Any:
-    """Return the same for `OnDevice`."""
+    """Return the covariance of features times ``scale`` as `OnDevice` takes it."""
     from cpcapp.moments import torch as backend
 
     device = backend.check_device(device)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import blas
 
 from cpcapp.contrast.dense import Dense, largest_eigenpairs
 from cpcapp.contrast.loading import bounds_to_try, choose_bound, loading_units
-from cpcapp.contrast.solution import InsufficientRankError
+from cpcapp.contrast.solution import Contrast, InsufficientRankError
 from cpcapp.contrast.solve import (
     check_n_components,
     check_sides,
@@ -20,7 +20,7 @@ from cpcapp.contrast.solve import (
 )
 from cpcapp.moments.moments import FloatArray, Moments, Spread
 
-__all__ = ["BoundedDifference", "solve_bounded_difference", "solve_difference"]
+__all__ = ["solve_cpca", "solve_difference"]
 
 
 def solve_difference(
@@ -42,49 +42,57 @@ def solve_difference(
     return values, filters
 
 
-@dataclass(frozen=True)
-class BoundedDifference:
-    """cPCA in units of the features: ``FᵀDF = I``, ``W = DF``; see `solve_bounded_difference`."""
-
-    alpha: float
-    eigenvalues: FloatArray
-    filters: FloatArray
-    atoms: FloatArray
-    units: FloatArray
-
-
-def solve_bounded_difference(
+def solve_cpca(
     target: Moments,
     background: Moments,
     k: int,
+    alpha: float | None = None,
     *,
+    standardize: bool = True,
     rows: Any = None,
     row_weights: Any = None,
-    alpha: float | None = None,
-) -> BoundedDifference:
-    """Solve cPCA's ``(R_f - α R_b) v = λ D v`` with α as `solve_contrast` chooses its bound.
+) -> Contrast:
+    """Solve cPCA's ``(R_f - α R_b) v = λ D v``, by default with α chosen as a bound is.
 
-    ``D`` is the mean of both sets' variance of each feature, so that no unit matters. Each filter
-    with a positive eigenvalue has a contrast above α.
+    ``D`` is the mean of both sets' variance of each feature, so that no unit matters; without
+    ``standardize`` it is the identity. Filters have ``FᵀDF = I``, atoms are ``W = DF``, and the
+    ``bound`` of the result is α: each filter with a positive eigenvalue has a contrast above it.
     """
     spreads = check_sides(target, background)
-    units = loading_units("auto", *spreads)
+    units = loading_units("auto", *spreads) if standardize else np.ones(target.n_features or 0)
     pair, k = _prepare(target, background, spreads, units, k)
     if alpha is not None:
-        alphas = [float(alpha)]
+        alphas, most = [float(alpha)], k
     else:
         rows, row_weights = rows_to_look_at(rows, row_weights, target)
         varies = int((~spreads[0].constant).sum())
         alphas = bounds_to_try(target.n_samples, varies, rows)
-    # The first two are looked at for classes, however many are asked for.
-    most = min(max(k, 2), pair.size)
+        # The first two are looked at for classes, however many are asked for.
+        most = min(max(k, 2), pair.size)
     found = [largest_eigenpairs(pair.difference(a), most) for a in alphas]
-    filters = [pair.filters(vectors) for _, vectors in found]
-    best = choose_bound(alphas, filters, rows, row_weights)
-    chosen = filters[best][:, :k]
-    chosen = chosen * signs_of(chosen)
-    atoms = units[:, None] * chosen
-    return BoundedDifference(alphas[best], found[best][0][:k], chosen, atoms, units)
+    tried = [pair.filters(vectors) for _, vectors in found]
+    best = choose_bound(alphas, tried, rows, row_weights)
+    values, vectors = found[best][0][:k], found[best][1][:, :k]
+    filters = tried[best][:, :k] * signs_of(tried[best][:, :k])
+    of_both = [
+        np.einsum("ij,ij->j", vectors, blas.dsymm(1.0, covariance, vectors, lower=1))
+        for covariance in pair.covariances
+    ]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        contrast = np.divide(*np.maximum(of_both, 0.0))
+    return Contrast(
+        filters=filters,
+        atoms=units[:, None] * filters,
+        eigenvalues=values,
+        contrast=contrast,
+        loading=None,
+        bound=alphas[best],
+        solver=pair.solver,
+        target_variance=spreads[0].variance,
+        explained_variance=np.full(k, np.nan),
+        mean=np.asarray(target.mean),
+        background_mean=background.mean,
+    )
 
 
 def _prepare(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.linalg import eigh
 
@@ -51,7 +49,7 @@ class MatrixFree(Dense):
         self._add(start * varies[:, None])
 
     def bounded(
-        self, bound: float, otherwise: float, k: int, enough: Any = None, tried: bool = True
+        self, bound: float, otherwise: float, k: int, tried: bool = True
     ) -> tuple[float, FloatArray, FloatArray]:
         """Return the same, roughly for a bound that is tried."""
         return self._refine(k, 1.0, otherwise, bound, tried)

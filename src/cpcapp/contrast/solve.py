@@ -25,22 +25,20 @@ from cpcapp.contrast.dense import (
     cholesky,
     covariance_on_device,
     rank_of,
-    scaled_covariance,
 )
 from cpcapp.contrast.loading import (
     LEAST_RIDGE,
     NOISE_SHARE,
     Loading,
     bounds_to_try,
-    check_loading,
     choose_bound,
     loading_units,
     oas_shrinkage,
-    varying,
 )
 from cpcapp.contrast.matrix_free import MatrixFree
 from cpcapp.contrast.solution import Contrast, InsufficientRankError, SingularBackgroundError
 from cpcapp.moments.moments import FeatureRangeError, FloatArray, Moments, Spread
+from cpcapp.moments.rows import align
 from cpcapp.moments.sources import kind_of
 
 __all__ = [
@@ -49,7 +47,6 @@ __all__ = [
     "SingularBackgroundError",
     "check_n_components",
     "eigenvalues_above",
-    "remove_main_subspace",
     "solve_contrast",
     "subspace_overlap",
 ]
@@ -169,14 +166,11 @@ def solve_contrast(
             raise ValueError(f"{name}={value!r} must be one of {', '.join(map(repr, allowed))}")
     spreads = check_sides(target, background)
     k = check_n_components(k, target, name="k")
-    check_loading(loading, len(spreads[0].variance))
+    units = loading_units(loading, spreads[0], None if background is None else spreads[1])
     if loading == "auto":
         rows, row_weights = rows_to_look_at(rows, row_weights, target)
     sides = [target] if background is None else [target, background]
     counts, means = [side.n_samples for side in sides], [side.mean for side in sides]
-    units = np.ones(len(spreads[0].variance))
-    if background is not None:
-        units = loading_units(loading, *spreads)
     task = _Task(k, loading, rows, row_weights, scaling, spreads, counts, means)
     if device is None:
         device = next((side.device for side in sides if hasattr(side, "device")), None)
@@ -209,22 +203,6 @@ def subspace_overlap(target: Moments, background: Moments, k: int) -> float:
     """
     ours, theirs = (solve_contrast(m, None, k).filters for m in (target, background))
     return float(np.clip(((theirs.T @ ours) ** 2).sum() / k, 0.0, 1.0))
-
-
-def remove_main_subspace(rows: Any, background: Any, n_components: int) -> FloatArray:
-    """Return rows less their part in the main subspace of a background, ``x - UUᵀ(x - mean)``.
-
-    ``mean`` is that of the background, and NaN counts as it, but stays NaN.
-
-    >>> background = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 1.0]])
-    >>> remove_main_subspace(np.array([[7.0, 5.0]]), background, 1)
-    array([[2., 5.]])
-    """
-    main = solve_contrast(background, None, n_components)
-    if len(main.mean) != rows.shape[1]:
-        raise ValueError(f"background has {len(main.mean)} features, but X has {rows.shape[1]}")
-    centred = np.nan_to_num(rows - main.mean, nan=0.0)
-    return np.asarray(rows - (centred @ main.filters) @ main.filters.T)
 
 
 def eigenvalues_above(target: Moments, background: Moments, threshold: float) -> FloatArray:
@@ -315,6 +293,7 @@ def rows_to_look_at(rows: Any, weights: Any, target: Moments) -> tuple[Any, Any]
         rows, weights = target.kept_rows()
         return (rows if sp.issparse(rows) else rows - target.mean), weights
     if rows is not None:
+        weights = None if weights is None else align(weights, rows, "row_weights")
         rows = rows if sp.issparse(rows) else np.asarray(rows)
         if rows.ndim != 2 or rows.shape[1] != target.n_features:
             raise ValueError(
@@ -352,14 +331,16 @@ def _choose_solver(task: _Task, sides: list[Moments], solver: str, device: Any) 
             raise ValueError(f"solver={solver!r} must be 'auto' or 'dense' on a device ({device})")
         return "dense"
     width, n_rows = len(task.means[0]), sum(task.n_samples)
-    thin = all(side.is_thin for side in sides)
-    few = thin and max(task.n_samples) < width
+    few = sparse = False
+    if all(side.is_thin for side in sides):
+        few = max(task.n_samples) < width
+        # Where nothing is added to a background, its rank is to be known.
+        loaded = len(sides) == 1 or not (_is_none(task.loading) or task.loading == 0.0)
+        sparse = loaded and all(sp.issparse(side.kept_rows()[0]) for side in sides)
     if solver == "dual" and not few:
         raise ValueError(
             "solver='dual' needs fewer samples than features on both sides; use solver='auto'"
         )
-    regular = len(sides) == 1 or not (_is_none(task.loading) or task.loading == 0.0)
-    sparse = regular and thin and all(sp.issparse(side.kept_rows()[0]) for side in sides)
     if solver == "matrix-free" and not sparse:
         raise ValueError(
             "solver='matrix-free' needs sparse rows on both sides, of which Moments still keeps "
@@ -398,7 +379,7 @@ def make_pair(
     if solver in ("dual", "matrix-free"):
         rows = [CentredRows(*pair, s.variance) for pair, s in zip(pairs, spreads, strict=True)]
         return span_of_rows(rows, units) if solver == "dual" else MatrixFree(rows, units, k)
-    covariances = [scaled_covariance(*pair, overwrite) for pair in pairs]
+    covariances = [side.scaled_covariance(scale, overwrite) for side, scale in pairs]
     iterates = solver == "iterative" and k < len(units) - 1
     return (Lanczos if iterates else Dense)(covariances, units)
 
@@ -422,8 +403,8 @@ def _solve(task: _Task, pair: Dense) -> Contrast:
             f"loading={task.loading} is too small to make the background covariance positive "
             "definite; raise it or use loading='auto'"
         ) from None
-    if not pair.misses_none(weight, ridge, (values, vectors)):
-        raise NotConvergedError
+    if isinstance(pair, Lanczos):
+        pair.certify(weight, ridge, (values, vectors))
     filters = atoms = pair.filters(vectors)
     _check_rank(task, pair, values, filters)
     contrast, loading = np.full(k, np.nan), None
@@ -463,7 +444,7 @@ def _plain_loading(task: _Task, pair: Dense) -> tuple[float, float]:
         return 1.0, float(task.loading)  # units are the mean variance
     if task.loading == "none":
         return 1.0, 0.0
-    trace, width = float((varying(task.spreads[1]) / pair.units).sum()), len(pair.units)
+    trace, width = float((task.spreads[1].variance / pair.units).sum()), len(pair.units)
     rho = oas_shrinkage(trace, pair.trace_of_square(), task.n_samples[1], width)
     rho = max(rho, LEAST_RIDGE)
     return 1.0 - rho, rho * trace / width
@@ -476,9 +457,7 @@ def _bounded(task: _Task, pair: Dense) -> tuple[float, float, FloatArray, FloatA
     of_noise = max(NOISE_SHARE * b_varies / task.n_samples[1], LEAST_RIDGE)
     # The first two are looked at for classes, however many are asked for.
     k = min(max(task.k if pair.tries_exactly else 2, 2), pair.size)
-    tried: list[tuple[float, FloatArray, FloatArray]] = []
-    for bound in bounds:
-        tried.append(pair.bounded(bound, of_noise, k, tried[-1][0] if tried else None))
+    tried = [pair.bounded(bound, of_noise, k) for bound in bounds]
     filters = [pair.filters(vectors[:, :2]) for *_, vectors in tried]
     best = choose_bound(bounds, filters, task.rows, task.row_weights)
     if pair.tries_exactly:
@@ -489,7 +468,7 @@ def _bounded(task: _Task, pair: Dense) -> tuple[float, float, FloatArray, FloatA
 def _check_rank(task: _Task, pair: Dense, values: FloatArray, filters: FloatArray) -> None:
     """Raise an error if there are fewer than ``k`` eigenvalues, or one is rounding only."""
     # λ = fᵀR_ff, beside the variance that independent features would have along f.
-    alone = np.einsum("ij,ij,i->j", filters, filters, varying(task.spreads[0]))
+    alone = np.einsum("ij,ij,i->j", filters, filters, task.spreads[0].variance)
     large = (values > _LEAST_SHARE * alone) & (values > _LEAST_VALUE * values[0])
     if len(values) == task.k and large.all():
         return

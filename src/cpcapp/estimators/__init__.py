@@ -1,13 +1,12 @@
 """The scikit-learn face of the package."""
 
-from cpcapp.estimators.counting import permutation_test
 from cpcapp.estimators.cpca import CPCA
 from cpcapp.estimators.cpca_plus_plus import (
     CPCAPlusPlus,
     LawOfNoiseWarning,
     NoComponentsWarning,
 )
-from cpcapp.estimators.refit import bootstrap, held_out_contrasts
+from cpcapp.estimators.significance import bootstrap, held_out_contrasts, permutation_test
 
 __all__ = [
     "CPCA",

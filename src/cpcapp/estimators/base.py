@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -17,16 +17,22 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import _check_feature_names_in, check_array
 
 from cpcapp.contrast.solution import Contrast, rank_features
-from cpcapp.contrast.solve import remove_main_subspace
+from cpcapp.contrast.solve import solve_contrast
 from cpcapp.estimators.inputs import Sides, check_rows, require_same_names
 from cpcapp.moments.covariates import CovariateCoder, CovariateEffect
 from cpcapp.moments.dask import map_blocks
-from cpcapp.moments.rows import FeatureRangeError, FloatArray, NonFiniteError, refuse_masked
+from cpcapp.moments.rows import (
+    FeatureRangeError,
+    FloatArray,
+    NonFiniteError,
+    align,
+    refuse_masked,
+)
 from cpcapp.moments.sources import column_names, kind_of, row_chunks
 
 # What partial_fit keeps, and all that is stored under names without an underscore at the end.
-_KEPT = ("_target", "_background", "_rows")
-_STORED = (*_KEPT, "_contrast", "_coder", "_calibration", "_why_unfitted")
+KEPT = ("_target", "_background", "_rows")
+_STORED = (*KEPT, "_contrast", "_coder", "_calibration", "_why_unfitted")
 
 
 class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -60,10 +66,11 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         if sides.coder is not None:
             self._coder, self.covariate_effects_ = sides.coder, sides.effects
 
-    def _forget(self) -> None:
+    def _forget(self, kept: Sequence[str] = ()) -> None:
         """Drop what an earlier fit stored."""
         for name in list(vars(self)):
-            if name in _STORED or (name.endswith("_") and not name.endswith("__")):
+            stored = name in _STORED or (name.endswith("_") and not name.endswith("__"))
+            if stored and name not in kept:
                 del self.__dict__[name]
 
     def _named(self, error: FeatureRangeError) -> FeatureRangeError:
@@ -111,7 +118,7 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         if names is not None and known is not None:
             require_same_names(names, known, "X")
         frozen = copy.copy(self)
-        for name in (*_KEPT, "feature_names_in_"):  # need not travel, and blocks have no names
+        for name in (*KEPT, "feature_names_in_"):  # need not travel, and blocks have no names
             frozen.__dict__.pop(name, None)
         work = partial(_map_chunk, frozen, function, n_columns)
         if kind_of(X) == "dask":
@@ -187,7 +194,14 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
                     "remove='background' needs background=..., as fit keeps no data of it"
                 )
             k = len(self.components_) if n_components is None else n_components
-            corrected = remove_main_subspace(rows, source, k)
+            main = solve_contrast(source, None, k)
+            if len(main.mean) != rows.shape[1]:
+                raise ValueError(
+                    f"background has {len(main.mean)} features, but X has {rows.shape[1]}"
+                )
+            # A missing value counts as the mean, but stays missing.
+            centred = np.nan_to_num(rows - main.mean, nan=0.0)
+            corrected = rows - (centred @ main.filters) @ main.filters.T
         else:
             raise ValueError(f"remove={remove!r} must be one of 'contrast', 'background'")
         return corrected.astype(np.float32) if X.dtype == np.float32 else np.asarray(corrected)
@@ -197,6 +211,7 @@ class ContrastiveTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
         ``transform`` of the result gives scores without the influence of the covariates.
         """
+        covariates = align(covariates, X, "covariates")
         X = self._check_new(X)
         if side not in ("target", "background"):
             raise ValueError(f"side={side!r} must be one of 'target', 'background'")

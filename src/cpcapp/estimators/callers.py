@@ -15,6 +15,7 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import _num_samples
 
 from cpcapp.moments.moments import Moments
 
@@ -36,7 +37,11 @@ def refuse_misrouted_background(estimator: Any, n_rows: int, background: Any) ->
             held = any(_holds(caller, background) for caller in frames[number + 1 :])
             # Nor was what an estimator below holds as its parameter.
             held = held or any(_keeps(caller, background) for caller in frames[:number])
-            if not held and not isinstance(background, Moments) and len_of(background) == n_rows:
+            if (
+                not held
+                and not isinstance(background, Moments)
+                and _num_samples(background) == n_rows
+            ):
                 raise ValueError(
                     f"background has as many rows as X ({n_rows}) inside a cross-validation, which "
                     "cuts such arrays by fold; pass background=Moments.of(background), or stack "
@@ -45,11 +50,6 @@ def refuse_misrouted_background(estimator: Any, n_rows: int, background: Any) ->
             return
         if module == "sklearn.pipeline" and isinstance(above.f_locals.get("self"), Pipeline):
             _refuse_skipped_steps(estimator, above.f_locals["self"])
-
-
-def len_of(rows: Any) -> int:
-    """Return the number of rows of an array, a data frame or a list."""
-    return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
 
 
 def _holds(frame: FrameType, value: Any) -> bool:

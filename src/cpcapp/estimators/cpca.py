@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 
-from cpcapp.contrast.difference import solve_bounded_difference, solve_difference
-from cpcapp.contrast.solution import Contrast
+from cpcapp.contrast.difference import solve_cpca
 from cpcapp.contrast.solve import check_n_components
 from cpcapp.estimators.base import ContrastiveTransformer
 from cpcapp.estimators.inputs import FitArguments, Sides, read_moments, read_sides
 from cpcapp.moments.moments import Moments
 from cpcapp.moments.rows import FeatureRangeError
-
-_MOST_ROWS = 10_000
 
 
 class CPCA(ContrastiveTransformer):
@@ -151,7 +149,7 @@ class CPCA(ContrastiveTransformer):
         (1, 5)
         """
         self._forget()
-        return self._solve(read_moments(self, target, background, None, self.n_components))
+        return self._solve(read_moments(self, target, background, None))
 
     def _solve(self, sides: Sides) -> Self:
         alpha = _check_alpha(self.alpha)
@@ -165,37 +163,23 @@ class CPCA(ContrastiveTransformer):
             )
         target, background = sides.target, sides.background
         k = check_n_components(self.n_components, target, name="n_components")
+        rows, weights = sides.rows_to_look_at() if alpha is None else (None, None)
         try:
-            if background is not None and standardize:
-                rows, weights = sides.rows_to_look_at(_MOST_ROWS)
-                found = solve_bounded_difference(
-                    target, background, k, rows=rows, row_weights=weights, alpha=alpha
-                )
-                alpha, values = found.alpha, found.eigenvalues
-                filters, atoms = found.filters, found.atoms
+            if background is None:
+                found = solve_cpca(target, target, k, 0.0, standardize=False)
+                unknown = np.full(k, np.nan)
+                found = replace(found, contrast=unknown, background_mean=None)
             else:
-                alpha = 0.0 if background is None or alpha is None else alpha
-                both = solve_difference(target, background or target, k, [alpha])
-                values, filters = (x[0] for x in both)
-                atoms = filters
+                found = solve_cpca(
+                    *(target, background, k, alpha),
+                    standardize=standardize,
+                    rows=rows,
+                    row_weights=weights,
+                )
         except FeatureRangeError as error:
             raise self._named(error) from None
-        assert target.mean is not None
-        contrast = Contrast(
-            filters=filters,
-            atoms=atoms,
-            eigenvalues=values,
-            contrast=_variance_ratio(filters, target, background),
-            loading=None,
-            bound=alpha,
-            solver="dense",
-            target_variance=target.variance(),
-            explained_variance=np.full(k, np.nan),
-            mean=target.mean,
-            background_mean=None if background is None else background.mean,
-        )
-        self._store(contrast, sides)
-        self.alpha_ = alpha
+        self._store(found, sides)
+        self.alpha_ = float(found.bound or 0.0)
         return self
 
 
@@ -208,15 +192,3 @@ def _check_alpha(alpha: Any) -> float | None:
     if not (np.isfinite(float(alpha)) and float(alpha) >= 0.0):
         raise ValueError(f"alpha={alpha!r} must be 'auto' or a number of at least 0")
     return float(alpha)
-
-
-def _variance_ratio(filters: Any, target: Moments, background: Moments | None) -> Any:
-    """Return the variance of the outputs over the target, over that of the background."""
-    if background is None:
-        return np.full(filters.shape[1], np.nan)
-    powers = [
-        np.einsum("ij,ij->j", filters, moments.covariance() @ filters)
-        for moments in (target, background)
-    ]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return powers[0] / powers[1]

@@ -11,17 +11,19 @@ from sklearn.utils.validation import _check_feature_names_in
 
 from cpcapp.contrast.solution import Contrast, InsufficientRankError, SingularBackgroundError
 from cpcapp.contrast.solve import check_n_components, check_sides, solve_contrast
-from cpcapp.estimators.base import ContrastiveTransformer
+from cpcapp.estimators.base import KEPT, ContrastiveTransformer
 from cpcapp.estimators.callers import refuse_misrouted_background
 from cpcapp.estimators.inputs import (
     FitArguments,
+    Given,
     RowSet,
     Sides,
-    check_rows,
+    check_set,
     is_several,
     read_moments,
     read_sides,
     read_source,
+    require_features,
 )
 from cpcapp.inference.noise import count_components
 from cpcapp.inference.notes import MOST, Note, notes_on, shared_components
@@ -33,8 +35,6 @@ from cpcapp.moments.rows import FeatureRangeError, FloatArray, NonFiniteError
 from cpcapp.moments.sources import kind_of
 
 _COUNTING = ("auto", "permutation")
-# Rows whose outputs say which bound shows classes best: their kurtosis has an error of .05 then.
-_MOST_ROWS = 10_000
 # What partial_fit learns from the first chunk, and keeps.
 _LEARNED = ("n_features_in_", "feature_names_in_")
 
@@ -247,6 +247,11 @@ class CPCAPlusPlus(ContrastiveTransformer):
         -------
         CPCAPlusPlus
             itself.
+
+        Notes
+        -----
+        A mask, weights, covariates and groups belong to rows by position. Where these and the rows
+        are pandas objects they go by the labels of the index, which must be the same.
         """
         self._forget()
         given = FitArguments(
@@ -287,9 +292,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
         (200, 0)
         """
         self._forget()
-        return self._solve(
-            read_moments(self, target, background, background_mixture, self.n_components)
-        )
+        return self._solve(read_moments(self, target, background, background_mixture))
 
     def partial_fit(
         self,
@@ -363,39 +366,40 @@ class CPCAPlusPlus(ContrastiveTransformer):
             if rows is None:
                 self._rows.pop(name, None)
             elif name in self._rows:
-                self._rows[name].update(rows.rows(), rows.weights)
+                self._rows[name] += rows
+        self._forget(kept=(*KEPT, *_LEARNED))
         self._why_unfitted = "partial_fit has added up only; call it with solve=True."
-        for stored in [n for n in vars(self) if n.endswith("_") and n not in _LEARNED]:
-            del self.__dict__[stored]
         if solve:
             self._solve_what_there_is()
         return self
 
     def _read_chunk(
         self, data: Any, name: str, weights: Any, *, reset: bool
-    ) -> tuple[Moments, RowSet | None]:
-        """Return the moments of one chunk and its rows, if it has any."""
+    ) -> tuple[Moments, Reservoir | None]:
+        """Return the moments of one chunk and a sample of its rows, if it has any."""
         if isinstance(data, Moments):
             if data.n_features is None:
                 raise ValueError(f"{name} holds no samples yet")
             if reset:
                 self.n_features_in_ = data.n_features
-            elif data.n_features != self.n_features_in_:
-                raise ValueError(
-                    f"{name} has {data.n_features} features, but X has {self.n_features_in_}; "
-                    "both must have the same"
-                )
+            require_features(self, data.n_features, name)
             return data, None
+        # Each chunk with random keys of its own
+        seed = (0, self._rows[name].n_seen if name in getattr(self, "_rows", ()) else 0)
         if kind_of(data) is not None:
-            return read_source(self, data, name, reset=reset, sample_weight=weights, min_samples=1)
-        rows = RowSet(check_rows(self, data, name, reset=reset, min_samples=1))
+            return read_source(
+                self, data, name, reset=reset, sample_weight=weights, min_samples=1, seed=seed
+            )
+        rows = check_set(self, Given(data, name, weights), reset=reset, min_samples=1)
         try:
-            moments = Moments.of(rows.X, sample_weight=weights)
+            moments = Moments.of(rows.X, sample_weight=rows.weights)
         except NonFiniteError as error:
             names = getattr(self, "feature_names_in_", None)
             advice = "partial_fit takes no missing values; use fit" if self._allows_nan else None
             raise NonFiniteError(error.columns, names, source=name, advice=advice) from None
-        return moments, RowSet(rows.X, weights=weights)
+        kept = Reservoir(seed=seed)
+        kept.update(rows.X, rows.weights)
+        return moments, kept
 
     def _solve_what_there_is(self) -> None:
         """Solve if there is enough of both sides; if not, keep the reason."""
@@ -404,11 +408,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
             few = "only background has been seen so far; add target samples"
             self._why_unfitted = few if target.n_samples == 0 else "1 target sample is too few."
             return
-        sets = {
-            name: RowSet(rows.rows(), weights=rows.weights(), numbers=rows.index())
-            for name, rows in self._rows.items()
-            if rows.n_seen
-        }
+        sets = {name: RowSet.of(rows) for name, rows in self._rows.items() if rows.n_seen}
         known = background if background.n_samples else None
         its = [sets["background"]] if "background" in sets else []
         try:
@@ -424,7 +424,7 @@ class CPCAPlusPlus(ContrastiveTransformer):
             raise ValueError(f"calibrate={self.calibrate!r} must be True or False")
         target, background = sides.target, sides.background
         seen = (target.n_samples, 0 if background is None else background.n_samples)
-        rows, weights = sides.rows_to_look_at(_MOST_ROWS)
+        rows, weights = sides.rows_to_look_at()
         try:
             k, test = self._count(sides)
             contrast = self._find(sides, max(k, 1), rows, weights, counted=test is not None)

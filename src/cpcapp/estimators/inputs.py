@@ -18,9 +18,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import _get_feature_names, check_array, validate_data
 
+from cpcapp.contrast.loading import MOST_ROWS
 from cpcapp.estimators.callers import refuse_misrouted_background
 from cpcapp.inference.backgrounds import combine_backgrounds
-from cpcapp.moments.accumulate import add_up
 from cpcapp.moments.covariates import CovariateCoder, CovariateEffect, regress_out
 from cpcapp.moments.missing import MISSING, pairwise_moments
 from cpcapp.moments.moments import Moments
@@ -29,13 +29,15 @@ from cpcapp.moments.rows import (
     FloatArray,
     NonFiniteError,
     TextColumnsError,
+    align,
+    as_rows,
     check_weights,
     refuse_damaged,
     refuse_masked,
     refuse_text,
 )
 from cpcapp.moments.sample import Sample, make_sample, mix_samples, sample_size
-from cpcapp.moments.sources import KINDS, as_host_array, column_names, kind_of
+from cpcapp.moments.sources import KINDS, add_up, as_host_array, column_names, kind_of
 
 _BLOCK = 4096  # rows that are read at once where they are picked from an array
 
@@ -65,6 +67,11 @@ class RowSet:
     covariates: FloatArray | None = None  # as numbers
     numbers: NDArray[np.intp] | None = None  # in what was given, where X holds some rows only
 
+    @classmethod
+    def of(cls, rows: Reservoir) -> RowSet:
+        """Return the rows that were kept of many."""
+        return cls(rows.rows(), weights=rows.weights(), numbers=rows.index())
+
     def __len__(self) -> int:
         return int(self.X.shape[0]) if self.index is None else len(self.index)
 
@@ -88,31 +95,17 @@ class RowSet:
         rng = np.random.default_rng(random_state)
         return self.where(np.sort(rng.choice(len(self), most, replace=False)))
 
-    def moments(self, missing: str) -> tuple[Moments, CovariateEffect | None]:
-        """Return the moments without what covariates explain, and what that was."""
-        if missing == "pairwise" and not sp.issparse(self.X):
-            rows = self.rows()
-            beside = rows if self.covariates is None else np.hstack([rows, self.covariates])
-            moments = pairwise_moments(beside, self.weights)
-        elif self.index is None and self.covariates is None:
-            moments = Moments.of(self.X, sample_weight=self.weights)
-        else:
-            moments = Moments()
-            for rows, weights in self._blocks():
-                moments.update(rows, weights)
-        if self.covariates is None:
-            return moments, None
-        width = self.X.shape[1]
-        return regress_out(moments, np.arange(width, width + self.covariates.shape[1]))
-
-    def _blocks(self) -> Iterator[tuple[Any, FloatArray | None]]:
+    def blocks(self) -> Iterator[tuple[Any, FloatArray | None]]:
         """Yield rows with their covariates beside them; a memory map is never read whole."""
-        for start in range(0, len(self), _BLOCK):
-            part = slice(start, min(start + _BLOCK, len(self)))
+        as_given = self.index is None and self.covariates is None
+        step = len(self) if as_given else _BLOCK
+        for start in range(0, len(self), step):
+            part = slice(start, min(start + step, len(self)))
             rows = self.X[part if self.index is None else self.index[part]]
             if self.covariates is not None:
                 both = (rows, self.covariates[part])
                 rows = sp.hstack(both, format="csr") if sp.issparse(rows) else np.hstack(both)
+            rows = as_rows(rows) if sp.issparse(rows) else rows
             yield rows, None if self.weights is None else self.weights[part]
 
     def sample(self, random_state: Any) -> Sample:
@@ -164,12 +157,12 @@ class Sides:
         samples = [self.background_rows[i].sample(self.random_state) for i in used]
         return samples[0] if len(used) == 1 else mix_samples(samples, shares[used])
 
-    def rows_to_look_at(self, most: int) -> tuple[Any, FloatArray | None]:
-        """Return rows of the target, at most so many, and their weights, to see how they spread."""
+    def rows_to_look_at(self) -> tuple[Any, FloatArray | None]:
+        """Return rows of the target and their weights, to see how they spread."""
         if self.target_rows is None:
             return None, None
         if self.target_rows.covariates is None and not self.fills:
-            part = self.target_rows.bounded(most, self.random_state)
+            part = self.target_rows.bounded(MOST_ROWS, self.random_state)
             return part.rows(), part.weights
         return self.target_sample.rows, self.target_sample.weights
 
@@ -177,50 +170,8 @@ class Sides:
 # -- reading -------------------------------------------------------------------------------
 
 
-def read_sides(
-    estimator: Any, X: Any, y: Any, background: Any, is_background: Any, given: FitArguments
-) -> Sides:
-    """Return both sets, whichever way they were given; the estimator learns its features."""
-    if given.missing not in MISSING:
-        allowed = ", ".join(map(repr, MISSING))
-        raise ValueError(f"missing={given.missing!r} must be one of {allowed}")
-    several = is_several(background)
-    backgrounds = list(background) if several else [] if background is None else [background]
-    if is_background is not None:
-        if background is not None:
-            raise ValueError("give either background or is_background, not both")
-        coder, sets = _divide(estimator, X, is_background, given)
-    elif getattr(y, "ndim", 1) == 2 and y.shape[1] == np.shape(X)[1] > 1:
-        raise ValueError(
-            "y is ignored, but it looks like a background; call fit(X, background=...)"
-        )
-    else:
-        coder, sets = _read_apart(estimator, X, backgrounds, several, given)
-    target, *others = sets
-    mixed, shares = _mix(
-        [one.moments for one in others],
-        several,
-        given.background_mixture,
-        target.moments,
-        getattr(estimator, "n_components", 1),
-    )
-    return Sides(
-        target.moments,
-        mixed,
-        target.rows,
-        _all_or_none([one.rows for one in others]),
-        shares,
-        coder,
-        # What covariates explain of several backgrounds differs from one to the other.
-        {"target": target.effect, "background": others[0].effect if len(others) == 1 else None},
-        ours=not any(isinstance(one, Moments) for one in backgrounds),
-        fills=given.missing == "pairwise",
-        random_state=getattr(estimator, "random_state", 0),
-    )
-
-
 @dataclass(frozen=True)
-class _Given:
+class Given:
     """One set as it was given, and what belongs to its rows."""
 
     data: Any
@@ -239,6 +190,95 @@ class _ReadSet:
     effect: CovariateEffect | None = None
 
 
+def read_sides(
+    estimator: Any, X: Any, y: Any, background: Any, is_background: Any, given: FitArguments
+) -> Sides:
+    """Return both sets, whichever way they were given; the estimator learns its features."""
+    if given.missing not in MISSING:
+        allowed = ", ".join(map(repr, MISSING))
+        raise ValueError(f"missing={given.missing!r} must be one of {allowed}")
+    if is_background is not None:
+        if background is not None:
+            raise ValueError("give either background or is_background, not both")
+        coder, sets = _divide(estimator, X, is_background, given)
+    elif getattr(y, "ndim", 1) == 2 and y.shape[1] == np.shape(X)[1] > 1:
+        raise ValueError(
+            "y is ignored, but it looks like a background; call fit(X, background=...)"
+        )
+    else:
+        coder, sets = _read_apart(estimator, X, background, given)
+    return _make_sides(
+        estimator,
+        sets,
+        background,
+        given.background_mixture,
+        coder=coder,
+        fills=given.missing == "pairwise",
+    )
+
+
+def read_moments(estimator: Any, target: Any, background: Any, mixture: Any) -> Sides:
+    """Return both sets from moments that were added up elsewhere."""
+    sets = []
+    for name, moments in [("target", target), *(("background", b) for b in _listed(background))]:
+        if not isinstance(moments, Moments):
+            raise TypeError(f"{name} must be Moments, not {type(moments).__name__}; use fit")
+        if moments.n_features is None:
+            raise ValueError(f"{name} holds no samples yet")
+        if name == "target":
+            estimator.__dict__.pop("feature_names_in_", None)
+            estimator.n_features_in_ = target.n_features
+        require_features(estimator, moments.n_features)
+        sets.append(_ReadSet(moments, _kept_rows(moments)))
+    return _make_sides(estimator, sets, background, mixture, ours=False)
+
+
+def _make_sides(
+    estimator: Any,
+    sets: list[_ReadSet],
+    background: Any,
+    mixture: Any,
+    *,
+    coder: CovariateCoder | None = None,
+    ours: bool = True,
+    fills: bool = False,
+) -> Sides:
+    """Return both sets, several backgrounds mixed."""
+    target, *others = sets
+    mixed, shares = (others[0].moments if others else None), None
+    if is_several(background):
+        backgrounds, components = [one.moments for one in others], estimator.n_components
+        if not isinstance(mixture, str):
+            found = combine_backgrounds(backgrounds, mixture)
+        elif mixture in ("mean", "worst"):
+            k = int(components) if isinstance(components, Integral) else 1
+            found = combine_backgrounds(
+                backgrounds, how=mixture, target=target.moments, n_components=k
+            )
+        else:
+            raise ValueError(
+                f"background_mixture={mixture!r} must be 'mean', 'worst', or a weight for each"
+            )
+        mixed, shares = found.moments, found.weights
+        ours = ours and not any(isinstance(one, Moments) for one in background)
+    elif mixture is not None:
+        raise ValueError("background_mixture needs a list of backgrounds")
+    rows = [one.rows for one in others if one.rows is not None]
+    return Sides(
+        target.moments,
+        mixed,
+        target.rows,
+        rows if len(rows) == len(others) else [],
+        shares,
+        coder,
+        # What covariates explain of several backgrounds differs from one to the other.
+        {"target": target.effect, "background": others[0].effect if len(others) == 1 else None},
+        ours=ours and not isinstance(background, Moments),
+        fills=fills,
+        random_state=estimator.random_state,
+    )
+
+
 def _divide(
     estimator: Any, X: Any, is_background: Any, given: FitArguments
 ) -> tuple[CovariateCoder | None, list[_ReadSet]]:
@@ -251,19 +291,19 @@ def _divide(
             f"X is {KINDS[kind_of(X) or '']}, which is read in chunks: is_background needs it "
             "as an array; give target and background apart"
         )
-    X = check_rows(estimator, X, "X", reset=True)
-    mask = _check_mask(is_background, X.shape[0])
     coder = None if given.covariates is None else CovariateCoder.learn(given.covariates)
-    whole = _Given(X, "X", given.sample_weight, given.covariates, given.groups)
-    both = _check_beside(X, whole, coder)
-    sets = [_summarize(estimator, both.where(part), "X", given.missing) for part in (~mask, mask)]
+    whole = Given(X, "X", given.sample_weight, given.covariates, given.groups)
+    both = check_set(estimator, whole, coder)
+    mask = _check_mask(align(is_background, X, "is_background"), len(both))
+    sets = [_add_up(estimator, both.where(part), "X", given.missing) for part in (~mask, mask)]
     return coder, sets
 
 
 def _read_apart(
-    estimator: Any, X: Any, backgrounds: list[Any], several: bool, given: FitArguments
+    estimator: Any, X: Any, background: Any, given: FitArguments
 ) -> tuple[CovariateCoder | None, list[_ReadSet]]:
     """Read a target and one background, several, or none."""
+    backgrounds = _listed(background)
     if (given.groups is None) != (given.background_groups is None):
         names = ("groups", "background_groups")
         present, absent = names if given.background_groups is None else names[::-1]
@@ -277,12 +317,12 @@ def _read_apart(
         raise ValueError("groups need the rows of a background, not None or Moments")
     if given.covariates is None and given.background_covariates is not None:
         raise ValueError("background_covariates without covariates; give both, or neither")
-    sets = [_Given(X, "X", given.sample_weight, given.covariates, given.groups)]
+    sets = [Given(X, "X", given.sample_weight, given.covariates, given.groups)]
     for number, data in enumerate(backgrounds):
         beside = []
         for name in ("background_sample_weight", "background_covariates", "background_groups"):
             values = getattr(given, name)
-            if several and values is not None:
+            if backgrounds is background and values is not None:
                 if not isinstance(values, list | tuple) or len(values) != len(backgrounds):
                     raise ValueError(
                         f"{name} must be a list with one entry for each of {len(backgrounds)} "
@@ -290,65 +330,74 @@ def _read_apart(
                     )
                 values = values[number]
             beside.append(values)
-        sets.append(_Given(data, "background", *beside))
-    tables = [one.covariates for one in sets if one.covariates is not None]
-    coder = CovariateCoder.learn(*tables) if tables else None
-    target = _read(estimator, sets[0], coder, given.missing)
-    n_target = -1 if target.rows is None else len(target.rows)
-    others = []
-    for one in sets[1:]:
-        refuse_misrouted_background(estimator, n_target, one.data)
-        others.append(_read(estimator, one, coder, given.missing))
-    return coder, [target, *others]
+        sets.append(Given(data, "background", *beside))
+    coder = None
+    if given.covariates is not None:
+        coder = CovariateCoder.learn(*(one.covariates for one in sets))
+    found: list[_ReadSet] = []
+    for one in sets:
+        if found:
+            n_target = -1 if found[0].rows is None else len(found[0].rows)
+            refuse_misrouted_background(estimator, n_target, one.data)
+        found.append(_read(estimator, one, coder, given.missing))
+    return coder, found
 
 
-def _read(estimator: Any, given: _Given, coder: CovariateCoder | None, missing: str) -> _ReadSet:
+def _read(estimator: Any, given: Given, coder: CovariateCoder | None, missing: str) -> _ReadSet:
     """Read one set: its moments, and its rows as far as they are at hand."""
-    data, name = as_host_array(given.data), given.name
+    data, name = given.data, given.name
     if isinstance(data, Moments) and name == "background":
         if given.weights is not None or coder is not None:
             raise ValueError(
                 "a background of Moments takes no weights and no covariates; put weights "
                 "into Moments.update, and covariates into partial_out"
             )
-        _require_features(estimator, data.n_features)
+        require_features(estimator, data.n_features)
         return _ReadSet(data, _kept_rows(data))
-    reset = name == "X"
-    if kind_of(data) is not None:
-        if given.covariates is not None or given.groups is not None or missing != "error":
-            raise ValueError(
-                f"{name} is {KINDS[kind_of(data) or '']}, which is read in chunks: covariates, "
-                "groups and missing='pairwise' need it as an array"
-            )
-        return _ReadSet(
-            *read_source(estimator, data, name, reset=reset, sample_weight=given.weights)
+    kind = None if type(data) is np.ndarray else kind_of(data)
+    if kind is None:
+        return _add_up(estimator, check_set(estimator, given, coder), name, missing)
+    if given.covariates is not None or given.groups is not None or missing != "error":
+        raise ValueError(
+            f"{name} is {KINDS[kind]}, which is read in chunks: covariates, groups and "
+            "missing='pairwise' need it as an array"
         )
-    X = check_rows(estimator, data, name, reset=reset)
-    if coder is not None and given.covariates is None:
-        raise ValueError("covariates without background_covariates; give both, or neither")
-    return _summarize(estimator, _check_beside(X, given, coder), name, missing)
+    moments, kept = read_source(
+        estimator, data, name, reset=name == "X", sample_weight=given.weights
+    )
+    return _ReadSet(moments, RowSet.of(kept))
 
 
-def _check_beside(X: Any, given: _Given, coder: CovariateCoder | None) -> RowSet:
+def check_set(
+    estimator: Any, given: Given, coder: CovariateCoder | None = None, **options: Any
+) -> RowSet:
     """Return all rows of a matrix with what belongs to them, checked."""
-    n, prefix = X.shape[0], "" if given.name == "X" else "background_"
-    labels = coded = None
+    data, name = given.data, given.name
+    X = check_rows(estimator, data, name, **({"reset": name == "X"} | options))
+    n, prefix = X.shape[0], "" if name == "X" else "background_"
+    weights = labels = coded = None
+    if given.weights is not None:
+        label = f"{prefix}sample_weight"
+        weights = check_weights(align(given.weights, data, label), n, label)
     if given.groups is not None:
-        labels = _check_labels(given.groups, n, f"{prefix}groups")
+        label = f"{prefix}groups"
+        labels = _check_labels(align(given.groups, data, label), n, label)
     if coder is not None:
-        coded = coder.encode(given.covariates, n, f"{prefix}covariates")
-        if np.isnan(coded).any():
-            lacking = int(np.isnan(coded).any(axis=1).sum())
+        label = f"{prefix}covariates"
+        if given.covariates is None:
+            raise ValueError("covariates without background_covariates; give both, or neither")
+        coded = coder.encode(align(given.covariates, data, label), n, label)
+        lacking = int(np.isnan(coded).any(axis=1).sum())
+        if lacking:
             raise ValueError(
-                f"{prefix}covariates has NaN in {lacking} rows; fill it in or leave those rows out "
+                f"{label} has NaN in {lacking} rows; fill it in or leave those rows out "
                 "(missing='pairwise' is for features)"
             )
-    weights = check_weights(given.weights, n, f"{prefix}sample_weight")
     return RowSet(X, None, weights, labels, coded)
 
 
-def _summarize(estimator: Any, rows: RowSet, name: str, missing: str) -> _ReadSet:
-    """Add up the rows of a set that count for something."""
+def _add_up(estimator: Any, rows: RowSet, name: str, missing: str) -> _ReadSet:
+    """Add up the rows of a set that count for something, without what covariates explain."""
     if rows.weights is not None and not rows.weights.all():
         rows = rows.where(rows.weights > 0.0)
         if len(rows) == 0:
@@ -358,41 +407,26 @@ def _summarize(estimator: Any, rows: RowSet, name: str, missing: str) -> _ReadSe
     if rows.groups is not None and len(np.unique(rows.groups)) < 2:
         prefix = "" if name == "X" else "background_"
         raise ValueError(f"{prefix}groups has 1 group; at least 2 are needed")
+    moments = Moments()
     try:
-        moments, effect = rows.moments(missing)
+        if missing == "pairwise" and not sp.issparse(rows.X):
+            X = rows.rows()
+            beside = X if rows.covariates is None else np.hstack([X, rows.covariates])
+            moments = pairwise_moments(beside, rows.weights)
+        else:
+            for block, weights in rows.blocks():
+                moments.add_checked(block, weights)
     except NonFiniteError as error:
         # Of dense data with missing values only infinity comes here.
         advice = "missing values must be NaN in a dense array" if missing == "pairwise" else None
         names = getattr(estimator, "feature_names_in_", None)
         raise NonFiniteError(error.columns, names, source=name, advice=advice) from None
+    if rows.covariates is None:
+        return _ReadSet(moments, rows)
+    width = rows.X.shape[1]
+    columns = np.arange(width, width + rows.covariates.shape[1])
+    moments, effect = regress_out(moments, columns)
     return _ReadSet(moments, rows, effect)
-
-
-def read_moments(
-    estimator: Any, target: Any, background: Any, mixture: Any, n_components: Any
-) -> Sides:
-    """Return both sets from moments that were added up elsewhere."""
-    several = is_several(background)
-    backgrounds = list(background) if several else [] if background is None else [background]
-    for name, moments in [("target", target), *(("background", b) for b in backgrounds)]:
-        if not isinstance(moments, Moments):
-            raise TypeError(f"{name} must be Moments, not {type(moments).__name__}; use fit")
-        if moments.n_features is None:
-            raise ValueError(f"{name} holds no samples yet")
-        if name == "target":
-            estimator.__dict__.pop("feature_names_in_", None)
-            estimator.n_features_in_ = target.n_features
-        _require_features(estimator, moments.n_features)
-    mixed, shares = _mix(backgrounds, several, mixture, target, n_components)
-    return Sides(
-        target,
-        mixed,
-        _kept_rows(target),
-        _all_or_none([_kept_rows(moments) for moments in backgrounds]),
-        shares,
-        ours=False,
-        random_state=getattr(estimator, "random_state", 0),
-    )
 
 
 def read_source(
@@ -403,14 +437,15 @@ def read_source(
     reset: bool,
     sample_weight: Any = None,
     min_samples: int = 2,
-) -> tuple[Moments, RowSet]:
+    seed: Sequence[int] = (0,),
+) -> tuple[Moments, Reservoir]:
     """Return the moments of rows in chunks, and a random sample of the rows."""
     names = column_names(data)
     named = names is not None and all(isinstance(column, str) for column in names)
     known = None if reset else getattr(estimator, "feature_names_in_", None)
     if named and known is not None:
         require_same_names(names, known, name)
-    reservoir = Reservoir()
+    reservoir = Reservoir(seed=seed)
     try:
         moments = add_up(data, sample_weight, reservoir=reservoir)
     except NonFiniteError as error:
@@ -431,8 +466,15 @@ def read_source(
         if named:
             estimator.feature_names_in_ = np.asarray(names, dtype=object)
         estimator.n_features_in_ = moments.n_features
-    _require_features(estimator, moments.n_features)
-    return moments, RowSet(reservoir.rows(), weights=reservoir.weights(), numbers=reservoir.index())
+    require_features(estimator, moments.n_features)
+    return moments, reservoir
+
+
+def _listed(background: Any) -> Any:
+    """Return a list of backgrounds as it is, another background as a list of one."""
+    if is_several(background):
+        return background
+    return [] if background is None else [background]
 
 
 def is_several(background: Any) -> bool:
@@ -448,26 +490,6 @@ def is_several(background: Any) -> bool:
     return isinstance(first, Moments) or rows or kind_of(first) is not None
 
 
-def _mix(
-    backgrounds: Sequence[Moments], several: bool, mixture: Any, target: Moments, components: Any
-) -> tuple[Moments | None, FloatArray | None]:
-    """Return several backgrounds as one, with the share of each."""
-    if not several:
-        if mixture is not None:
-            raise ValueError("background_mixture needs a list of backgrounds")
-        return (backgrounds[0] if backgrounds else None), None
-    if not isinstance(mixture, str):
-        mixed = combine_backgrounds(backgrounds, mixture)
-    elif mixture in ("mean", "worst"):
-        k = int(components) if isinstance(components, Integral) else 1
-        mixed = combine_backgrounds(backgrounds, how=mixture, target=target, n_components=k)
-    else:
-        raise ValueError(
-            f"background_mixture={mixture!r} must be 'mean', 'worst', or a weight for each"
-        )
-    return mixed.moments, mixed.weights
-
-
 def _kept_rows(moments: Moments) -> RowSet | None:
     """Return the rows that moments of few samples still hold."""
     n_features = moments.n_features or 0
@@ -475,12 +497,6 @@ def _kept_rows(moments: Moments) -> RowSet | None:
         return None
     rows, weights = moments.kept_rows()
     return RowSet(rows, weights=weights)
-
-
-def _all_or_none(sets: Sequence[RowSet | None]) -> list[RowSet]:
-    """Return the rows of several backgrounds, or nothing where those of one are not at hand."""
-    present = [rows for rows in sets if rows is not None]
-    return present if len(present) == len(sets) else []
 
 
 # -- checks --------------------------------------------------------------------------------
@@ -498,8 +514,9 @@ def check_rows(
 
     scikit-learn drops masks, and says of text which value is no number but not where it stands.
     """
-    data = refuse_masked(as_host_array(data), name)
-    refuse_damaged(data, name)
+    if type(data) is not np.ndarray:
+        data = refuse_masked(as_host_array(data), name)
+        refuse_damaged(data, name)
     options = {
         "accept_sparse": "csr",
         "dtype": "numeric",
@@ -516,10 +533,11 @@ def check_rows(
         if name == "background" and not str(error).startswith("background"):
             raise ValueError(f"background: {error}") from error
         raise
-    if rows.dtype == object:  # dates beside numbers, for one
-        refuse_text(data, name)
+    if rows.dtype == object:
+        refuse_text(data, name)  # dates beside numbers, for one
+        rows = rows.astype(np.float64)
     if name == "background" and not reset:
-        _require_features(estimator, rows.shape[1])
+        require_features(estimator, rows.shape[1])
         names, known = _get_feature_names(data), getattr(estimator, "feature_names_in_", None)
         if names is not None and known is not None:
             require_same_names(names, known, name)
@@ -560,9 +578,10 @@ def _check_mask(is_background: Any, n_rows: int) -> NDArray[np.bool_]:
     return mask
 
 
-def _require_features(estimator: Any, n_features: int | None) -> None:
+def require_features(estimator: Any, n_features: int | None, name: str = "background") -> None:
+    """Raise ``ValueError`` unless there are as many features as in the fit."""
     if n_features != estimator.n_features_in_:
         raise ValueError(
-            f"background has {n_features} features, but X has {estimator.n_features_in_}; "
+            f"{name} has {n_features} features, but X has {estimator.n_features_in_}; "
             "both must have the same"
         )

@@ -12,7 +12,7 @@ from scipy.linalg import eigh
 from scipy.optimize import linprog
 
 from cpcapp.contrast.loading import oas_shrinkage
-from cpcapp.contrast.solve import subspace_overlap
+from cpcapp.contrast.solve import as_moments, subspace_overlap
 from cpcapp.inference.noise import count_components, noise_threshold
 from cpcapp.moments.moments import Moments
 from cpcapp.moments.rows import FloatArray
@@ -137,10 +137,7 @@ def combine_backgrounds(
 
 
 def _as_moments(data: Any, name: str) -> Moments:
-    try:
-        moments = data if isinstance(data, Moments) else Moments.of(data)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+    moments = as_moments(data, name)
     if moments.n_samples < 2:
         raise ValueError(f"{name} has n_samples={moments.n_samples}; a covariance needs at least 2")
     return moments

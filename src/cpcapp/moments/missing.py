@@ -12,6 +12,7 @@ from cpcapp.moments.moments import Moments
 from cpcapp.moments.rows import (
     FloatArray,
     NonFiniteError,
+    align,
     as_rows,
     check_weights,
     drop_zero_weights,
@@ -62,7 +63,8 @@ def pairwise_moments(X: Any, sample_weight: Any = None) -> Moments:
     rows = as_rows(X)
     if sp.issparse(rows):
         raise ValueError("missing values need a dense array: in a sparse matrix they would be 0")
-    rows, given = drop_zero_weights(rows, check_weights(sample_weight, len(rows)))
+    aligned = align(sample_weight, X, "sample_weight")
+    rows, given = drop_zero_weights(rows, check_weights(aligned, len(rows)))
     weights = np.ones(len(rows)) if given is None else given
     blocks = [slice(start, start + _BLOCK) for start in range(0, len(rows), _BLOCK)]
     mean, complete = _means(rows, weights, blocks)

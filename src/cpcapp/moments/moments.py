@@ -52,7 +52,7 @@ _ROUNDING, _DIGITS, _NO_WEIGHT = 64.0 * float(np.finfo(np.float64).eps), 1e6, 1e
 class Spread:
     """How much each feature varies."""
 
-    variance: FloatArray  # with ddof=0
+    variance: FloatArray  # with ddof=0; 0 where it is rounding
     constant: NDArray[np.bool_]  # which features do not vary beyond rounding
     # Which are too large or too small to be squared, so that it is not known how much they vary.
     out_of_range: NDArray[np.bool_]
@@ -107,7 +107,8 @@ class AdditiveMoments:
         constant = np.sqrt(variance) <= _CONSTANT * size
         # Squares of small deviations are 0, as if the feature were constant: then its mean tells.
         lost = (variance < _LEAST_VARIANCE) & np.where(constant, (size > 0) & (size < 1e-150), True)
-        return Spread(variance, constant, lost | ~(variance <= _MOST_VARIANCE))
+        outside = lost | ~(variance <= _MOST_VARIANCE)
+        return Spread(np.where(constant, 0.0, variance), constant, outside)
 
     def _require_width(self, n_features: int | None) -> None:
         if self._mean is not None and n_features != len(self._mean):
@@ -227,7 +228,7 @@ class Moments(AdditiveMoments):
         >>> Moments.of(np.arange(10.0).reshape(5, 2) for _ in range(3)).n_samples
         15
         """
-        from cpcapp.moments.accumulate import add_up  # which reads rows into these moments
+        from cpcapp.moments.sources import add_up  # which reads rows into these moments
 
         self = cls(form=form)
         add_up(data, sample_weight, into=self)
@@ -306,7 +307,7 @@ class Moments(AdditiveMoments):
         """
         return self.__iadd__(Moments.of(chunk, sample_weight=sample_weight))
 
-    def _absorb(self, rows: Any, weights: FloatArray | None) -> None:
+    def add_checked(self, rows: Any, weights: FloatArray | None) -> None:
         """Add checked rows with weights above 0, as rows while that is the smaller form."""
         n, m = rows.shape
         if n == 0:
@@ -397,7 +398,7 @@ class Moments(AdditiveMoments):
         self._require_width(other.n_features)
         self._rounding = self._rounding + other._rounding
         if other.is_thin:
-            self._absorb(*other.kept_rows())
+            self.add_checked(*other.kept_rows())
             return self
         if self._scatter is None:
             self._fold(len(other._mean))
@@ -662,18 +663,23 @@ class Moments(AdditiveMoments):
         if self._scatter is not None:
             return self._scatter  # type: ignore[no-any-return]
         whole = Moments(form="scatter")
-        whole._absorb(*self.kept_rows())
+        whole.add_checked(*self.kept_rows())
         return whole._scatter  # type: ignore[no-any-return]
 
-    def _take_covariance(self) -> FloatArray:
-        """Hand over the covariance (lower triangle) without a copy; the moments are empty then.
+    def scaled_covariance(self, scale: FloatArray, overwrite: bool = False) -> FloatArray:
+        """Return the covariance of features times ``scale``, valid in its lower triangle.
 
-        For solvers that were told that they may use the moments up.
+        With ``overwrite`` it takes the place of the scatter, and the moments are empty then.
         """
-        taken = self._lower()
-        taken /= self.total_weight
-        self._clear()
-        return taken
+        covariance = self._lower()
+        if overwrite:
+            covariance /= self.total_weight
+            self._clear()
+        else:
+            covariance = np.asfortranarray(covariance / self.total_weight)
+        covariance *= scale[:, None]
+        covariance *= scale
+        return covariance
 
     # -- files -----------------------------------------------------------------------------
 

@@ -59,8 +59,7 @@ class Reservoir:
             self._blocks.append(taken)
             self._tags = np.concatenate([self._tags, tags], axis=1)
         self._n_given += n
-        if self._tags.shape[1] > (1.0 + _SLACK) * self.max_rows:
-            self._trim()
+        self._trim(_SLACK)
 
     def __iadd__(self, later: Reservoir) -> Self:
         """Add the rows of another reservoir, which come after these."""
@@ -71,7 +70,7 @@ class Reservoir:
         self._is_weighted |= later._is_weighted
         self.n_seen += later.n_seen
         self._n_given += later._n_given
-        self._trim()
+        self._trim(_SLACK)
         return self
 
     def __add__(self, later: Reservoir) -> Reservoir:
@@ -97,8 +96,10 @@ class Reservoir:
         self._trim()
         return np.asarray(self._tags[1], dtype=np.intp)
 
-    def _trim(self) -> None:
-        """Drop what is beyond the bound, and join the blocks."""
+    def _trim(self, slack: float = 0.0) -> None:
+        """Drop what is beyond the bound, and join the blocks; not while it is little."""
+        if slack and self._tags.shape[1] <= (1.0 + slack) * self.max_rows:
+            return
         if self._blocks:
             self._blocks = [stack(self._blocks)]
         if self._tags.shape[1] > self.max_rows:

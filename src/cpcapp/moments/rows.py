@@ -134,6 +134,25 @@ def as_rows(chunk: Any) -> Any:
     return rows.astype(np.float64, copy=False) if sp.issparse(rows) else rows
 
 
+def align(values: Any, data: Any, name: str) -> Any:
+    """Return what belongs to the rows of ``data`` in their order: pandas objects go by labels."""
+    if not (_is_pandas(values) and _is_pandas(data)) or values.index.equals(data.index):
+        return values
+    if len(values) != len(data):
+        return values  # another error says so
+    unique = values.index.is_unique and data.index.is_unique
+    if not (unique and values.index.isin(data.index).all()):
+        raise ValueError(
+            f"{name} has other labels in its index than the rows it belongs to; give it their "
+            f"index, or pass {name}.to_numpy() to go by position"
+        )
+    return values.reindex(data.index)
+
+
+def _is_pandas(data: Any) -> bool:
+    return type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "iloc")
+
+
 def check_weights(weights: Any, n_rows: int, name: str = "sample_weight") -> FloatArray | None:
     """Return one weight as float64 for each row; None if there are none."""
     if weights is None:

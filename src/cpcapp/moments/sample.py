@@ -50,18 +50,9 @@ class Sample:
         return len(self.rows)
 
     @property
-    def complete(self) -> bool:
-        """Whether no value was missing."""
-        return self.missing is None
-
-    @property
     def n_groups(self) -> int:
         """Number of groups; that of rows where each is its own."""
         return int(self.groups.max()) + 1
-
-    def covariance(self) -> FloatArray:
-        """Return the covariance of the rows, (n_features, n_features)."""
-        return np.asarray((self.rows.T * self.weights) @ self.rows / self.weights.sum())
 
     def variance(self) -> FloatArray:
         """Return the variance of each feature."""
@@ -95,8 +86,8 @@ def make_sample(
     ``groups`` are labels; a ``design`` has a column of ones, and by default only that.
 
     >>> s = make_sample(np.array([[0.0], [2.0], [4.0]]))
-    >>> s.mean, s.covariance()  # over n - 1: the mean costs a degree of freedom
-    (array([2.]), array([[4.]]))
+    >>> s.mean, s.variance()  # over n - 1: the mean costs a degree of freedom
+    (array([2.]), array([4.]))
     """
     raw = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
     n = len(raw)
@@ -156,8 +147,8 @@ def mix_samples(samples: Sequence[Sample], shares: FloatArray) -> Sample:
     """Return several samples as one, each about its own mean and with its share of the weight.
 
     >>> a, b = (make_sample(np.array([[m], [m + 2.0]])) for m in (0.0, 100.0))
-    >>> mix_samples([a, b], np.array([0.5, 0.5])).covariance()
-    array([[2.]])
+    >>> mix_samples([a, b], np.array([0.5, 0.5])).variance()
+    array([2.])
     """
     n, first_group, scaled = sum(map(len, samples)), 0, []
     for s, share in zip(samples, shares, strict=True):
@@ -169,7 +160,7 @@ def mix_samples(samples: Sequence[Sample], shares: FloatArray) -> Sample:
         for name in ("raw", "rows", "weights", "groups", "index")
     }
     missing = None
-    if not all(s.complete for s in samples):
+    if any(s.missing is not None for s in samples):
         missing = np.concatenate(
             [np.zeros(s.raw.shape, bool) if s.missing is None else s.missing for s in samples]
         )

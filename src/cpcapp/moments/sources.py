@@ -1,4 +1,4 @@
-"""Rows that lie elsewhere than in NumPy arrays: which kinds are read, and how in chunks.
+"""Rows of any kind, added up in one pass: which kinds are read, and how in chunks.
 
 A kind is known by the module of its type. So nothing is imported for a kind that is not used. A
 new one is named in `KINDS`, and read by `row_chunks` (and `column_names`, if it has names): then
@@ -7,7 +7,9 @@ moments, `fit` and `transform` take it. Files are read in `cpcapp.tables.read`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from importlib import import_module
 from itertools import zip_longest
 from numbers import Real
 from typing import Any
@@ -15,7 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cpcapp.moments.rows import TextColumnsError
+from cpcapp.moments.dask import sum_blocks
+from cpcapp.moments.moments import Moments
+from cpcapp.moments.reservoir import Reservoir
+from cpcapp.moments.rows import (
+    TextColumnsError,
+    align,
+    as_rows,
+    check_weights,
+    drop_zero_weights,
+)
 
 # Values that are read at once: 32 MB of float64. A read goes to the end of a stored chunk, unless
 # that would take sixteen times as much, as chunks of single columns do.
@@ -91,7 +102,7 @@ def weighted_row_chunks(data: Any, sample_weight: Any = None) -> Iterator[tuple[
                 )
             yield from weighted_row_chunks(chunk, weights)
     elif kind_of(data) is None:
-        yield as_host_array(data), sample_weight
+        yield as_host_array(data), align(sample_weight, data, "sample_weight")
     else:  # read in chunks, but weighted as a whole
         weights, done = np.asarray(sample_weight), 0
         for chunk in row_chunks(data):
@@ -101,6 +112,66 @@ def weighted_row_chunks(data: Any, sample_weight: Any = None) -> Iterator[tuple[
             raise ValueError(
                 f"sample_weight has shape {weights.shape}; it must be ({done},), one a row"
             )
+
+
+def add_up(
+    data: Any,
+    sample_weight: Any = None,
+    *,
+    reservoir: Reservoir | None = None,
+    into: Moments | None = None,
+) -> Moments:
+    """Return the moments of rows of any kind, and keep a random sample of them on the way.
+
+    Weights are as for `Moments.update`. Blocks of Dask are added up where they lie, tensors on a
+    device there; only those of their rows come here that the reservoir keeps.
+
+    >>> sample = Reservoir(10)
+    >>> add_up((np.full((100, 2), i) for i in range(3)), reservoir=sample).n_samples
+    300
+    >>> sample.rows().shape, sample.n_seen
+    ((10, 2), 300)
+    """
+    moments = Moments() if into is None else into
+    if isinstance(data, Moments):
+        raise TypeError("data is Moments already; add moments with +")
+    in_memory = type(data) is np.ndarray
+    kind = None if in_memory else kind_of(data)
+    if kind == "dask":
+        bound = None if reservoir is None else (reservoir.max_rows, reservoir.seed)
+        total, *samples = sum_blocks(data, partial(_summarize, bound), sample_weight)
+        moments += total
+        if reservoir is not None:
+            reservoir += samples[0]
+        return moments
+    if kind == "torch":
+        torch = import_module("cpcapp.moments.torch")  # by name, as it takes long to import
+        weights = torch.host_weights(sample_weight, len(data))
+        if len(data) >= data.shape[-1]:
+            moments += torch.DeviceMoments(data.device).update(data, weights).to_moments()
+            if reservoir is not None:
+                reservoir.update(data, weights)
+            return moments
+        data, sample_weight = data.detach().cpu().numpy(), weights
+    pairs = [(data, sample_weight)] if in_memory else weighted_row_chunks(data, sample_weight)
+    for chunk, given in pairs:
+        rows, weights = as_rows(chunk), None
+        if given is not None:
+            weights = check_weights(given, rows.shape[0])
+        moments.add_checked(*drop_zero_weights(rows, weights))
+        if reservoir is not None:
+            reservoir.update(rows, weights)
+    return moments
+
+
+def _summarize(
+    bound: tuple[int, Any] | None, number: int, block: Any, weights: Any
+) -> Sequence[Any]:
+    """Return what a block of Dask adds to moments and reservoir."""
+    if bound is None:
+        return [add_up(block, weights)]
+    sample = Reservoir(bound[0], [*np.atleast_1d(bound[1]), number])
+    return [add_up(block, weights, reservoir=sample), sample]
 
 
 def _in_chunks(data: Any) -> bool:

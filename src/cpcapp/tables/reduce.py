@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cpcapp import __version__
-from cpcapp.contrast.difference import solve_bounded_difference, solve_difference
+from cpcapp.contrast.difference import solve_cpca
 from cpcapp.contrast.solution import Contrast, InsufficientRankError, rank_features
 from cpcapp.contrast.solve import solve_contrast
 from cpcapp.inference.held_out import HeldOutContrasts, held_out
@@ -428,12 +428,13 @@ def _solve_cpca(
     """Solve as `cpcapp.CPCA` does: a number is α in the features' own units."""
     moments = target.scaled_moments(), background.scaled_moments()
     if isinstance(alpha, str):
-        found = solve_bounded_difference(*moments, k, rows=target.scaled_rows())
-        values, filters, atoms, chosen = found.eigenvalues, found.filters, found.atoms, found.alpha
+        found = solve_cpca(*moments, k, rows=target.scaled_rows())
     else:
-        (values,), (filters,) = solve_difference(*moments, k, [alpha])
-        atoms, chosen = filters, float(alpha)
-    return bare_contrast(filters, atoms, values, target.mean / target.scale), chosen
+        found = solve_cpca(*moments, k, alpha, standardize=False)
+    mean = target.mean / target.scale
+    return bare_contrast(found.filters, found.atoms, found.eigenvalues, mean), float(
+        found.bound or 0.0
+    )
 
 
 def ask_rows(reduction: Reduction) -> Reduction:
