@@ -147,7 +147,6 @@ def test_a_mistake_is_one_line_and_changes_nothing(run_command, places, command,
         ("torch", "torch", "train photos -o x --device cuda"),
         ("distributed", "dask", "localize photos -o x --scheduler tcp://a:1"),
         ("distributed", "dask", "train photos -o x --scheduler tcp://a:1"),
-        ("fsspec", "dask", "train s3://bucket/photos -o x"),
         ("pyarrow", "tables", "reduce file.parquet file.csv -o x"),
     ],
 )

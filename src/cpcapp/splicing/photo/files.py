@@ -1,4 +1,4 @@
-"""Finding photos: in folders, by patterns, and by URLs of buckets and servers, through fsspec."""
+"""Finding photos: in folders, and by patterns."""
 
 from __future__ import annotations
 
