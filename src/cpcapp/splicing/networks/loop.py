@@ -348,9 +348,10 @@ def _worker_kind(
     """Return what splices a process makes, and how many for a step: about as many pixels."""
     if plan.large_size is None or number % 3 != 2:
         return options, plan.batch
-    fewer = plan.batch * options.size**2 // plan.large_size**2
-    group = min(options.group, max(1, fewer))
-    return replace(options, size=plan.large_size, group=group), max(1, fewer // group) * group
+    fewer = max(1, plan.batch * options.size**2 // plan.large_size**2)
+    groups = -(-fewer // options.group)
+    group = fewer // groups
+    return replace(options, size=plan.large_size, group=group), groups * group
 
 
 def _make_batches(
