@@ -33,7 +33,7 @@ class Losses(NamedTuple):
     @property
     def total(self) -> Tensor:
         """Their weighted sum. The weights were set by hand."""
-        shared = 0.3 * (self.pasted + self.traces) + 0.1 * self.photo
+        shared = 0.6 * self.pasted + 0.3 * self.traces + 0.1 * self.photo
         return self.seam + self.region + shared
 
 
