@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from functools import partial
 
 import pytest
 
@@ -60,27 +59,24 @@ def test_nothing_changes_without_a_commit(folder):
     assert not (folder.parent / "never").exists()
 
 
-@pytest.mark.parametrize("end", [SystemExit, OSError])
-def test_a_run_that_ends_at_any_step_leaves_old_or_new_or_no_summary(folder, monkeypatch, end):
+def test_a_run_that_ends_at_any_step_leaves_old_or_new_or_no_summary(folder, monkeypatch):
     """Killed, or unable to move a file: what has a summary belongs together."""
-    before, outcomes = content(folder), []
-    calls = {name: getattr(os, name) for name in ("replace", "unlink")}
+    before, move, outcomes = content(folder), os.replace, []
     for step in range(100):
-        copy, steps = folder.parent / f"copy{step}", iter(range(100))
+        copy, calls = folder.parent / f"copy{step}", iter(range(100))
         shutil.copytree(folder, copy)
 
-        def die_at(name, *arguments, steps=steps, step=step, copy=copy):
-            if str(copy) in str(arguments[0]) and next(steps) >= step:
-                raise end
-            calls[name](*arguments)
+        def die_at(source, target, calls=calls, step=step):
+            if next(calls) >= step:
+                raise SystemExit
+            move(source, target)
 
         with monkeypatch.context() as patch:
-            for name in calls:
-                patch.setattr(os, name, partial(die_at, name))
-            patch.setattr(shutil, "rmtree", lambda place, ignore_errors: None)
+            patch.setattr(os, "replace", die_at)
+            patch.setattr(shutil, "rmtree", lambda place: None)
             try:
                 replace(copy)
-            except end:
+            except SystemExit:
                 pass
             else:
                 break
@@ -90,9 +86,31 @@ def test_a_run_that_ends_at_any_step_leaves_old_or_new_or_no_summary(folder, mon
         outcomes.append(after == before)
         replace(copy)
         assert content(copy) == AFTER
-    # Until the summary is removed, nothing has happened.
+    # Until the summary is moved aside, nothing has happened.
     assert outcomes.index(False) == len(NEW) + 1
     assert not any(outcomes[len(NEW) + 1 :]) and len(outcomes) > 2 * len(NEW)
+
+
+def test_a_file_that_can_not_be_moved_brings_the_old_ones_back(folder, monkeypatch):
+    before, move = content(folder), os.replace
+    for step in range(100):
+        calls = iter(range(1000))
+
+        def fail_once(source, target, calls=calls, step=step):
+            if next(calls) == step:
+                raise OSError("No space left on device")
+            move(source, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", fail_once)
+            try:
+                replace(folder)
+            except OSError:
+                assert content(folder) == before
+            else:
+                break
+    assert step > 2 * len(NEW)
+    assert content(folder) == AFTER
 
 
 @pytest.mark.parametrize("name", ["summary", "outdated", "cases__1"])

@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +24,8 @@ HAS_LOCKS: Final = fcntl is not None
 _PART_NAME: Final = re.compile(r"(?s)(.*)\.[0-9a-f]{16}\.part")
 # The name is cut, as it could be too long with something added. Characters, of up to 4 bytes each.
 _KEPT_OF_NAME: Final = 40
+# Without locks only its age tells a leftover from a file of a run that goes on.
+_OLD_SECONDS: Final = 86_400.0
 
 
 class FolderInUseError(ValueError):
@@ -79,20 +82,33 @@ class StagedResults:
         """Put all files in their places; names in ``remove`` are old files that go.
 
         The marker says that the others are complete and belong together: it is the first to go and
-        the last to come. A folder with the name of a result is a `FolderInUseError`.
+        the last to come. If a file can't be moved, the old ones are put back. A folder with the
+        name of a result is a `FolderInUseError`.
         """
-        made = (path for path in self.new.rglob("*") if path.is_file())
-        names = sorted(path.relative_to(self.new).as_posix() for path in made)
+        made = (path for path in sorted(self.new.rglob("*")) if path.is_file())
+        names = [path.relative_to(self.new).as_posix() for path in made]
         for name in (*names, *remove):
             check_replaceable(self.folder / name)
-        for name in (marker, *remove):
-            (self.folder / name).unlink(missing_ok=True)
+        old, aside, placed = self.place / "old", [], []
+        try:
+            for name in dict.fromkeys((marker, *remove, *names)):
+                if os.path.lexists(self.folder / name):
+                    (old / name).parent.mkdir(parents=True, exist_ok=True)
+                    (self.folder / name).replace(old / name)
+                    aside.append(name)
             _sync_folder(self.folder)
-        for name in sorted(names, key=lambda name: name == marker):
-            target = self.folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            (self.new / name).replace(target)
-            _sync_folder(target.parent)
+            for name in sorted(names, key=lambda name: name == marker):
+                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (self.new / name).replace(self.folder / name)
+                placed.append(name)
+                _sync_folder((self.folder / name).parent)
+        except BaseException:
+            with suppress(OSError):
+                for name in placed:
+                    (self.folder / name).unlink()
+                for name in reversed(aside):
+                    (old / name).replace(self.folder / name)
+            raise
 
 
 @contextmanager
@@ -109,7 +125,8 @@ def stage_results(folder: str | os.PathLike[str]) -> Iterator[StagedResults]:
         staged.new.mkdir()
         yield staged
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        with suppress(OSError):
+            shutil.rmtree(place)
         if descriptor is not None:
             os.close(descriptor)
         if is_new:
@@ -127,12 +144,7 @@ def check_replaceable(path: Path) -> None:
 
 
 def remove_leftovers(folder: str | os.PathLike[str], name: str | None = None) -> None:
-    """Remove what killed runs left in a folder, all or of one name; what is in use stays.
-
-    Without locks, on Windows, nobody can tell the two: all stays.
-    """
-    if not HAS_LOCKS:
-        return
+    """Remove what killed runs left in a folder, all or of one name; what is in use stays."""
     with suppress(OSError):
         for path in list(Path(folder).iterdir()):
             match = _PART_NAME.fullmatch(path.name)
@@ -145,12 +157,14 @@ def remove_leftovers(folder: str | os.PathLike[str], name: str | None = None) ->
 def _remove_leftover(path: Path) -> None:
     if path.is_symlink() or not (path.is_dir() or path.is_file()):
         return
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW) if HAS_LOCKS else None
     try:
-        if lock(descriptor):
+        old = time.time() - path.lstat().st_mtime >= _OLD_SECONDS
+        if old if descriptor is None else lock(descriptor):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     finally:
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def lock(descriptor: int) -> bool:

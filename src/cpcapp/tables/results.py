@@ -133,8 +133,9 @@ def write_results(
     """Write scores, loadings, top features, model and summary into a folder.
 
     The target is read once more for its scores. Files are made beside their places and moved when
-    all are complete, ``summary.json`` last: an error before that leaves an earlier result as it
-    was, and where ``summary.json`` is, the files belong together.
+    all are complete, ``summary.json`` last: an error leaves an earlier result as it was. If the
+    process is killed in between, there is no ``summary.json``: where it is, the files belong
+    together.
 
     Parameters
     ----------

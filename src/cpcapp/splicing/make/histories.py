@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from cpcapp.splicing.photo.jpeg import STANDARD_COLOURS, STANDARD_TABLE
+from cpcapp.splicing.photo.jpeg_tables import STANDARD_COLOURS, STANDARD_TABLE
 
 KERNELS = ("bilinear", "bicubic", "area")
 DEMOSAICERS = ("bilinear", "gradient-corrected")

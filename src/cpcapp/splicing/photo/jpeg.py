@@ -14,6 +14,7 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cpcapp.splicing.photo.jpeg_tables import STANDARD_TABLE
 from cpcapp.splicing.photo.pixels import BoolArray, FloatArray, FloatMap, as_bytes, turn_upright
 
 BLOCK = 8
@@ -29,24 +30,6 @@ _COSINES = (
 ).astype(np.float32)
 # JPEG shifts the levels, so that mid-grey is 0.
 _MID_GREY = np.float32(128.0)
-# ITU-T T.81, table K.1: luminance, row by row. libjpeg scales it by the quality.
-STANDARD_TABLE = np.array(
-    [
-        *(16, 11, 10, 16, 24, 40, 51, 61),
-        *(12, 12, 14, 19, 26, 58, 60, 55),
-        *(14, 13, 16, 24, 40, 57, 69, 56),
-        *(14, 17, 22, 29, 51, 87, 80, 62),
-        *(18, 22, 37, 56, 68, 109, 103, 77),
-        *(24, 35, 55, 64, 81, 104, 113, 92),
-        *(49, 64, 78, 87, 103, 121, 120, 101),
-        *(72, 92, 95, 98, 112, 100, 103, 99),
-    ],
-    dtype=np.float64,
-).reshape(8, 8)
-# ITU-T T.81, table K.2: colour differences, row by row.
-STANDARD_COLOURS = np.full((8, 8), 99, dtype=np.float64)
-STANDARD_COLOURS[:4, :4] = [[17, 18, 24, 47], [18, 21, 26, 66], [24, 26, 56, 99], [47, 66, 99, 99]]
-
 # Added to mean amplitudes, in grey levels: smaller ones are rounding.
 _ROUNDING = 0.05
 # Enough for a stable median.

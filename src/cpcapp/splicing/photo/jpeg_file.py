@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from PIL.JpegImagePlugin import JpegImageFile
 
 from cpcapp.splicing.photo.contents import CUT_OFF, DAMAGED, ImageError
-from cpcapp.splicing.photo.jpeg import STANDARD_COLOURS, STANDARD_TABLE, file_quality
+from cpcapp.splicing.photo.jpeg import file_quality
+from cpcapp.splicing.photo.jpeg_tables import STANDARD_COLOURS, STANDARD_TABLE
 
 # More than any real file has. They limit the work that a hostile file can cause.
 _MAX_SEGMENTS = 100_000
