@@ -9,6 +9,7 @@ import math
 from typing import Literal, NamedTuple, Protocol
 
 from cpcapp.splicing.decide.region import MIN_REGION_SIDE
+from cpcapp.splicing.decide.verdict import Rank
 
 #: Largest p-value at which signs are reported: the usual level of a test.
 ALARM_LEVEL = 0.05
@@ -54,6 +55,8 @@ class Judged(Protocol):
     def verdict_code(self) -> VerdictCode: ...  # noqa: D102
     @property
     def p_value(self) -> float | None: ...  # noqa: D102
+    @property
+    def rank(self) -> Rank | None: ...  # noqa: D102
     @property
     def jpeg_quality(self) -> int | None: ...  # noqa: D102
     @property
@@ -103,23 +106,19 @@ def find_verdict(
 ) -> Verdict:
     """Return what there is to say of a photo.
 
-    ``p_value``: none if the photo resembles too few of those the model was calibrated on.
-
     ``too_compressed``: whether compression is stronger than the model was calibrated for. It may
     hide a splice, so signs are reported, and their absence is not.
     """
     if min(shape[:2]) < MIN_REGION_SIDE:
         return _refuse("too small")
-    if not calibrated:
+    if not calibrated or p_value is None:
         return _refuse(_NO_CALIBRATION)
-    if p_value is not None and p_value <= ALARM_LEVEL:
+    if p_value <= ALARM_LEVEL:
         return _SIGNS
-    if p_value is not None and p_value <= WEAK_LEVEL:
+    if p_value <= WEAK_LEVEL:
         return _WEAK
     if too_compressed:
         return _refuse("too compressed")
-    if p_value is None:
-        return _refuse("unlike anything it was calibrated on")
     return _NONE
 
 
@@ -202,8 +201,14 @@ def format_verdict(text: str, p_value: float | None) -> str:
 
 
 def verdict_sentence(found: Judged) -> str:
-    """Return the verdict and its false-alarm probability in one plain sentence."""
-    if found.verdict_code == "unknown" or found.p_value is None:
+    """Return the verdict and its false-alarm probability in one plain sentence.
+
+    >>> from types import SimpleNamespace
+    >>> rank = Rank(0.01, 3, 620)
+    >>> verdict_sentence(SimpleNamespace(verdict_code="signs", p_value=rank.p_value, rank=rank))
+    'There are signs of splicing: 3 of 620 genuine photos scored as high (p = 0.01).'
+    """
+    if found.verdict_code == "unknown" or found.rank is None:
         _, _, reason = found.verdict.partition("(")
         said = _REASONS.get(reason.rstrip(")"), reason.rstrip(")"))
         return f"It can't be told whether this photo was spliced: {said}."
@@ -212,8 +217,9 @@ def verdict_sentence(found: Judged) -> str:
         "weak": "There are weak signs of splicing",
         "none": "No signs of splicing were found",
     }[found.verdict_code]
-    rate = f"{_format_rate(found.p_value)} genuine photos score this high"
-    return f"{begin}: {rate} (p = {format_p(found.p_value)})."
+    p_value, as_high, total = found.rank
+    count = f"{as_high} of {total}" if as_high else f"none of {total}"
+    return f"{begin}: {count} genuine photos scored as high (p = {format_p(p_value)})."
 
 
 def explain_verdict(found: Judged) -> str:
@@ -252,26 +258,25 @@ def explain_limits(found: Judged | None = None) -> list[str]:
 _REASONS = {
     "too small": f"it is too small (a side is shorter than {MIN_REGION_SIDE} pixels)",
     "too compressed": "it was compressed so strongly that a splice may be hidden",
-    "unlike anything it was calibrated on": "too few of the genuine photos that the model was "
-    "calibrated on are similar to it",
     _NO_CALIBRATION: "the model has not learned to judge photos",
 }
 
 _NO_PROOF = (
     "p is not the probability that the photo is spliced, and 1 − p is not the probability that it "
     "is genuine.",
-    "It says how rare such a score is among the genuine photos that the model was calibrated on.",
+    "It is the share of genuine photos that scored as high, of several collections that count "
+    "the same.",
 )
 _MEANINGS: dict[str, tuple[str, ...]] = {
     "signs": (
-        "Few genuine photos score this high, which is a reason to investigate: look whether the "
+        "Few genuine photos score as high, which is a reason to investigate: look whether the "
         "marked part is one object that somebody would paste, get the original file, and ask "
         "where the photo comes from.",
         "It is no proof: up to one genuine photo in twenty gets this verdict.",
         *_NO_PROOF,
     ),
     "weak": (
-        "Some genuine photos score this high: a reason to take a second look, and no more.",
+        "Some genuine photos score as high: a reason to take a second look, and no more.",
         "Up to about one genuine photo in seven gets this verdict or a stronger one.",
         *_NO_PROOF,
     ),
@@ -299,17 +304,6 @@ _LIMITS = (
     "Everything else that can be wrong with a photo: a false caption, a staged scene, a "
     "misleading crop, changed colours, a removed person.",
 )
-
-
-def _format_rate(p_value: float) -> str:
-    """Return a p-value as so many in a hundred, or in a thousand, ..."""
-    if p_value >= 0.995:
-        return "nearly all"
-    total = 100
-    # So that rounding to whole photos changes little.
-    while p_value * total < 2.5 and total < 1_000_000:
-        total *= 10
-    return f"about {max(1, round(p_value * total))} in {total}"
 
 
 def _refuse(reason: str) -> Verdict:
