@@ -160,6 +160,27 @@ class TestResults:
         assert "made again: was not complete" in result.stdout
         assert "spliced.region.png" in content(out)
 
+    def test_a_caption_is_called_one_and_a_page_of_text_no_photo(
+        self, run, tmp_path, out, monkeypatch
+    ):
+        monkeypatch.setattr(model_file, "load_model", load_model)
+        photo = Camera((0, 0), shot_noise=3e-4).shoot(
+            picture(0, (200, 300)), np.random.default_rng(0)
+        )
+        photo[150:] = 0
+        cv2.putText(photo, "The new bridge", (20, 184), 0, 1, (255, 255, 255), 2)
+        page = np.full((200, 300, 3), 255, np.uint8)
+        for row in range(20, 190, 20):
+            cv2.putText(page, "the quick brown fox jumps", (10, row), 0, 0.5, (0, 0, 0), 1)
+        cv2.imwrite(str(tmp_path / "caption.png"), photo)
+        cv2.imwrite(str(tmp_path / "page.png"), page)
+        result = run(tmp_path / "caption.png", tmp_path / "page.png", "-o", out)
+        assert "; the marked part looks like a caption, a frame or a logo" in result.stdout
+        assert "can't tell (not a photo)" in result.stdout
+        assert entry(out / "caption.json")["part_kind"] == "graphic"
+        told = entry(out / "page.json")
+        assert (told["verdict_code"], told["part_kind"]) == ("unknown", None)
+
     def test_models_have_names_and_the_quick_one_an_option(self, run, tmp_path, out, monkeypatch):
         monkeypatch.setattr(model_file, "load_model", load_model)
         photo = write_photo(tmp_path / "photo.png", 0, (80, 90))

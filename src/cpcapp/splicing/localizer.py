@@ -136,6 +136,7 @@ class SpliceLocalizer:
             **vars(decision),
             measured_edges=measured.edges,
             jpeg_quality=quality or estimate_quality(measured.image, measured.grid.offset),
+            looks_like_photo=read.content_kind.looks_like_photo,
             notes=notes,
             options=self.preset.verdict,
             threshold=self.threshold,

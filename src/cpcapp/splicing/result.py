@@ -12,6 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from cpcapp.splicing.decide.options import VerdictOptions
+from cpcapp.splicing.decide.part_kind import PartKind, find_part_kind
 from cpcapp.splicing.decide.verdict import Rank
 from cpcapp.splicing.decide.words import Display, Verdict, VerdictCode, find_verdict, shown
 from cpcapp.splicing.measure.edges import detect_edges
@@ -42,6 +43,8 @@ class Localization:
         compression shows.
     calibrated : bool
         Whether the model has learned to judge photos.
+    looks_like_photo : bool
+        Of a screenshot or a drawing there is no verdict.
     notes : tuple of str
         What was done to the photo when it was read.
     seconds : float
@@ -63,6 +66,7 @@ class Localization:
     rank: Rank | None = None
     jpeg_quality: int | None = None
     calibrated: bool = False
+    looks_like_photo: bool = True
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     options: VerdictOptions = field(default_factory=VerdictOptions, repr=False)
@@ -94,6 +98,16 @@ class Localization:
         if self.region is None:
             return None
         return (self.region > 0.5) & self.display.part
+
+    @cached_property
+    def part_kind(self) -> PartKind | None:
+        """What the marked part looks like: ``"graphic"`` (caption, frame, logo) or ``"collage"``.
+
+        None for all usual objects, and if nothing is marked.
+        """
+        if self.pixels is None or self.mask is None or not self.mask.any():
+            return None
+        return find_part_kind(self.pixels, self.mask)
 
     @property
     def verdict(self) -> str:
@@ -189,6 +203,7 @@ class Localization:
             self.p_value,
             self.boundary.shape,
             calibrated=self.calibrated,
+            looks_like_photo=self.looks_like_photo,
             too_compressed=quality is not None and quality < self.options.min_quality,
         )
 

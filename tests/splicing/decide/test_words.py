@@ -102,6 +102,13 @@ def test_a_rounded_p_value_is_on_the_side_of_the_level_that_the_words_say(p_valu
     assert printed == pytest.approx(p_value, rel=0.05)
 
 
+@pytest.mark.parametrize("facts", [{}, {"calibrated": False}, {"too_compressed": True}])
+def test_what_is_no_photo_has_no_verdict(facts):
+    judged = find_verdict(0.001, PHOTO, looks_like_photo=False, **facts)
+    assert judged == ("unknown", "can't tell (not a photo)")
+    assert find_verdict(0.001, (9, 9), looks_like_photo=False).text == "can't tell (too small)"
+
+
 @pytest.mark.parametrize("shape", [(63, 300), (300, 63)])
 def test_a_small_photo_has_no_verdict(shape):
     assert find_verdict(0.001, shape).text == "can't tell (too small)"
@@ -163,6 +170,7 @@ class TestSentences:
                 {"rank": Rank(0.5, 3, 9), "jpeg_quality": 30},
                 "it was compressed so strongly that a splice may be hidden.",
             ),
+            ({"looks_like_photo": False}, "a screenshot or a drawing, not a photo."),
             ({"calibrated": False}, "the model has not learned to judge photos."),
         ],
     )
@@ -186,6 +194,17 @@ class TestExplanations:
         assert "it may still be spliced" in meanings[2]
         assert "Look for a larger" in meanings[3]
         assert "calibrated" in explain_verdict(localization(None, calibrated=False))
+
+    @pytest.mark.parametrize("p_value", [0.01, 0.1, 0.6])
+    def test_a_marked_caption_is_called_one(self, p_value):
+        pixels = np.random.default_rng(0).integers(0, 255, (*PHOTO, 3)).astype(np.uint8)
+        pixels[260:] = 0
+        region = np.zeros(PHOTO, np.float32)
+        region[260:] = 1
+        found = localization(p_value, region=region, pixels=pixels)
+        sentence = "The marked part looks like a caption, a frame or a logo, which has a seam too."
+        assert explain_verdict(found).startswith(sentence) == (p_value < 0.15)
+        assert found.part_kind == ("graphic" if p_value < 0.15 else None)
 
     def test_what_can_not_be_seen(self):
         assert any("Generated images" in limit for limit in explain_limits())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple, Protocol
 
+from cpcapp.splicing.decide.part_kind import PartKind
 from cpcapp.splicing.decide.region import MIN_REGION_SIDE
 from cpcapp.splicing.decide.verdict import Rank
 
@@ -29,6 +30,12 @@ FADING = (
 )
 
 VerdictCode = Literal["signs", "weak", "none", "unknown"]
+
+#: What is said of a marked part that is no usual object.
+PART_TEXTS: dict[str, str] = {
+    "graphic": "the marked part looks like a caption, a frame or a logo",
+    "collage": "the marked part ends in a straight line, as in a collage",
+}
 
 
 class Verdict(NamedTuple):
@@ -61,6 +68,8 @@ class Judged(Protocol):
     def jpeg_quality(self) -> int | None: ...  # noqa: D102
     @property
     def calibrated(self) -> bool: ...  # noqa: D102
+    @property
+    def part_kind(self) -> PartKind | None: ...  # noqa: D102
 
 
 class Display(NamedTuple):
@@ -95,6 +104,7 @@ _SIGNS = Verdict("signs", "signs of splicing")
 _WEAK = Verdict("weak", "weak signs of splicing")
 _NONE = Verdict("none", "no signs found")
 _NO_CALIBRATION = "the model has not learned to judge"
+_NO_PHOTO = "not a photo"
 
 
 def find_verdict(
@@ -102,6 +112,7 @@ def find_verdict(
     shape: tuple[int, ...],
     *,
     calibrated: bool = True,
+    looks_like_photo: bool = True,
     too_compressed: bool = False,
 ) -> Verdict:
     """Return what there is to say of a photo.
@@ -111,6 +122,8 @@ def find_verdict(
     """
     if min(shape[:2]) < MIN_REGION_SIDE:
         return _refuse("too small")
+    if not looks_like_photo:
+        return _refuse(_NO_PHOTO)
     if not calibrated or p_value is None:
         return _refuse(_NO_CALIBRATION)
     if p_value <= ALARM_LEVEL:
@@ -231,7 +244,11 @@ def explain_verdict(found: Judged) -> str:
     """
     sentences = _MEANINGS[found.verdict_code]
     if found.verdict_code == "unknown":
-        sentences = (*sentences, _UNLEARNED if _NO_CALIBRATION in found.verdict else _OTHER_COPY)
+        advice = [text for reason, text in _ADVICE.items() if reason in found.verdict]
+        sentences = (*sentences, *(advice or [_OTHER_COPY]))
+    elif found.verdict_code != "none" and found.part_kind is not None:
+        text = PART_TEXTS[found.part_kind]
+        sentences = (f"{text[:1].upper()}{text[1:]}, which has a seam too.", *sentences)
     return " ".join(sentences)
 
 
@@ -259,6 +276,7 @@ _REASONS = {
     "too small": f"it is too small (a side is shorter than {MIN_REGION_SIDE} pixels)",
     "too compressed": "it was compressed so strongly that a splice may be hidden",
     _NO_CALIBRATION: "the model has not learned to judge photos",
+    _NO_PHOTO: "it looks like a screenshot or a drawing, not a photo",
 }
 
 _NO_PROOF = (
@@ -291,7 +309,11 @@ _MEANINGS: dict[str, tuple[str, ...]] = {
     ),
 }
 _OTHER_COPY = "Look for a larger or less compressed copy."
-_UNLEARNED = "Use a model that was calibrated, such as the default one."
+_ADVICE = {
+    _NO_CALIBRATION: "Use a model that was calibrated, such as the default one.",
+    _NO_PHOTO: "Only photos have the traces that are looked for. If a photo is part of it, look "
+    "for the photo itself.",
+}
 
 # docs/verdicts.md has the same with the reasons.
 _LIMITS = (

@@ -28,7 +28,7 @@ from cpcapp._io.messages import Message, MessageError
 from cpcapp._io.text import natural_order, number, printable, spreadsheet_text
 from cpcapp.reports import render
 from cpcapp.reports.pictures import encode_jpeg
-from cpcapp.splicing.decide.words import FADING, format_p, format_verdict
+from cpcapp.splicing.decide.words import FADING, PART_TEXTS, format_p, format_verdict
 from cpcapp.splicing.output.draw import choose_boundary_white, draw_pictures, encode_png
 from cpcapp.splicing.output.report import PhotoReport
 from cpcapp.splicing.output.views import draw_views
@@ -59,7 +59,7 @@ _THUMBNAIL_SIDE, _THUMBNAIL_QUALITY = 240, 75
 _TYPES: Final[dict[str, Any]] = {
     **dict.fromkeys(("file", "sha256", "overlay", "boundary"), str),
     "model": dict,
-    **dict.fromkeys(("verdict", "verdict_code", *_PICTURES[2:], *REPORTS), str | None),
+    **dict.fromkeys(("verdict", "verdict_code", "part_kind", *_PICTURES[2:], *REPORTS), str | None),
     **dict.fromkeys(("score", "p_value", "seconds"), int | float | None),
     **dict.fromkeys(("width", "height"), int | None),
     "notes": list | None,
@@ -171,9 +171,11 @@ class PhotoResult:
 
     @property
     def verdict(self) -> str:
-        """The verdict and its p-value in words; empty if there is an error."""
+        """The verdict, its p-value and a remark on the part; empty if there is an error."""
         entry = self.entry or {}
-        return format_verdict(entry.get("verdict") or "", entry.get("p_value"))
+        words = format_verdict(entry.get("verdict") or "", entry.get("p_value"))
+        part = PART_TEXTS.get(entry.get("part_kind") or "")
+        return f"{words}; {part}" if part else words
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry, with paths of the files that can be opened from here."""
@@ -312,6 +314,7 @@ def describe_result(
         "boundary_white": number(choose_boundary_white(result.boundary, result.threshold)),
         "region_share": None if region is None else number(region.mean()),
         "pasted_side_by": result.side_rule if region is not None and region.any() else None,
+        "part_kind": result.part_kind,
     }
 
 
