@@ -4,8 +4,8 @@
 
 GENUINE is what `calibration_photos.py` wrote. Made splices of two of its photos, half of them saved
 again at 65 to 95, and as many of its photos as they are, are cut by the default model: with weights
-of the traces from 0 to .05, and backgrounds from what was learned alone (no photo is large enough to
-count) to mostly the photo's own. ``region``: F1 of the part on the side that is called pasted;
+of the traces from 0 to .05, and backgrounds from what was learned alone to mostly the photo's own.
+``region``: F1 of the part on the side that is called pasted;
 ``best``: at the best threshold, better side; ``cut``: share of genuine photos in which anything is
 cut out; ``sides``: AUC of the evidence of the two sides, splices against genuine photos. Writes
 benchmarks/results/trace_background.json.

@@ -61,7 +61,8 @@ def test_what_was_measured_and_nothing_else_is_in_the_table(make_scores, results
     head, rule, *rows, _, note = make_scores.scores_table(results).split("\n")
     assert head.count("|") == rule.count("|") == 9
     assert rows == [
-        "| Columbia, uncompressed (20 spliced, 10 genuine) | `paper` | – | – | 0.31 | 75 % | 5 % | 12 % |",
+        "| Columbia, uncompressed (20 spliced, 10 genuine) "
+        "| `paper` | – | – | 0.31 | 75 % | 5 % | 12 % |",
         "|  | `default` | 0.92 | 0.86 | 0.59 | 75 % | 5 % | 12 % |",
         "| CASIA 1.0 (20 spliced, 0 genuine) | `default` | – | – | 0.45 | 75 % | – | – |",
     ]
