@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-verdicts bench-double-jpeg bench-tables bench-counting bench-sparse bench-scale bench-gpu bench-web faults fuzz mutants train-edges train-filters train-paper train-default gallery commands scores page-pictures docs clean
+.PHONY: help demo test lint bench bench-loading bench-edges bench-splicing bench-verdicts bench-double-jpeg bench-tables bench-counting bench-sparse bench-scale bench-gpu bench-web faults fuzz mutants train-edges train-filters train-paper train-default calibration-photos gallery commands scores page-pictures docs clean
 
 help:
 	@echo "make demo    install and run the main job on shipped examples (pictures in demo-output/)"
@@ -13,7 +13,8 @@ help:
 	@echo "make bench   measure speed and memory; writes benchmarks/results/*.json"
 	@echo "make bench-loading    judge rules for the loading by labels they never see (CPCAPP_DATA)"
 	@echo "make train-edges, make train-filters, make train-paper, make train-default"
-	@echo "                                        make the shipped models again (CPCAPP_DATA)"
+	@echo "                                        make the shipped models again (CPCAPP_DATA; GENUINE=...)"
+	@echo "make calibration-photos    the genuine photos that they compare with (SNAPSHOTS, POOL, GENUINE)"
 	@echo "make bench-edges    score the edge detector (CPCAPP_DATA)"
 	@echo "make bench-splicing    training and localizing: speed, memory, scores (CPCAPP_DATA)"
 	@echo "make bench-verdicts    score regions and verdicts, count false alarms (CPCAPP_DATA)"
@@ -92,8 +93,12 @@ train-filters train-paper: train-%: $(VENV)/.bench
 # NETWORK is what `cpcapp train-network` wrote; without it, the network of the package. Stopped, it
 # goes on where it was.
 train-default: $(VENV)/.bench
-	$(BIN)/python benchmarks/default_model.py $(NETWORK) -o new-default.safetensors
-	mv new-default.safetensors src/cpcapp/splicing/models/default.safetensors
+	$(BIN)/python benchmarks/shipped_models.py "$(GENUINE)" $(if $(NETWORK),--network "$(NETWORK)") -o new-models
+	mv new-models/*.safetensors src/cpcapp/splicing/models/
+# Needs the public repositories that benchmarks/training_photos.py names, as git repositories in the
+# folder SNAPSHOTS, and the pool that it makes of them.
+calibration-photos: $(VENV)/.bench
+	$(BIN)/python benchmarks/calibration_photos.py "$(SNAPSHOTS)" "$(POOL)" -o "$(GENUINE)"
 bench-edges: $(VENV)/.bench
 	$(BIN)/python benchmarks/edges.py
 bench-tables: $(VENV)/.bench

@@ -126,7 +126,7 @@ def open_set(name: str, data: Path) -> list[Sample]:
 
 
 SETS = (
-    *("columbia", "columbia-jpeg85", "columbia-jpeg75", "columbia-smaller"),
+    *("columbia", "columbia-jpeg85", "columbia-jpeg75", "columbia-jpeg70", "columbia-smaller"),
     *("casia2", "casia2-saved-again", "casia1", "imd2020", "imd2020-saved-again", "dst"),
     *("cameras", "bsds-test", "feathered"),
 )
@@ -137,11 +137,15 @@ def score(samples: Sequence[Sample], model: str, jobs: int) -> Results:
     spliced = [s for s in samples if not s.authentic]
     authentic = [s for s in samples if s.authentic]
     verdicts: list[PhotoVerdict] = []
+    masks: list[float] = []
     start = time.monotonic()
 
     def note(case: Case) -> None:
         found: Any = case.maps["model"]
         verdicts.append(PhotoVerdict.from_maps(case.sample.name, False, found))
+        if found.mask is not None:
+            both = max(int(found.mask.sum()) + int(case.mask.sum()), 1)
+            masks.append(2.0 * int((found.mask & case.mask).sum()) / both)
 
     if model == "controls":
         done = evaluate(spliced, {}, protocols=list(PROTOCOLS), controls=CONTROLS, jobs=jobs)
@@ -159,6 +163,8 @@ def score(samples: Sequence[Sample], model: str, jobs: int) -> Results:
             jobs=jobs,
         )
         out |= _figures(done.scores["model"])
+        if masks:  # what people get: empty without signs
+            out["mask"] = {"f1": round(float(np.mean(masks)), 4)}
     judged, problems = judge_photos(authentic, localizer, jobs=jobs)
     whole = VerdictScores((*verdicts, *judged)).to_dict()
     photos = whole.pop("photos")
@@ -181,8 +187,9 @@ def as_markdown(results: Results) -> str:
     """Return tables of the figures."""
     lines = ["# Models side by side", ""]
     lines += [f"Measured by `benchmarks/models.py`; looks at these photos: {results['looks']}.", ""]
-    head = "| set | model | surface F1 / MCC | mask F1 | edge F1 / MCC | AUC (same size) | signs |"
-    lines += [head + " alarms |", "|---|---|---|---|---|---|---|---|"]
+    head = "| set | model | surface F1 / MCC | surface-fixed F1 | mask F1 | edge F1 / MCC "
+    head += "| AUC (same size) | signs | alarms | alarms, weak ones too |"
+    lines += [head, "|---" * 10 + "|"]
     for name, models in results["sets"].items():
         for model, found in models.items():
             if model == "controls":
@@ -190,16 +197,21 @@ def as_markdown(results: Results) -> str:
             verdict = found["verdict"]
             lines.append(
                 f"| {name} | {model} | {_pair(found, 'surface')} | {_one(found, 'surface-fixed')} "
-                f"| {_pair(found, 'edge')} | {_figure(verdict['auc'])} "
+                f"| {_one(found, 'mask')} | {_pair(found, 'edge')} | {_figure(verdict['auc'])} "
                 f"({_figure(verdict['auc_same_size'])}) | {_figure(verdict['found_of_spliced'])} | "
-                f"{_figure(verdict['alarms_on_authentic'])} |"
+                f"{_figure(verdict['alarms_on_authentic'])} | {_figure(_at_least_weak(verdict))} |"
             )
         for control, found in models.get("controls", {}).items():
             lines.append(
                 f"| {name} | control: {control} | {_pair(found, 'surface')} | "
-                f"{_one(found, 'surface-fixed')} | {_pair(found, 'edge')} | | | |"
+                f"{_one(found, 'surface-fixed')} | | {_pair(found, 'edge')} | | | | |"
             )
     return "\n".join(lines) + "\n"
+
+
+def _at_least_weak(verdict: Results) -> float | None:
+    strong, weak = verdict["alarms_on_authentic"], verdict["weak_on_authentic"]
+    return None if strong is None or weak is None else float(strong + weak)
 
 
 def _figure(value: float | None) -> str:

@@ -7,9 +7,8 @@
     python benchmarks/pool_network.py export RUN
 
 POOL are folders that `training_photos.py` filled, and one of `_mfcn_folders.py` with the photos
-that the shipped network was trained on. ``start`` writes a network's weights as ones to go on from:
-the shipped one's, or those of ``results/trace_network_pool.safetensors``, the network of
-``results/trace_network_pool.json``, which no model has yet. Training needs torch, NumPy, Pillow and
+that the first network was trained on. ``start`` writes the weights of a network, by default that of
+the package's default model, as ones to go on from. Training needs torch, NumPy, Pillow and
 safetensors only: the recipe and sizes are those of ``cpcapp train-network``. It goes on with a
 training that RUN holds, and saves after each entry of the curve. Scores are of fixed splices of
 five kinds of photos: held out of the older collections and of the newer ones, and of three

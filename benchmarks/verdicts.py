@@ -31,7 +31,7 @@ from cpcapp.splicing.photo.jpeg import recompress
 from cpcapp.splicing.photo.samples import Sample, SourcePhoto, photos_from
 from cpcapp.splicing.score.controls import grey_level_map
 from cpcapp.splicing.score.evaluate import PhotoVerdict, VerdictScores
-from cpcapp.splicing.score.protocols import boundary_band, score_map
+from cpcapp.splicing.score.protocols import score_map
 from cpcapp.splicing.train.calibrate import calibrate
 
 Change = Callable[[Any], Any]
@@ -136,8 +136,8 @@ def _calibrate_anew(
     return SpliceLocalizer(model.preset, model.banks, model.threshold, calibration, model.facts)
 
 
-def measure(data: Path, every: int, jobs: int, keep: Callable[[Results], None]) -> Results:
-    """Measure everything but the hot spots; what is known is kept after each part."""
+def measure(data: Path, every: int, jobs: int, keep: Callable[[Results], None]) -> None:
+    """Measure everything; what is known is kept after each part."""
     model = load_model("filters")
     columbia = list(open_photos(data / "columbia_dev"))
     spliced = [s for s in columbia if not s.authentic][::every]
@@ -160,51 +160,6 @@ def measure(data: Path, every: int, jobs: int, keep: Callable[[Results], None]) 
             }
             print(source, name, results["authentic"][f"{source}, {name}"], flush=True)
             keep(results)
-    return results
-
-
-def _score_hot_spots(
-    model: SpliceLocalizer, changes: tuple[Change, Change], sample: Sample
-) -> Results:
-    found = model.localize(np.ascontiguousarray(changes[0](sample.image)))
-    hot_spots = found.hot_spots
-    out: Results = {"authentic": sample.authentic, "shown": bool(hot_spots.any())}
-    if out["shown"] and not sample.authentic:
-        near = boundary_band(changes[1](sample.mask), 12)
-        out["true"] = float(near[hot_spots].mean())
-        out["covered"] = float(hot_spots[boundary_band(changes[1](sample.mask), 2)].mean())
-    return out
-
-
-def measure_hot_spots(data: Path, every: int, jobs: int) -> Results:
-    """Count photos in which hot spots are shown, and how many of them lie at the seam."""
-    model = load_model("filters")
-    test = _as_authentic(photos_from([data / "bsds500" / "images" / "test"])[:: 2 * every])
-    columbia = list(open_photos(data / "columbia_dev"))[::every]
-    results: Results = {}
-    for name, photos, change in (
-        ("Columbia", columbia, "as it is"),
-        ("Columbia, JPEG 85", columbia, "JPEG 85"),
-        ("BSDS500 test", test, "as it is"),
-    ):
-        score = partial(_score_hot_spots, model, CHANGES[change])
-        found = list(map_threads(score, photos, jobs=jobs))
-        authentic, spliced = (
-            [p for p in found if p["authentic"] is kind] for kind in (True, False)
-        )
-        results[name] = {
-            "authentic with hot spots": _mean_share(authentic, "shown"),
-            "spliced with hot spots": _mean_share(spliced, "shown"),
-            "of them within 12 pixels of the seam": _mean_share(found, "true"),
-            "of the seam covered": _mean_share(found, "covered"),
-        }
-        print(name, results[name], flush=True)
-    return results
-
-
-def _mean_share(photos: Sequence[Results], key: str) -> float | None:
-    values = [photo[key] for photo in photos if key in photo]
-    return round(float(np.mean(values)), 4) if values else None
 
 
 def as_markdown(report: Results) -> str:
@@ -238,8 +193,6 @@ def as_markdown(report: Results) -> str:
         lines += ["", report["remark"]]
     if report.get("authentic"):
         lines += _authentic_table(report["authentic"])
-    if "hot_spots" in report:
-        lines += _hot_spots_table(report["hot_spots"])
     return "\n".join([*lines, *_targets_table(report["columbia_dev"]), ""])
 
 
@@ -256,20 +209,6 @@ def _authentic_table(results: Results) -> list[str]:
     ]
     for name, found in results.items():
         lines.append(f"| {name} | {found['n']} | {_figure(found['alarms'])} |")
-    return lines
-
-
-def _hot_spots_table(results: Results) -> list[str]:
-    names = list(next(iter(results.values())))
-    lines = [
-        "",
-        "## Hot spots, at a false discovery rate of 0.05",
-        "",
-        "| photos | " + " | ".join(names) + " |",
-        "|---" * (len(names) + 1) + "|",
-    ]
-    for name, found in results.items():
-        lines.append(f"| {name} | " + " | ".join(_figure(found[k]) for k in names) + " |")
     return lines
 
 
@@ -295,9 +234,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--every", type=int, default=1, help="only every so many photos: a trial")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument(
-        "--only-hot-spots", action="store_true", help="measure the hot spots again, keep the rest"
-    )
     default = Path(__file__).parent / "results" / "verdicts.json"
     parser.add_argument("--output", type=Path, default=default, help="JSON file to write")
     arguments = parser.parse_args()
@@ -310,11 +246,7 @@ def main() -> None:
         arguments.output.write_text(json.dumps(report, indent=1) + "\n")
         arguments.output.with_suffix(".md").write_text(as_markdown(report))
 
-    if arguments.only_hot_spots:
-        report: Results = json.loads(arguments.output.read_text())
-    else:
-        report = measure(data, arguments.every, arguments.jobs, keep)
-    keep(report | {"hot_spots": measure_hot_spots(data, arguments.every, arguments.jobs)})
+    measure(data, arguments.every, arguments.jobs, keep)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,6 @@ def explain_missing_results(app: Any, docname: str, source: list[str]) -> None:
         "benchmarks": "estimators.md",
         "edges": "edges.md",
         "splicing-method": "splicing.md",
-        "verdicts": "verdicts.md",
     }
     name = pages.get(docname)
     if name is not None and not (RESULTS / name).exists():

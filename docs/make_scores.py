@@ -1,4 +1,4 @@
-"""Write scores of benchmarks/results into README.md and docs: models, mfcn and loading_rules.json.
+"""Write figures of benchmarks/results into README.md and docs.
 
     python docs/make_scores.py [--results FILE] [PAGE ...]
 
@@ -25,6 +25,9 @@ PAGES = (ROOT / "README.md", ROOT / "docs" / "splicing.md")
 MFCN_RESULTS = ROOT / "benchmarks" / "results" / "mfcn.json"
 MFCN_PAGE = ROOT / "docs" / "mfcn.md"
 
+ALARM_RESULTS = ROOT / "benchmarks" / "results" / "comparison_photos.json"
+ALARM_PAGE = ROOT / "docs" / "verdicts.md"
+
 LOADING_RESULTS = ROOT / "benchmarks" / "results" / "loading_rules.json"
 LOADING_PAGE = ROOT / "docs" / "method.md"
 
@@ -34,6 +37,7 @@ SETS = {
     "columbia": "Columbia, uncompressed",
     "columbia-jpeg85": "Columbia, saved as JPEG 85",
     "columbia-jpeg75": "Columbia, saved as JPEG 75",
+    "columbia-jpeg70": "Columbia, saved as JPEG 70",
     "columbia-smaller": "Columbia, resized to 75 %",
     "casia2": "CASIA 2.0",
     "casia1": "CASIA 1.0",
@@ -62,7 +66,7 @@ LOADING_KINDS = {
     "small class": "a small class",
     "signals": "signals, no classes",
 }
-HEAD = ("photos", "model", "region F1", "mask F1", "seam MCC", "signs", "alarms")
+HEAD = ("photos", "model", "region F1", "F1 at 0.5", "seam MCC", "signs", "alarms", "weak too")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,18 +74,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("pages", nargs="*", type=Path, default=list(PAGES), metavar="PAGE")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE")
     arguments = parser.parse_args(argv)
-    table = scores_table(json.loads(arguments.results.read_text(encoding="utf-8")))
+    results = json.loads(arguments.results.read_text(encoding="utf-8"))
     for page in arguments.pages:
+        # Who reads the first page wants to know of the model that is taken.
+        table = scores_table(results, MODELS[-1:] if page == PAGES[0] else MODELS)
         text = page.read_text(encoding="utf-8")
         page.write_text(with_scores(text, table), encoding="utf-8")
     if list(arguments.pages) == list(PAGES):
         text = MFCN_PAGE.read_text(encoding="utf-8")
         found = json.loads(MFCN_RESULTS.read_text(encoding="utf-8"))
         MFCN_PAGE.write_text(with_mfcn(text, found), encoding="utf-8")
+        text = ALARM_PAGE.read_text(encoding="utf-8")
+        found = json.loads(ALARM_RESULTS.read_text(encoding="utf-8"))
+        ALARM_PAGE.write_text(replace_part(text, "alarms", alarms_table(found)), encoding="utf-8")
         text = LOADING_PAGE.read_text(encoding="utf-8")
         found = json.loads(LOADING_RESULTS.read_text(encoding="utf-8"))
         LOADING_PAGE.write_text(with_loading(text, found), encoding="utf-8")
     return 0
+
+
+def alarms_table(results: Results) -> str:
+    """Return how many genuine photos raise an alarm when their collection is left out."""
+    models = {name: results["models"][name] for name in reversed(MODELS)}
+    head = ["collection", "photos", *(f"`{name}`, signs (weak too)" for name in models)]
+    lines = [row(head), row(["---"] * len(head))]
+    (first, *_) = models.values()
+    for name, about in (*first["collections"].items(), ("mean", None)):
+        cells = []
+        for found in models.values():
+            one = found["mean"] if about is None else found["collections"][name]
+            cells.append(f"{percent(one['p 0.05'])} ({percent(one['p 0.15'])})")
+        lines.append(row([name, str(about["photos"]) if about else "", *cells]))
+    return "\n".join(lines)
 
 
 def with_loading(page: str, results: Results) -> str:
@@ -156,16 +180,16 @@ def with_scores(page: str, table: str) -> str:
     return replace_part(page, "scores", table)
 
 
-def scores_table(results: Results) -> str:
+def scores_table(results: Results, models: Sequence[str] = MODELS) -> str:
     """Return the table as Markdown; sets and models that were not measured are left out."""
     lines = [row(HEAD), row(["---"] * len(HEAD))]
     for name, title in SETS.items():
         measured = results["sets"].get(name, {})
-        models = [model for model in MODELS if model in measured]
-        for model in models:
+        present = [model for model in models if model in measured]
+        for model in present:
             found = measured[model]
             # The photos are the same for all models of a set.
-            photos = described(title, found["verdict"]) if model == models[0] else ""
+            photos = described(title, found["verdict"]) if model == present[0] else ""
             lines.append(row([photos, f"`{model}`", *figures(found)]))
     machine = results["machine"]
     lines += [
@@ -189,7 +213,13 @@ def figures(found: Results) -> list[str]:
         figure(found.get("edge", {}).get("mcc")),
         percent(verdict["found_of_spliced"]),
         percent(verdict["alarms_on_authentic"]),
+        percent(at_least_weak(verdict)),
     ]
+
+
+def at_least_weak(verdict: Results) -> float | None:
+    shares = verdict["alarms_on_authentic"], verdict.get("weak_on_authentic")
+    return None if None in shares else sum(shares)
 
 
 def figure(value: float | None) -> str:

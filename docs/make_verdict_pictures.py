@@ -72,8 +72,7 @@ def draw_verdict(photo: Sample, model: SpliceLocalizer) -> Image.Image:
 def build_caption(photo: Sample, found: Localization) -> str:
     truth = "authentic" if photo.authentic else "spliced"
     verdict = format_verdict(found.verdict, found.p_value)
-    spots = "" if found.hot_spots is None or not found.hot_spots.any() else "; there are hot spots"
-    return f"{photo.name} (in truth {truth}). The model says: {verdict}{spots}"
+    return f"{photo.name} (in truth {truth}). The model says: {verdict}"
 
 
 def encode_png(image: Image.Image) -> bytes:

@@ -33,7 +33,8 @@ class StandIn:
         if progress is not None:
             progress(0.5)
         notes = read.notes if boundary.any() else (*read.notes, "flat")
-        return Localization(boundary, np.clip(edges, 0, 1), notes=notes, seconds=0.25)
+        edges = np.clip(edges, 0, 1)
+        return Localization(boundary, notes=notes, seconds=0.25, measured_edges=edges)
 
 
 def load_model(path=None):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
-from cpcapp.splicing import SpliceLocalizer, load_model
-from cpcapp.splicing.decide.evidence import LikelihoodTable, SeamEvidence
-from cpcapp.splicing.decide.options import VerdictOptions
-from cpcapp.splicing.decide.sides import SideContrast
+from cpcapp.splicing import Preset, SpliceLocalizer
+from cpcapp.splicing.decide.evidence import LikelihoodTable
+from cpcapp.splicing.decide.options import RegionOptions
+from cpcapp.splicing.decide.sides import TraceContrast
 from cpcapp.splicing.decide.verdict import Calibration
 from cpcapp.splicing.measure.jpeg_traces import N_JPEG_TRACES
 
@@ -58,24 +57,19 @@ def textured(height, width, seed=0):
 
 
 def network_localizer(*, calibrated=True):
-    """The shipped filters with a tiny network; what it has learned of photos is made up."""
-    shipped, meter = load_model("filters"), tiny_meter()
+    """A localizer with a tiny network; what it has learned of photos is made up."""
+    meter = tiny_meter()
     # Traces of the network and of JPEG, region, and pasted side.
     n_features = meter.facts["options"]["n_traces"] + N_JPEG_TRACES + 2
-    odds = LikelihoodTable(np.array([-0.5, 0.5]), np.array([-2.0, 2.0]))
-    strength = LikelihoodTable(np.array([-3.0, 1.0]), np.array([-3.0, 3.0]))
     rng = np.random.default_rng(0)
+    moments = (rows.T @ rows / 20 for rows in rng.normal(size=(2, 20, n_features)))
+    preset = Preset("traces", (), network=True, regions=RegionOptions(prior=0.0, trace_weight=0.5))
     calibration = Calibration(
-        SeamEvidence((strength, odds), (0.75, 0.5), prior=0.25, trace_weight=0.05),
-        np.array([2.0, -0.5, -0.25, 1.0, 0.5, 0.25]),
-        np.column_stack([rng.normal(size=(50, 3)), rng.normal(size=50)]).round(3),
-        options=VerdictOptions(mean_width=9.0, mosaic_width=9.0, compression_width=9.0),
-        sides=SideContrast(rng.normal(size=(n_features, 3)).round(4), np.array([4.0, 3.0, 2.0])),
+        LikelihoodTable(np.array([-0.5, 0.5]), np.array([-1.0, 1.0])),
+        np.array([2.0, -0.5, 1.0, 0.5, 0.25]),
+        {"phones": rng.normal(size=30).round(3), "web": rng.normal(size=20).round(3)},
+        traces=TraceContrast(*moments),
     )
-    preset = replace(shipped.preset, name="traces", network=True, verdict=calibration.options)
     return SpliceLocalizer(
-        preset,
-        shipped.banks,
-        calibration=calibration if calibrated else None,
-        network=meter,
+        preset, (), calibration=calibration if calibrated else None, network=meter
     )

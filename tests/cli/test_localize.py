@@ -144,22 +144,42 @@ class TestResults:
         cv2.imwrite(str(tmp_path / "spliced.png"), ours[..., ::-1])
         assert run(tmp_path / "spliced.png", "-o", out).returncode == 0
         whole = content(out)
-        masks = {"spliced.region.png", "spliced.hot_spots.png"}
-        assert masks < set(whole)
+        assert "spliced.region.png" in whole
         told, found = entry(out / "spliced.json"), load_model().localize(ours)
-        for name, mask in (("region", found.mask), ("hot_spots", found.hot_spots)):
-            np.testing.assert_array_equal(read(out / f"spliced.{name}.png"), 255 * mask)
-            assert told[name] == f"spliced.{name}.png"
-            assert told[f"{name}_share"] == pytest.approx(mask.mean(), abs=1e-5)
+        np.testing.assert_array_equal(read(out / "spliced.region.png"), 255 * found.mask)
+        assert told["region"] == "spliced.region.png"
+        assert told["region_share"] == pytest.approx(found.mask.mean(), abs=1e-5)
         assert told["p_value"] == pytest.approx(found.p_value, rel=1e-4)
+        assert (told["genuine_as_high"], told["genuine_photos"]) == found.rank[1:]
         (row,) = summary(out)
-        assert float(row["hot_spots_share"]) == told["hot_spots_share"]
+        assert float(row["region_share"]) == told["region_share"]
         assert (row["verdict"], row["verdict_code"]) == (found.verdict, found.verdict_code)
         assert told["verdict_code"] == found.verdict_code
-        (out / "spliced.hot_spots.png").unlink()
+        (out / "spliced.region.png").unlink()
         result = run(tmp_path / "spliced.png", "-o", out, "--resume")
         assert "made again: was not complete" in result.stdout
-        assert masks < set(content(out))
+        assert "spliced.region.png" in content(out)
+
+    def test_a_caption_is_called_one_and_a_page_of_text_no_photo(
+        self, run, tmp_path, out, monkeypatch
+    ):
+        monkeypatch.setattr(model_file, "load_model", load_model)
+        photo = Camera((0, 0), shot_noise=3e-4).shoot(
+            picture(0, (200, 300)), np.random.default_rng(0)
+        )
+        photo[150:] = 0
+        cv2.putText(photo, "The new bridge", (20, 184), 0, 1, (255, 255, 255), 2)
+        page = np.full((200, 300, 3), 255, np.uint8)
+        for row in range(20, 190, 20):
+            cv2.putText(page, "the quick brown fox jumps", (10, row), 0, 0.5, (0, 0, 0), 1)
+        cv2.imwrite(str(tmp_path / "caption.png"), photo)
+        cv2.imwrite(str(tmp_path / "page.png"), page)
+        result = run(tmp_path / "caption.png", tmp_path / "page.png", "-o", out)
+        assert "; the marked part looks like a caption, a frame or a logo" in result.stdout
+        assert "can't tell (not a photo)" in result.stdout
+        assert entry(out / "caption.json")["part_kind"] == "graphic"
+        told = entry(out / "page.json")
+        assert (told["verdict_code"], told["part_kind"]) == ("unknown", None)
 
     def test_models_have_names_and_the_quick_one_an_option(self, run, tmp_path, out, monkeypatch):
         monkeypatch.setattr(model_file, "load_model", load_model)

@@ -29,6 +29,7 @@ def measured(n_authentic=10, **protocols):
             "n_authentic": n_authentic,
             "found_of_spliced": 0.75,
             "alarms_on_authentic": 0.049 if n_authentic else None,
+            "weak_on_authentic": 0.07 if n_authentic else None,
         },
         "p_values": {},
         "problems": [],
@@ -58,11 +59,12 @@ def results():
 
 def test_what_was_measured_and_nothing_else_is_in_the_table(make_scores, results):
     head, rule, *rows, _, note = make_scores.scores_table(results).split("\n")
-    assert head.count("|") == rule.count("|") == 8
+    assert head.count("|") == rule.count("|") == 9
     assert rows == [
-        "| Columbia, uncompressed (20 spliced, 10 genuine) | `paper` | – | – | 0.31 | 75 % | 5 % |",
-        "|  | `default` | 0.92 | 0.86 | 0.59 | 75 % | 5 % |",
-        "| CASIA 1.0 (20 spliced, 0 genuine) | `default` | – | – | 0.45 | 75 % | – |",
+        "| Columbia, uncompressed (20 spliced, 10 genuine) "
+        "| `paper` | – | – | 0.31 | 75 % | 5 % | 12 % |",
+        "|  | `default` | 0.92 | 0.86 | 0.59 | 75 % | 5 % | 12 % |",
+        "| CASIA 1.0 (20 spliced, 0 genuine) | `default` | – | – | 0.45 | 75 % | – | – |",
     ]
     assert note.startswith("Measured on 2026-01-02 on Some CPU with 4 cores.")
     assert note.endswith("Looks at these photos so far: 3.")
@@ -85,12 +87,23 @@ def test_a_page_without_the_two_comments_is_an_error(make_scores, page):
         make_scores.with_scores(page, "table")
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/splicing.md"])
-def test_the_pages_say_what_was_measured(make_scores, name):
+@pytest.mark.parametrize(
+    ("name", "models"),
+    [("README.md", ("default",)), ("docs/splicing.md", ("paper", "filters", "default"))],
+)
+def test_the_pages_say_what_was_measured(make_scores, name, models):
     page = (ROOT / name).read_text(encoding="utf-8")
-    table = make_scores.scores_table(json.loads(RESULTS.read_text(encoding="utf-8")))
+    table = make_scores.scores_table(json.loads(RESULTS.read_text(encoding="utf-8")), models)
     message = f"{name} is not what benchmarks/results/models.json says; run: make scores"
     assert make_scores.with_scores(page, table) == page, message
+
+
+def test_the_page_about_verdicts_says_what_was_measured(make_scores):
+    page = make_scores.ALARM_PAGE.read_text(encoding="utf-8")
+    results = json.loads(make_scores.ALARM_RESULTS.read_text(encoding="utf-8"))
+    table = make_scores.alarms_table(results)
+    assert table in page, "docs/verdicts.md is not what was measured; run: make scores"
+    assert len(table.splitlines()) == 2 + 1 + len(results["models"]["default"]["collections"])
 
 
 def test_the_page_about_mfcn_says_what_was_measured(make_scores):

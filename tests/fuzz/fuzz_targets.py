@@ -93,7 +93,7 @@ def _use_model(path: Path) -> None:
         return
     found = localizer.localize(_photo())
     assert found.verdict
-    _ = found.mask, found.hot_spots
+    _ = found.mask, found.edges
 
 
 def _use_forest(path: Path) -> None:

@@ -91,7 +91,8 @@ def test_options_out_of_range(kind, options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"banks": ()}, "banks must hold at least one set of filters"),
+        ({"banks": ()}, "banks must hold at least one set of filters, and none with a network"),
+        ({"network": True}, "banks must hold at least one set of filters, and none with a network"),
         ({"smoothing": -1.0}, "smoothing=-1.0 must be from 0 to 50"),
         ({"smoothing": math.inf}, "smoothing=inf must be from"),
     ],

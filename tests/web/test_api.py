@@ -61,6 +61,7 @@ def test_a_photo_gets_what_the_library_finds(server, job):
     assert (result["width"], result["height"]) == image.pixels.shape[1::-1]
     assert result["verdict_code"] == found.verdict_code
     assert result["p_value"] == pytest.approx(found.p_value, rel=1e-4)
+    assert (result["genuine_as_high"], result["genuine_photos"]) == found.rank[1:]
     assert result["sentence"] and result["meaning"] and result["limits"]
     assert all(len(row) == 2 for row in result["fact_rows"])
     white = choose_boundary_white(found.boundary, localizer.threshold)
@@ -75,7 +76,7 @@ def test_a_photo_gets_what_the_library_finds(server, job):
 def test_a_result_names_no_path_of_the_computer(server, job):
     text = json.dumps(job)
     assert str(server.folder) not in text
-    assert not {"overlay", "boundary", "region", "hot_spots"} & set(job["result"])
+    assert not {"overlay", "boundary", "region"} & set(job["result"])
 
 
 def test_only_files_that_the_result_names_can_be_fetched(server, job):

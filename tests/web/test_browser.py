@@ -131,7 +131,6 @@ def test_sliders_act_at_once(open_page, cup, take_picture):
     assert not pixels(page)[..., 3].any()
     page.locator("#opacity").fill("100")
     page.locator("#layer-region").check(force=True)
-    page.locator("#layer-hot_spots").check(force=True)
     page.locator("#layer-edges").check(force=True)
     drawn(page)
     assert (pixels(page)[..., 3] > 0).sum() > (full[..., 3] > 0).sum()
@@ -425,7 +424,7 @@ def test_screen_readers_find_their_way(open_page, cup):
         expect(page.get_by_role(role).first).to_be_visible()
     for name in ("Strength of the evidence", "Show evidence from", "Compare with the photo"):
         expect(page.get_by_role("slider", name=name)).to_be_visible()
-    for name in ("Evidence", "Region", "Hot spots", "Edges"):
+    for name in ("Evidence", "Region", "Edges"):
         expect(page.get_by_role("checkbox", name=name)).to_have_count(1)
     expect(page.get_by_role("button", name="Zoom in")).to_be_visible()
     expect(page.get_by_role("button", name="Remove cup-in-the-sky.png")).to_be_visible()

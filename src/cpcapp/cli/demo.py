@@ -24,7 +24,6 @@ _FILES = """\
   NAME.overlay.png     one photo with the likely seam; the lighter, the likelier
   NAME.boundary.png    the boundary map as it is, whatever the verdict
   NAME.region.png      white: the part that may come from elsewhere; black without signs
-  NAME.hot_spots.png   white: spots significant after correcting for multiple testing
   NAME.report.html     a report on one photo; NAME.report.pdf the same as PDF
 In demo.png compare the last two pictures of each row with the second: a good result follows the
 outline of the pink part. Not every edge is a seam, and not every seam is found."""

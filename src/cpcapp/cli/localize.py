@@ -26,18 +26,17 @@ if TYPE_CHECKING:
 
 HELP = "show where photos were spliced"
 DESCRIPTION = """Look for the seam of a pasted part in photos, and say of each whether there are
-signs of splicing (p at most 0.05), weak signs (p at most 0.15) or none; p says how often a
-genuine photo scores this high. DIR gets, for each photo: NAME.overlay.png (the photo in grey with
-the likely seam in colours, from purple to light yellow, and a blue line around what reaches the
+signs of splicing (p at most 0.05), weak signs (p at most 0.15) or none; p is the share of genuine
+photos that scored as high. DIR gets, for each photo: NAME.overlay.png (the photo in grey with the
+likely seam in colours, from purple to light yellow, and a blue line around what reaches the
 threshold; both are fainter with weak signs, there are none without signs, and where the verdict is
 "can't tell" the map is grey), NAME.boundary.png (the boundary map as it is, whatever the
 verdict; grey 255 stands for boundary_white in NAME.json), NAME.region.png (white: the part that
-may come from elsewhere; all black without signs), NAME.hot_spots.png (white: spots significant
-after correcting for multiple testing), NAME.thumbnail.jpg and NAME.json (verdict, p-value, JPEG
-quality and more); with --report also NAME.report.html and NAME.report.pdf. summary.csv and the page
-index.html have all results in DIR. Pictures are upright, like the photo on a screen. Photos that
-can't be read are named at the end, also GIF and raw files in a folder, and the exit status
-is 1. After Ctrl-C the photos at hand are finished, and --resume goes on."""
+may come from elsewhere; all black without signs), NAME.thumbnail.jpg and NAME.json (verdict,
+p-value, JPEG quality and more); with --report also NAME.report.html and NAME.report.pdf.
+summary.csv and the page index.html have all results in DIR. Pictures are upright, like the photo on
+a screen. Photos that can't be read are named at the end, also GIF and raw files in a folder, and
+the exit status is 1. After Ctrl-C the photos at hand are finished, and --resume goes on."""
 
 MODEL_HELP = """a model of the package (default, filters or paper), or the path of a model file
 (default: default)"""

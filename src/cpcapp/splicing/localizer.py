@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cpcapp.splicing.decide.decide import decide
-from cpcapp.splicing.decide.verdict import Calibration
+from cpcapp.splicing.decide.verdict import Calibration, feature_names
 from cpcapp.splicing.measure.filters import FilterBank
 from cpcapp.splicing.measure.measure import measure
 from cpcapp.splicing.measure.network import TraceMeter
@@ -73,11 +73,10 @@ class SpliceLocalizer:
             raise ValueError("banks do not belong to the preset: their options differ")
         if preset.network != (network is not None):
             raise ValueError(f"network={network} does not fit preset.network={preset.network}")
-        n_tables = 2 if preset.network else 1
-        if calibration is not None and len(calibration.evidence.tables) != n_tables:
+        n = len(feature_names(preset.network))
+        if calibration and calibration.weights is not None and len(calibration.weights) != n:
             raise ValueError(
-                f"calibration has {len(calibration.evidence.tables)} tables of evidence; with "
-                f"preset.network={preset.network} it must have {n_tables}"
+                f"calibration has {len(calibration.weights)} weights; it must have {n}"
             )
         if not 0.0 <= threshold <= 1.0:
             raise ValueError(f"threshold={threshold} must be in [0, 1]")
@@ -135,8 +134,9 @@ class SpliceLocalizer:
             progress(1.0)
         return Localization(
             **vars(decision),
-            edges=measured.edges,
+            measured_edges=measured.edges,
             jpeg_quality=quality or estimate_quality(measured.image, measured.grid.offset),
+            looks_like_photo=read.content_kind.looks_like_photo,
             notes=notes,
             options=self.preset.verdict,
             threshold=self.threshold,

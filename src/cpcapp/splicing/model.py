@@ -26,7 +26,7 @@ from cpcapp.splicing.presets import Preset
 DEFAULT_MODEL = "default"
 
 _FORMAT = "cpcapp-splice-localizer"
-_FORMAT_VERSION = 7
+_FORMAT_VERSION = 8
 _NETWORK_FORMAT = "cpcapp-trace-network"
 _NETWORK_VERSION = 1
 _SHIPPED = files("cpcapp.splicing.models")
@@ -183,10 +183,10 @@ def _read_model(path: str | os.PathLike[str], *, trusted: bool) -> SpliceLocaliz
         if network is not None and not trusted:  # of the package: no trial, which takes seconds
             # Traces of network and JPEG, region, and pasted side.
             n_traces = try_network(network.stages, network.facts) + N_JPEG_TRACES + 2
-            sides = calibration and calibration.sides
-            if sides and len(sides.filters) != n_traces:
+            traces = calibration and calibration.traces
+            if traces and len(traces.within) != n_traces:
                 raise ValueError(
-                    f"it tells sides apart by {len(sides.filters)} traces, and a photo has "
+                    f"it tells sides apart by {len(traces.within)} traces, and a photo has "
                     f"{n_traces}"
                 )
         threshold = float(header["threshold"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
 
 from cpcapp._io.ranges import check_ranges, ranged
@@ -59,9 +59,7 @@ class Preset:
         Added to that contrast: a photo without a mosaic is judged by its filters alone. Set by
         hand.
     network : bool
-        Whether a network measures traces beside the filters.
-    n_side_filters : int
-        How many directions of the learned traces tell two sides apart. Set by hand.
+        Whether a network measures the seam and traces, in place of filters.
     mosaic : MosaicOptions
     regions : RegionOptions
     verdict : VerdictOptions
@@ -74,7 +72,6 @@ class Preset:
     mosaic_contrast: bool = False
     mosaic_offset: float = ranged(0.15, 0.0, 100.0)
     network: bool = False
-    n_side_filters: int = ranged(6, 1, 64)
     mosaic: MosaicOptions = field(default_factory=MosaicOptions)
     regions: RegionOptions = field(default_factory=RegionOptions)
     verdict: VerdictOptions = field(default_factory=VerdictOptions)
@@ -82,13 +79,13 @@ class Preset:
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        if not self.banks:
-            raise ValueError("banks must hold at least one set of filters")
+        if bool(self.banks) == self.network:
+            raise ValueError("banks must hold at least one set of filters, and none with a network")
 
     @property
     def min_side(self) -> int:
         """Photos with a shorter side are smaller than a patch."""
-        return max(bank.size for bank in self.banks)
+        return max((bank.size for bank in self.banks), default=1)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings in types that JSON knows."""
@@ -133,7 +130,7 @@ def _build(kind: Any, content: dict[str, Any]) -> Any:
 # Of "paper", size and number of filters were set by hand, see
 # benchmarks/results/paper_preset_trials.json. Those of "filters", with weights, exponents and
 # smoothing, have the best mean score on made splices and pairs of photos of CASIA 2.0. "default"
-# has the same, and `VerdictOptions` says where its `collection_spread` is from.
+# has no filters: beside the network they changed neither seam nor region of made splices.
 PRESETS = {
     "paper": Preset("paper", (BankOptions(n_filters=50),)),
     "filters": Preset(
@@ -161,9 +158,6 @@ PRESETS = {
         mosaic_contrast=True,
     ),
 }
-PRESETS["default"] = replace(
-    PRESETS["filters"],
-    name="default",
-    network=True,
-    verdict=VerdictOptions(collection_spread=1.2),
+PRESETS["default"] = Preset(
+    "default", (), network=True, regions=RegionOptions(prior=0.5, trim_per_pixel=2.0)
 )

@@ -9,13 +9,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.splicing.decide.options import VerdictOptions
-from cpcapp.splicing.decide.verdict import benjamini_hochberg, upsample_patches
+from cpcapp.splicing.decide.part_kind import PartKind, find_part_kind
+from cpcapp.splicing.decide.verdict import Rank
 from cpcapp.splicing.decide.words import Display, Verdict, VerdictCode, find_verdict, shown
-from cpcapp.splicing.photo.pixels import BoolArray, FloatArray, FloatMap
+from cpcapp.splicing.measure.edges import detect_edges
+from cpcapp.splicing.photo.pixels import BoolArray, FloatMap
 
 
 @dataclass(frozen=True)
@@ -26,25 +27,24 @@ class Localization:
     ----------
     boundary : ndarray of shape (height, width), float32 in [0, 1]
         Bright where the seam is likely.
-    edges : ndarray of shape (height, width), float32 in [0, 1]
-        All edges, seam or not.
     region : ndarray of shape (height, width), float32 in [0, 1], or None
         Above a half where the photo is likely to come from elsewhere, whatever the verdict: of a
         genuine photo too. None if the model finds none: cPCA++ without a calibration.
     score : float or None
         How much speaks for a splice, on one scale for all photos.
-    p_value : float or None
-        How often a genuine photo scores this high. None if there is nothing to compare with.
+    rank : Rank or None
+        Where it stands among genuine photos: ``p_value``, and ``n_as_high`` of ``n_photos`` that
+        scored as high. None if there is nothing to compare with.
     side_rule : {"network", "smaller"} or None
         What told which of the two sides of the seam was pasted: the traces, or that it is the
         smaller one. None if there is no region.
-    patch_p_values : ndarray of shape (ceil(height / 8), ceil(width / 8)), float64, or None
-        The same for each square of 8 x 8 pixels.
     jpeg_quality : int or None
         By the tables of the file or, without a file, estimated from the pixels. None if no
         compression shows.
     calibrated : bool
         Whether the model has learned to judge photos.
+    looks_like_photo : bool
+        Of a screenshot or a drawing there is no verdict.
     notes : tuple of str
         What was done to the photo when it was read.
     seconds : float
@@ -55,22 +55,38 @@ class Localization:
         Of the model, on the boundary map: what reaches it is outlined in pictures.
     pixels : ndarray of shape (height, width, 3), uint8 or uint16, or None
         The photo, to draw on. Not a copy: of an array it is the array that was given.
+    measured_edges : ndarray of shape (height, width), float32 in [0, 1], or None
+        If the model needed them; see `edges`.
     """
 
     boundary: FloatMap = field(repr=False)
-    edges: FloatMap = field(repr=False)
     region: FloatMap | None = field(default=None, repr=False)
     side_rule: str | None = None
     score: float | None = None
-    p_value: float | None = None
-    patch_p_values: FloatArray | None = field(default=None, repr=False)
+    rank: Rank | None = None
     jpeg_quality: int | None = None
     calibrated: bool = False
+    looks_like_photo: bool = True
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     options: VerdictOptions = field(default_factory=VerdictOptions, repr=False)
     threshold: float = 0.5
     pixels: NDArray[Any] | None = field(default=None, repr=False)
+    measured_edges: FloatMap | None = field(default=None, repr=False)
+
+    @property
+    def p_value(self) -> float | None:
+        """Share of genuine photos that scored as high; None if there is nothing to compare with."""
+        return None if self.rank is None else self.rank.p_value
+
+    @cached_property
+    def edges(self) -> FloatMap:
+        """All edges of the photo, seam or not: (height, width), float32 in [0, 1]."""
+        if self.measured_edges is not None:
+            return self.measured_edges
+        if self.pixels is None:
+            raise ValueError("edges are found in pixels, and there are none")
+        return detect_edges(self.pixels)
 
     @cached_property
     def mask(self) -> BoolArray | None:
@@ -84,26 +100,14 @@ class Localization:
         return (self.region > 0.5) & self.display.part
 
     @cached_property
-    def p_map(self) -> FloatMap | None:
-        """The squares' p-values as a map, (height, width), float32; None if there are none."""
-        if self.patch_p_values is None:
-            return None
-        values = self.patch_p_values.astype(np.float32)
-        return upsample_patches(values, self.edges.shape, self.options.patch_size)
+    def part_kind(self) -> PartKind | None:
+        """What the marked part looks like: ``"graphic"`` (caption, frame, logo) or ``"collage"``.
 
-    @cached_property
-    def hot_spots(self) -> BoolArray | None:
-        """Squares that are significant after correcting for multiple testing.
-
-        (height, width), bool; None if there are no p-values. On average at most one in twenty of
-        them is false. Like `mask`, it is True nowhere if the verdict is that no signs were found;
-        `p_map` is there whatever the verdict.
+        None for all usual objects, and if nothing is marked.
         """
-        if self.patch_p_values is None:
+        if self.pixels is None or self.mask is None or not self.mask.any():
             return None
-        chosen = benjamini_hochberg(self.patch_p_values).astype(np.uint8)
-        significant = upsample_patches(chosen, self.edges.shape, self.options.patch_size) > 0
-        return significant & self.display.part
+        return find_part_kind(self.pixels, self.mask)
 
     @property
     def verdict(self) -> str:
@@ -154,7 +158,7 @@ class Localization:
     def save(self, folder: str | os.PathLike[str], *, name: str = "photo") -> list[Path]:
         """Write the pictures of ``cpcapp localize`` to a folder.
 
-        They are the overlay, the boundary map and, of a calibrated model, region and hot spots.
+        They are the overlay, the boundary map and, of a calibrated model, the region.
         Files of these names are replaced. For a JSON file and a report, use
         `cpcapp.splicing.localize_files`.
 
@@ -179,7 +183,7 @@ class Localization:
         >>> import tempfile
         >>> import numpy as np
         >>> flat = np.zeros((80, 90), dtype=np.float32)
-        >>> found = Localization(flat, flat, pixels=np.zeros((80, 90, 3), dtype=np.uint8))
+        >>> found = Localization(flat, pixels=np.zeros((80, 90, 3), dtype=np.uint8))
         >>> [path.name for path in found.save(tempfile.mkdtemp(), name="black")]
         ['black.overlay.png', 'black.boundary.png']
         """
@@ -197,8 +201,9 @@ class Localization:
         quality = self.jpeg_quality
         return find_verdict(
             self.p_value,
-            self.edges.shape,
+            self.boundary.shape,
             calibrated=self.calibrated,
+            looks_like_photo=self.looks_like_photo,
             too_compressed=quality is not None and quality < self.options.min_quality,
         )
 

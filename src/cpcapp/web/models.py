@@ -72,8 +72,13 @@ class PhotoResult(BaseModel):
     height: int
     verdict: str
     verdict_code: Literal["signs", "weak", "none", "unknown"]
-    p_value: float | None = Field(description="How often a genuine photo scores this high.")
+    p_value: float | None = Field(description="Share of genuine photos that scored as high.")
+    genuine_photos: int | None = Field(description="How many it was compared with.")
+    genuine_as_high: int | None = Field(description="How many of them scored as high.")
     p_text: str = Field(description="The same for people, never rounded over a level.")
+    part_kind: Literal["graphic", "collage"] | None = Field(
+        description="What the marked part looks like, if it is no usual object."
+    )
     score: float | None
     threshold: float = Field(description="Of the model, on the boundary map.")
     boundary_white: float = Field(description="Value of the boundary map that is white.")

@@ -80,6 +80,8 @@ def run_photo(folder: Path, request: dict[str, Any], report: Report) -> dict[str
     return {
         **entry,
         "sentence": made.sentence,
+        "genuine_photos": localization.rank and localization.rank.n_photos,
+        "genuine_as_high": localization.rank and localization.rank.n_as_high,
         "p_text": format_verdict("", localization.p_value).removeprefix(", "),
         "meaning": made.meaning,
         "limits": made.limits,
@@ -192,5 +194,4 @@ def _choose_display(localization: Localization) -> dict[str, Any]:
         "text": display.seam_text,
         "white": number(choose_overlay_white(localization.boundary, localization.threshold)),
         "has_region": bool(localization.mask is not None and localization.mask.any()),
-        "has_hot_spots": bool(localization.hot_spots is not None and localization.hot_spots.any()),
     }

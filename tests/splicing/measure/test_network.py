@@ -246,6 +246,17 @@ def test_odds_of_blocks_become_probabilities_of_pixels(offset):
     np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), atol=1e-5)
 
 
+def test_odds_of_a_seam_become_probabilities():
+    """Also odds that nobody would bet on."""
+    odds = np.array([[-1e4, -100.0, -2.0, 0.0, 3.0, 100.0, 1e4]], np.float32)
+    nothing = np.zeros((1, 1), np.float32)
+    found = LearnedTraces(odds, nothing, nothing, nothing[..., None]).seam_map()
+    assert found.dtype == np.float32
+    expected = [[0.0, 0.0, 1 / (1 + np.exp(2.0)), 0.5, 1 / (1 + np.exp(-3.0)), 1.0, 1.0]]
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-12)
+    assert odds[0, 2] == -2.0  # is left alone
+
+
 def test_onnx_runtime_reports_to_nobody(tmp_path):
     """ONNX Runtime tells its maker about each process, and keeps a file, unless told not to."""
     pytest.importorskip("onnxruntime")

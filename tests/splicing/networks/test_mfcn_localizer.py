@@ -87,7 +87,7 @@ def test_what_is_found(photo):
         assert values.shape == photo.shape[:2]
         assert values.dtype == np.float32
         assert 0.0 <= values.min() <= values.max() <= 1.0
-    assert found.p_value is found.score is found.patch_p_values is None
+    assert found.p_value is found.score is found.rank is None
     assert found.verdict_code == "unknown"
     assert "not learned to judge" in found.verdict
     assert not found.calibrated

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from cpcapp.splicing import Localization
+from cpcapp.splicing.decide.verdict import Rank
 from cpcapp.splicing.output.draw import (
     LINE_COLOUR,
     choose_boundary_white,
@@ -242,7 +243,7 @@ def found_in(pixels, **changes):
     """Return a line of seam across a photo of 80 by 90 pixels."""
     boundary = np.zeros(pixels.shape[:2], dtype=np.float32)
     boundary[40] = 0.8
-    return Localization(boundary, boundary, **{"calibrated": True, **changes})
+    return Localization(boundary, **{"calibrated": True, **changes})
 
 
 def has_line(picture):
@@ -253,7 +254,7 @@ class TestPicturesSayWhatTheWordsSay:
     pixels = photo(80, 90)
 
     def test_signs(self):
-        found = found_in(self.pixels, p_value=0.05)
+        found = found_in(self.pixels, rank=Rank(0.05, 4, 99))
         picture = draw_localization(self.pixels, found, 0.5)
         white = choose_overlay_white(found.boundary, 0.5)
         expected = draw_overlay(self.pixels, found.boundary, 0.5, white=white)
@@ -263,7 +264,9 @@ class TestPicturesSayWhatTheWordsSay:
 
     def test_weak_signs_are_fainter(self):
         strong, weak, weaker = (
-            draw_localization(self.pixels, found_in(self.pixels, p_value=p), 0.5, line=False)
+            draw_localization(
+                self.pixels, found_in(self.pixels, rank=Rank(p, 9, 99)), 0.5, line=False
+            )
             for p in (0.05, 0.1, 0.15)
         )
         change = [
@@ -271,7 +274,7 @@ class TestPicturesSayWhatTheWordsSay:
         ]
         assert change[0] > 1.2 * change[1] > 1.2 * change[2] > 5
         lines = [
-            draw_localization(self.pixels, found_in(self.pixels, p_value=p), 0.5)[39]
+            draw_localization(self.pixels, found_in(self.pixels, rank=Rank(p, 9, 99)), 0.5)[39]
             for p in (0.05, 0.1, 0.15)
         ]
         far = [np.abs(line - np.array(LINE_COLOUR, float)).mean() for line in lines]
@@ -279,12 +282,12 @@ class TestPicturesSayWhatTheWordsSay:
         assert np.abs(lines[2] - self.pixels[39].astype(float)).mean() > 5
 
     def test_no_signs(self):
-        found = found_in(self.pixels, p_value=0.151)
+        found = found_in(self.pixels, rank=Rank(0.151, 15, 99))
         assert found.verdict == "no signs found"
         picture = draw_localization(self.pixels, found, 0.5)
         np.testing.assert_array_equal(picture, self.pixels)
 
-    @pytest.mark.parametrize("changes", [{}, {"p_value": 0.4, "jpeg_quality": 30}])
+    @pytest.mark.parametrize("changes", [{}, {"rank": Rank(0.4, 40, 99), "jpeg_quality": 30}])
     def test_what_it_can_not_tell_has_no_colours(self, changes):
         found = found_in(self.pixels, **changes)
         assert found.verdict_code == "unknown"
@@ -295,7 +298,7 @@ class TestPicturesSayWhatTheWordsSay:
 
     def test_a_model_that_does_not_judge_shows_its_map(self):
         found = found_in(self.pixels, calibrated=False)
-        signs = found_in(self.pixels, p_value=0.01)
+        signs = found_in(self.pixels, rank=Rank(0.01, 0, 99))
         np.testing.assert_array_equal(
             draw_localization(self.pixels, found, 0.5), draw_localization(self.pixels, signs, 0.5)
         )

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import stand_in
 from cpcapp.splicing import Localization, ResultsError, localize_files, read_image
 from cpcapp.splicing import model as model_file
+from cpcapp.splicing.decide.verdict import Rank
 from cpcapp.splicing.output.folder import (
     ResultFiles,
     is_complete,
@@ -98,7 +99,7 @@ def test_every_photo_has_names_of_its_own_in_whatever_order(photos, random):
     for files in name_results(photos, Path("out")):
         assert all(len(path.name.encode()) <= 255 for path in files.all)
         assert all(path.parent == Path("out") for path in files.all)
-        assert len(set(files.all)) == 8
+        assert len(set(files.all)) == 7
 
 
 class TestFilesOfAPhoto:
@@ -110,7 +111,7 @@ class TestFilesOfAPhoto:
     def write(files, **changes):
         image = read_image(np.full((80, 100, 3), 128, dtype=np.uint8))
         flat = np.zeros((80, 100), dtype=np.float32)
-        found = replace(Localization(flat, flat, jpeg_quality=90, calibrated=True), **changes)
+        found = replace(Localization(flat, jpeg_quality=90, calibrated=True), **changes)
         origin = {"sha256": "0", "model": {"name": "any"}}
         entry, contents = make_result(files, image, b"", found, origin)
         write_result(files, entry, contents)
@@ -120,10 +121,10 @@ class TestFilesOfAPhoto:
         "changes",
         [
             {},
-            {"score": math.nan, "p_value": math.nan, "seconds": math.inf},
-            {"score": -math.inf, "p_value": 0.0, "jpeg_quality": None},
+            {"score": math.nan, "rank": Rank(math.nan, 0, 1), "seconds": math.inf},
+            {"score": -math.inf, "rank": Rank(0.0, 0, 0), "jpeg_quality": None},
             {"calibrated": False},
-            {"region": np.ones((80, 100), np.float32), "patch_p_values": np.ones((10, 13))},
+            {"region": np.ones((80, 100), np.float32)},
         ],
     )
     def test_it_is_valid_json_whatever_is_unknown(self, files, changes):
@@ -140,17 +141,20 @@ class TestFilesOfAPhoto:
     def test_what_the_verdict_rests_on(self, files):
         entry = self.write(files)
         assert (entry["jpeg_quality"], entry["calibrated"], entry["p_value"]) == (90, True, None)
-        assert entry["verdict"] == "can't tell (unlike anything it was calibrated on)"
+        assert entry["genuine_photos"] is entry["genuine_as_high"] is None
+        assert entry["verdict"] == "can't tell (the model has not learned to judge)"
         assert entry["verdict_code"] == "unknown"
-        entry = self.write(files, p_value=0.1)
+        entry = self.write(files, rank=Rank(0.1, 3, 40))
         assert (entry["verdict"], entry["verdict_code"]) == ("weak signs of splicing", "weak")
+        assert (entry["p_value"], entry["genuine_as_high"], entry["genuine_photos"]) == (0.1, 3, 40)
 
     def test_the_region_is_shown_with_signs_only_and_the_boundary_map_always(self, files):
         boundary = np.random.default_rng(0).random((80, 100), dtype=np.float32)
         whole = {"region": np.ones((80, 100), np.float32), "boundary": boundary}
         maps = set()
         for p_value, share in ((0.01, 1), (0.1, 1), (0.2, 0), (None, 0)):
-            entry = self.write(files, p_value=p_value, **whole)
+            rank = None if p_value is None else Rank(p_value, 9, 99)
+            entry = self.write(files, rank=rank, **whole)
             assert entry["region_share"] == share
             assert read_image(files.region).pixels.mean() == 255 * share
             maps.add(files.boundary.read_bytes())
@@ -235,7 +239,7 @@ def test_names_of_strangers(tmp_path, name):
 def test_json_of_strangers_leads_nowhere(out):
     evil = "https://example.org/x.png"
     change(out, "1", overlay=evil, boundary="../../x", thumbnail=evil, report="javascript:alert(1)")
-    change(out, "2", region="/etc/passwd", hot_spots=evil, report_pdf=evil, verdict_code="<b>")
+    change(out, "2", region="/etc/passwd", report_pdf=evil, verdict_code="<b>")
     change(out, "10", p_value=10**400, width=10**4000, height=-1, region_share="<i>", error=evil)
     page = write(out)
     assert len(page.rows) == 4

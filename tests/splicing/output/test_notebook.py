@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from cpcapp.splicing import Localization, load_model
+from cpcapp.splicing.decide.verdict import Rank
 from cpcapp.splicing.examples import example_photos
 from cpcapp.splicing.output.draw import draw_localization
 from pages import Page
@@ -23,7 +24,9 @@ def photo():
 
 @pytest.fixture(scope="module")
 def found(photo):
-    return load_model("filters").localize(photo)
+    """Signs, whatever the model says."""
+    found = load_model("filters").localize(photo)
+    return replace(found, rank=Rank(0.01, 3, 620), calibrated=True)
 
 
 def test_the_pixels_are_kept_and_not_copied(found, photo):
@@ -43,11 +46,11 @@ class TestPlot:
         np.testing.assert_array_equal(
             shown[1], draw_localization(photo, found, load_model("filters").threshold)
         )
-        assert figure.get_suptitle().startswith("signs of splicing, p = ")
+        assert figure.get_suptitle() == "signs of splicing, p = 0.01"
         figure.savefig(io.BytesIO(), dpi=40)
 
     def test_without_signs_there_is_no_part(self, found):
-        assert len(replace(found, p_value=0.5).plot().axes) == 2
+        assert len(replace(found, rank=Rank(0.5, 310, 620)).plot().axes) == 2
 
     def test_without_matplotlib(self, found, monkeypatch):
         monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
@@ -59,7 +62,7 @@ class TestSave:
     def test_pictures_of_the_command(self, found, tmp_path):
         written = found.save(tmp_path / "new", name="cup")
         assert [path.name for path in written] == [
-            *("cup.overlay.png", "cup.boundary.png", "cup.region.png", "cup.hot_spots.png")
+            *("cup.overlay.png", "cup.boundary.png", "cup.region.png")
         ]
         with Image.open(written[2]) as region:
             np.testing.assert_array_equal(np.asarray(region) > 0, found.mask)
@@ -76,7 +79,7 @@ class TestRepresentation:
     def test_html_has_picture_and_verdict(self, found):
         page = Page(found._repr_html_())
         assert page.sources[0].startswith("data:image/png;base64,")
-        assert "There are signs of splicing: about " in page.text
+        assert "There are signs of splicing: 3 of 620 genuine photos" in page.text
 
     def test_png_is_the_overlay(self, found):
         with Image.open(io.BytesIO(found._repr_png_())) as picture:
@@ -86,14 +89,14 @@ class TestRepresentation:
 
     def test_large_photos_are_made_smaller(self):
         flat = np.zeros((1000, 2000), np.float32)
-        found = Localization(flat, flat, pixels=np.zeros((1000, 2000, 3), np.uint16))
+        found = Localization(flat, pixels=np.zeros((1000, 2000, 3), np.uint16))
         with Image.open(io.BytesIO(found._repr_png_())) as picture:
             assert picture.size == (800, 400)
 
 
 def test_without_pixels():
     flat = np.zeros((80, 90), np.float32)
-    found = Localization(flat, flat)
+    found = Localization(flat)
     assert found._repr_html_() is None
     assert found._repr_png_() is None
     with pytest.raises(ValueError, match="there is no photo to draw on"):

@@ -14,6 +14,7 @@ from PIL import Image
 
 from cpcapp import __version__
 from cpcapp.splicing import Localization, load_model, read_image
+from cpcapp.splicing.decide.verdict import Rank
 from cpcapp.splicing.decide.words import explain_limits, explain_verdict, verdict_sentence
 from cpcapp.splicing.examples import example_photos, read_example
 from cpcapp.splicing.output.report import PhotoReport
@@ -42,7 +43,9 @@ VIEWS = (
 
 @pytest.fixture(scope="module")
 def found():
-    return load_model("filters").localize(example_photos()[1].photo)
+    """Signs, whatever the model says."""
+    found = load_model("filters").localize(example_photos()[1].photo)
+    return replace(found, rank=Rank(0.01, 3, 620), calibrated=True)
 
 
 def build(found, name=NAME, **changes):
@@ -139,8 +142,8 @@ class TestPage:
         assert not page.scripts
 
     def test_without_signs_no_part_is_shown(self, found):
-        page = Page(build(replace(found, p_value=0.6)).html())
-        assert "No signs of splicing were found: about 60 in 100" in page.text
+        page = Page(build(replace(found, rank=Rank(0.6, 372, 620))).html())
+        assert "No signs of splicing were found: 372 of 620 genuine photos" in page.text
         assert "No part is marked, as there are no signs" in page.text
         assert len(page.sources) == 4
 
@@ -148,7 +151,7 @@ class TestPage:
         pixels = np.random.default_rng(0).integers(0, 65535, (1500, 3000, 3), dtype=np.uint16)
         flat = np.zeros((1500, 3000), np.float32)
         image = replace(read_image(pixels), name="deep.png")
-        report = PhotoReport(image, Localization(flat, flat), FACTS, VIEWS, MODEL)
+        report = PhotoReport(image, Localization(flat), FACTS, VIEWS, MODEL)
         assert decode(Page(report.html()).sources[0]).shape == (700, 1400, 3)
         labels = [label for label, _ in report.tables["The photo"]]
         assert labels == ["File", "Format", "Size", "SHA-256", "When it was read"]
@@ -156,9 +159,9 @@ class TestPage:
 
 class TestPdf:
     def test_it_is_of_this_photo(self, report, found):
-        other = build(replace(found, p_value=0.11))
-        assert "about11in100" in pdf_text(other.pdf())
-        assert "about11in100" not in pdf_text(report.pdf())
+        other = build(replace(found, rank=Rank(0.11, 70, 620)))
+        assert "70of620" in pdf_text(other.pdf())
+        assert "70of620" not in pdf_text(report.pdf())
 
     @pytest.mark.parametrize("name", [*EVIL, "Фото.jpg", "caf\udce9\n.jpg", "a" * 250])
     def test_any_name(self, found, name):

@@ -6,19 +6,20 @@ import numpy as np
 import pytest
 
 from cpcapp.splicing import SpliceLocalizer, load_model
-from cpcapp.splicing.decide.evidence import log_strength
-from cpcapp.splicing.decide.verdict import PatchTail, PhotoFeatures
+from cpcapp.splicing.decide.region import extract_borders
+from cpcapp.splicing.decide.verdict import WITHOUT_SIGN, feature_names
 from cpcapp.splicing.make.calibration_photos import calibration_photos
+from cpcapp.splicing.measure.measure import measure
 from cpcapp.splicing.photo.jpeg import encode_jpeg
 from cpcapp.splicing.photo.samples import Sample, SourcePhoto, photos_from
 from cpcapp.splicing.presets import PRESETS
 from cpcapp.splicing.train.calibrate import (
     CalibrationPhoto,
     calibrate,
-    evidence_direction,
-    fisher_direction,
+    compare_with,
     learn_calibration,
     measure_photos,
+    score_weights,
 )
 from cpcapp.splicing.train.checkpoint import Checkpoint
 from trace_networks import network_localizer
@@ -107,15 +108,31 @@ def test_16_bits_are_rounded_alike_in_spliced_and_authentic_photos(level):
 def test_seams_stand_out_and_authentic_photos_get_fair_p_values(sources, learned_alone):
     learned = learned_alone
     localizer = localizer_with(learned)
-    (table,) = learned.evidence.tables
-    assert table.ratio[-1] > 1.0 > table.ratio[0]
-    assert 20 <= len(learned.authentic) <= 24  # what was made too small is left out
+    assert learned.table.ratio[-1] > 1.0 > learned.table.ratio[0]
+    assert 20 <= len(learned.genuine["training"]) <= 24  # what was made too small is left out
     p = {True: [], False: []}
     for photo in calibration_photos(sources, 40, seed=7):
         p_value = localizer.localize(photo.image).p_value
         p[photo.authentic].append(1.0 if p_value is None else p_value)
     assert np.mean(np.array(p[True]) <= 0.1) <= 0.3
     assert np.mean(p[False]) < np.mean(p[True])
+
+
+def test_photos_are_compared_with_the_collections_that_are_given(sources, learned_alone):
+    """Each genuine photo scores what `localize` says of it; no score is learned from them."""
+    genuine = [sample for sample in calibration_photos(sources, 16, seed=9) if sample.authentic]
+    genuine = [sample for sample in genuine if min(sample.image.shape[:2]) >= 64][:6]
+    small = Sample("small", True, partial(scene, 0, 40, 40))
+    collections = {"one": genuine[:3], "two": [*genuine[3:], small], "none": [small]}
+    collections["one"].append(Sample("gone", True, _broken))
+    photos = calibration_photos(sources, 48, seed=1)
+    found = calibrate(load_model("filters"), photos, genuine=collections, jobs=1)
+    np.testing.assert_array_equal(found.weights, learned_alone.weights)
+    assert {name: len(scores) for name, scores in found.genuine.items()} == {"one": 3, "two": 3}
+    scores = [localizer_with(learned_alone).localize(photo.photo).score for photo in genuine]
+    np.testing.assert_allclose([*found.genuine["one"], *found.genuine["two"]], scores)
+    alone = compare_with(load_model("filters"), learned_alone, {"one": genuine[:3]})
+    np.testing.assert_array_equal(alone.genuine["one"], found.genuine["one"])
 
 
 def test_jobs_do_not_change_the_result(sources, learned_alone):
@@ -128,7 +145,7 @@ def test_too_few_photos_give_regions_but_no_verdict(sources):
     learned = calibrate(load_model("filters"), calibration_photos(sources, 6))
     found = localizer_with(learned).localize(scene(3))
     assert found.region is not None
-    assert found.p_value is None
+    assert found.rank is None
     assert found.verdict.startswith("can't tell")
 
 
@@ -169,103 +186,79 @@ def test_no_photo_is_read_twice(sources):
 def measured_photos(rng, n=24):
     """As many spliced as authentic photos that are all alike but for their peaks."""
     photos = []
+    borders = (np.array([0], np.int32), np.array([1], np.int32))
+    nothing = np.zeros((2, 1)), np.zeros(2), np.zeros((0, 0))
     for authentic in (True, False):
         for _ in range(n):
-            peak = rng.normal() + (0.0 if authentic else 2.0)
+            features = np.array([rng.normal() + (0.0 if authentic else 2.0), 0.0, -3.0, 0.0])
             photos.append(
                 CalibrationPhoto(
-                    authentic,
-                    log_strength(rng.gamma(2.0, 1.0, (1, 0 if authentic else 50))),
-                    log_strength(rng.gamma(1.0, 1.0, (1, 200))),
-                    PhotoFeatures(peak, 0.0, -3.0, 0.0, 0.0),
-                    (peak - rng.exponential(size=300)).astype(np.float32),
+                    np.array([authentic]),
+                    *(pair.repeat(250) for pair in borders),
+                    np.log(rng.gamma(np.repeat([2.0, 1.0], [50, 200]))).astype(np.float32),
+                    np.arange(250) < (0 if authentic else 50),
+                    *nothing,
+                    np.full(2, 5000.0),
+                    np.array([0.0, 0.0 if authentic else 5000.0]),
+                    features,
                 )
             )
     return photos
 
 
-def test_the_tail_judges_each_photo_by_the_others(rng):
-    """Its z-scores are of the mean and deviation that the scores of all others have."""
-    photos = measured_photos(rng)
-    learned = learn_calibration(photos, PRESETS["default"])
-    authentic = [photo for photo in photos if photo.authentic]
-    weight = learned.weights[0]
-    scores = np.array([learned.score(photo.features) for photo in authentic])
-    np.testing.assert_allclose(learned.authentic[:, -1], scores)
-    z_scores = []
-    for number, photo in enumerate(authentic):
-        others = np.delete(scores, number)
-        rest = scores[number] - weight * photo.features.peak
-        deviation = others.std(ddof=1) * (1 + 1 / len(others)) ** 0.5
-        z_scores.append((weight * photo.strengths + rest - others.mean()) / deviation)
-    expected = PatchTail.learn(z_scores)
-    np.testing.assert_allclose(learned.patch_tail.z_score, expected.z_score, rtol=1e-6)
-    np.testing.assert_allclose(learned.patch_tail.log_survival, expected.log_survival)
-
-
-def test_a_photo_unlike_all_others_says_nothing_of_the_tail(rng):
-    """It has nothing but itself to be compared with."""
-    photos = measured_photos(rng)
-    strange = photos[0]._replace(
-        features=photos[0].features._replace(compression=50.0),
-        strengths=photos[0].strengths + np.float32(1e3),
-    )
-    learned, without = (
-        learn_calibration([*first, *photos[1:]], PRESETS["default"]).patch_tail
-        for first in ([strange], [strange._replace(strengths=photos[0].strengths)])
-    )
-    np.testing.assert_array_equal(learned.z_score, without.z_score)
-
-
-def test_fishers_direction_has_a_ridge_of_a_fiftieth():
-    """``d / 1.02 v`` for features without correlation, ``v`` their variance."""
-    corners = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]]) * np.array([1.0, 3.0])
-    variance = corners.var(axis=0, ddof=1)
-    shift = np.array([2.0, 6.0])
-    found = fisher_direction(corners + shift, corners)
-    np.testing.assert_allclose(found, shift / (1.02 * variance), rtol=1e-6)
-
-
-def test_squares_are_not_judged_by_a_peak_that_speaks_for_authenticity(rng):
-    """Then none of the squares speaks for a splice either."""
-    turned = [photo._replace(authentic=not photo.authentic) for photo in measured_photos(rng)]
-    learned = learn_calibration(turned, PRESETS["filters"])
-    assert learned.weights[0] < 0.0
-    assert learned.patch_tail is None
+def test_the_table_is_learned_at_seams_and_elsewhere(rng):
+    """``log Γ(x; 2)/Γ(x; 1) = log x``, of values that are logarithms; no prior is in it."""
+    photos = [photo for photo in measured_photos(rng, 60) if not photo.authentic]
+    found = learn_calibration(photos, PRESETS["filters"]).table
+    x = np.array([-0.5, 0.0, 0.5, 1.0])
+    np.testing.assert_allclose(found(x), x, atol=0.25)
 
 
 @pytest.mark.parametrize(("n", "judges"), [(19, False), (20, True)])
 def test_twenty_photos_of_each_kind_are_enough_to_judge(n, judges, rng):
-    learned = learn_calibration(measured_photos(rng, n), PRESETS["default"])
+    learned = learn_calibration(measured_photos(rng, n), PRESETS["filters"])
     assert learned.can_judge == judges
     assert (learned.n_spliced, learned.n_authentic) == (n, n)
+
+
+@pytest.mark.parametrize(("network", "ridge"), [(False, 0.02), (True, 0.5)])
+def test_the_weights_are_fishers_direction_with_a_ridge(network, ridge):
+    """``d / (1 + ridge) v`` for features without correlation, ``v`` their variance."""
+    n = len(feature_names(network))
+    scale = np.arange(1.0, n + 1.0)
+    corners = np.concatenate([np.eye(n), -np.eye(n)]) * scale
+    found = score_weights(corners + scale, corners, network=network)
+    variance = corners.var(axis=0, ddof=1)
+    np.testing.assert_allclose(found, scale / ((1.0 + ridge) * variance), rtol=1e-6)
+
+
+@pytest.mark.parametrize("network", [False, True])
+def test_evidence_never_counts_against_a_splice(rng, network):
+    names = feature_names(network)
+    authentic = rng.normal(size=(400, len(names)))
+    # The last feature follows the first one, so that plain Fisher would subtract it.
+    authentic[:, -1] += authentic[:, 0]
+    spliced = authentic + np.where(np.arange(len(names)) == 0, 4.0, 0.5)
+    spliced[:, 1:-1] -= 1.0
+    plain = np.linalg.solve(np.cov(authentic.T), (spliced - authentic).mean(axis=0))
+    assert plain[-1] < 0.0
+    found = dict(zip(names, score_weights(spliced, authentic, network=network), strict=True))
+    assert found["peak"] > 0.0
+    for name, weight in found.items():
+        if name in WITHOUT_SIGN:
+            assert weight < 0.0  # says what kind of photo it is
+        else:
+            assert weight >= 0.0
+    assert found["opposite_phase"] == found["seam"] == 0.0
 
 
 # -- with a network ---------------------------------------------------------------------------
 
 
-def test_evidence_never_counts_against_a_splice(rng):
-    background = rng.normal(size=(400, 6))
-    # The last feature follows the first one, so plain Fisher would subtract it.
-    background[:, 5] += background[:, 0]
-    target = background + np.array([2.0, 3.0, -3.0, 0.5, 1.0, 1.0])
-    assert fisher_direction(target, background)[5] < 0.0
-    found = evidence_direction(target, background)
-    assert (found >= 0.0).all()
-    assert found[[1, 2, 5]].tolist() == [0.0, 0.0, 0.0]
-    assert (found[[0, 3, 4]] > 0.0).all()
-    # Where nothing speaks for a splice, nothing is counted.
-    assert not evidence_direction(background, background + 1.0).any()
-
-
 def assert_same_photos(found, expected):
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
-        assert (one.authentic, one.features) == (other.authentic, other.features)
-        for name in ("at_seam", "elsewhere", "strengths"):
-            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-        assert (one.trial is None) == (other.trial is None) == one.authentic
-        for mine, its in zip(one.trial or (), other.trial or (), strict=True):
+        for mine, its in zip(one, other, strict=True):
             np.testing.assert_array_equal(mine, its)
             assert mine.dtype == its.dtype
 
@@ -276,9 +269,13 @@ def measured_by_network(sources):
     return photos, measure_photos(network_localizer(calibrated=False), photos)
 
 
-def test_what_a_network_measures_survives_a_checkpoint(measured_by_network, tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", ["network", "filters"])
+def test_what_is_measured_survives_a_checkpoint(measured_by_network, tmp_path, monkeypatch, kind):
     samples, expected = measured_by_network
     localizer = network_localizer(calibrated=False)
+    if kind == "filters":
+        localizer = load_model("filters")
+        expected = measure_photos(localizer, samples)
     monkeypatch.setattr("cpcapp.splicing.train.calibrate._PHOTOS_PER_SAVE", 3)
     checkpoint = Checkpoint(tmp_path / "run", "mine")
     # It stops at the last photo; six are kept.
@@ -293,45 +290,70 @@ def test_what_a_network_measures_survives_a_checkpoint(measured_by_network, tmp_
     assert_same_photos(measure_photos(localizer, every, checkpoint=checkpoint), expected)
 
 
+def test_photos_of_which_none_can_be_read_survive_a_checkpoint(tmp_path):
+    checkpoint, gone = Checkpoint(tmp_path / "run", "mine"), Sample("gone", True, _broken)
+    for _ in range(2):
+        assert measure_photos(load_model("filters"), [gone], checkpoint=checkpoint) == []
+
+
 def _stop():
     raise KeyboardInterrupt
 
 
-def test_with_a_network_sides_and_weights_are_learned(measured_by_network):
-    _, photos = measured_by_network
-    model = network_localizer(calibrated=False)
-    assert all(photo.at_seam.shape[0] == photo.elsewhere.shape[0] == 2 for photo in photos)
-    assert all(len(photo.features.learned) == 2 for photo in photos)
-    learned = learn_calibration(photos, model.preset)
-    assert len(learned.evidence.tables) == len(learned.evidence.weights) == 2
-    assert learned.sides.filters.shape[0] == 8  # four traces, two of JPEG, region and pasted side
-    assert 1 <= learned.sides.filters.shape[1] <= 4  # of four spliced photos
-    assert learned.evidence.trace_weight > 0.0
-    assert not learned.can_judge
-    calibrated = SpliceLocalizer(
-        model.preset, model.banks, calibration=learned, network=model.network
-    )
-    assert calibrated.localize(scene(3)).region.shape == (112, 144)
+def test_what_is_kept_of_a_photo_gives_its_cut(measured_by_network):
+    """And the mask says which superpixels were pasted, and which border pixels are at a seam."""
+    samples, photos = measured_by_network
+    model = network_localizer()
+    learned, options = model.calibration, model.preset.regions
+    for sample, photo in zip(samples, photos, strict=True):
+        borders = extract_borders(measure(sample.photo, model), options)
+        expected, _, _ = borders.find_cut(learned.table, learned.traces, options)
+        found, _, _ = photo.borders.find_cut(learned.table, learned.traces, options)
+        np.testing.assert_array_equal(found.side, expected.side)
+        assert (found.seam, found.sides) == (expected.seam, expected.sides)
+        assert bool(photo.authentic) == sample.authentic
+        mask = np.zeros(borders.labels.shape, bool) if sample.authentic else sample.mask
+        inside = np.bincount(borders.labels.ravel(), mask.ravel(), len(borders.area))
+        np.testing.assert_array_equal(photo.pasted, inside)
+        # Of the pixels about a border pixel some are pasted and others not.
+        around = np.stack([np.roll(mask, at, (0, 1)) for at in np.ndindex(3, 3)])
+        near = np.roll(around.any(axis=0) & ~around.all(axis=0), (-1, -1), (0, 1))
+        rows, columns = np.unravel_index(borders.pixels, mask.shape)
+        free = (rows > 0) & (rows < mask.shape[0] - 1)
+        free &= (columns > 0) & (columns < mask.shape[1] - 1)
+        np.testing.assert_array_equal(photo.at_seam[free], near[rows, columns][free])
 
 
-def test_with_a_network_enough_photos_learn_to_judge(measured_by_network):
-    """Six weights, and a tail of the squares that the network sees."""
-    photos = []
-    rng = np.random.default_rng(0)
-    for _ in range(10):
-        for photo in measured_by_network[1]:
-            shift = rng.normal() + (0.0 if photo.authentic else 3.0)
-            features = photo.features._replace(
-                peak=photo.features.peak + shift,
-                mean=0.0,
-                level=-3.0,
-                compression=0.0,
-                learned=tuple(rng.normal(size=2)),
-            )
-            photos.append(photo._replace(features=features, trial=None))
-    learned = learn_calibration(photos, network_localizer().preset)
+def test_with_a_network_sides_and_score_are_learned(measured_by_network):
+    """The sides by superpixels that surely lie on one of them."""
+    model, photos = network_localizer(calibrated=False), measured_by_network[1]
+    few = learn_calibration(photos, model.preset)
+    assert not few.can_judge
+    pairs = []
+    for photo in photos:
+        share = photo.pasted / photo.area
+        if (share >= 0.95).sum() >= 3:
+            inside, outside = photo.vectors[share >= 0.95], photo.vectors[share <= 0.05]
+            pairs.append(inside.mean(axis=0) - outside.mean(axis=0))
+    assert 1 <= len(pairs) <= 4  # spliced photos
+    across = np.mean([np.outer(apart, apart) for apart in pairs], axis=0)
+    np.testing.assert_allclose(few.traces.across, across, rtol=1e-9)
+    learned = learn_calibration(photos * 5, model.preset)
     assert learned.can_judge
-    assert learned.weights.shape == (6,)
-    assert learned.weights[0] > 0.0
-    assert learned.patch_tail is not None
-    assert learned.sides is None  # there was no trial to learn them from
+    assert learned.weights.shape == (5,)
+    calibrated = SpliceLocalizer(model.preset, (), calibration=learned, network=model.network)
+    found = calibrated.localize(scene(3))
+    assert found.region.shape == (112, 144)
+    assert found.rank.n_photos == 20
+
+
+def test_traces_that_never_vary_are_no_hindrance(measured_by_network):
+    """As that of two compressions, where no photo is a JPEG file."""
+    photos = []
+    for photo in measured_by_network[1]:
+        vectors = photo.vectors.copy()
+        vectors[:, -4] = 0.0
+        photos.append(photo._replace(vectors=vectors))
+    traces = learn_calibration(photos, network_localizer().preset).traces
+    assert traces is not None
+    assert np.isfinite(traces.filters(traces.within, 6)).all()

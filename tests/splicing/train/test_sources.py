@@ -6,12 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cpcapp.splicing import PRESETS, BankOptions, PatchRules, Preset, load_model
-from cpcapp.splicing.train.sources import (
-    for_own_photos,
-    open_training_set,
-    train_from_folders,
-)
+from cpcapp.splicing import BankOptions, PatchRules, Preset, load_model
+from cpcapp.splicing.train.sources import open_training_set, train_from_folders
 
 SMALL = Preset("small", (BankOptions(size=4, n_filters=3),), rules=PatchRules(min_edges=0.0))
 
@@ -95,8 +91,3 @@ def test_mistakes(pairs, plain, tmp_path):
         open_training_set(plain, n_splices=0)
     with pytest.raises(FileNotFoundError, match="nowhere is not a folder"):
         open_training_set([tmp_path / "nowhere"])
-
-
-def test_a_model_of_own_photos_need_not_allow_for_other_collections():
-    assert PRESETS["default"].verdict.collection_spread > 1.0
-    assert for_own_photos(PRESETS["default"]).verdict.collection_spread == 1.0

@@ -15,7 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpcapp import solve_contrast
-from cpcapp.splicing import BankOptions, PatchRules, Preset, save_model, train_localizer
+from cpcapp.splicing import (
+    BankOptions,
+    PatchRules,
+    Preset,
+    load_model,
+    save_model,
+    train_localizer,
+)
 from cpcapp.splicing.make.splices import SpliceMaker, SpliceOptions, training_splices
 from cpcapp.splicing.measure.edges import detect_edges
 from cpcapp.splicing.measure.filters import image_planes
@@ -27,6 +34,7 @@ from cpcapp.splicing.train import calibrate, train
 from cpcapp.splicing.train.checkpoint import Checkpoint
 from cpcapp.splicing.train.train import select_patches
 from helpers import subspace_angle
+from trace_networks import network_localizer
 
 SIZE = 6
 BANK = BankOptions(size=SIZE, stride=3, n_filters=4)
@@ -261,6 +269,22 @@ def test_authentic_photos_add_to_the_background(samples):
     assert after["background_patches"] > before["background_patches"] + 500
     assert found.facts["photos"] == {"used": 10, "given": 10}
     assert found.facts["problems"] == []
+
+
+def test_with_a_network_no_filters_are_learned(tmp_path):
+    """The network is taken as it is; the photos are to calibrate by, and for the threshold."""
+    given = network_localizer(calibrated=False)
+    path = tmp_path / "model"
+    found = train_localizer(KNOWN, given.preset, network=given.network, save_to=path)
+    assert found.banks == ()
+    assert found.network.stages == given.network.stages
+    assert found.calibration.can_judge
+    assert found.facts["photos"] == {"used": 44, "given": 44}
+    assert found.facts["scores"]["on"] == "22 of the training photos"
+    photo = KNOWN[0].image
+    one, other = found.localize(photo), load_model(path).localize(photo)
+    np.testing.assert_array_equal(one.boundary, given.localize(photo).boundary)
+    assert one.score == pytest.approx(other.score, rel=1e-3)
 
 
 def test_photos_smaller_than_a_patch_add_nothing(samples):

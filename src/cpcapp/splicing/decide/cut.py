@@ -59,6 +59,11 @@ class Cut:
     sides: float
     length: float
 
+    @classmethod
+    def nothing(cls, count: int) -> Cut:
+        """Return the cut that leaves all superpixels on one side."""
+        return cls(np.zeros(count, dtype=bool), 0.0, 0.0, 0.0)
+
     @property
     def evidence(self) -> float:
         """Of seam and sides together."""
@@ -78,7 +83,7 @@ def best_cut(
     """
     tree = MergeTree.build(borders)
     evidence = tree.sums_across(borders.evidence) + sides.gain_of_nodes(tree)
-    best = Cut(np.zeros(borders.count, dtype=bool), 0.0, 0.0, 0.0)
+    best = Cut.nothing(borders.count)
     for start in (*_tree_starts(tree, evidence), *sides.starts()):
         side = _settle(borders, tree, sides, start)
         cut = _evaluate(borders, sides, side)

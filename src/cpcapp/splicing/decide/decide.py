@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from cpcapp.splicing.decide.region import MIN_REGION_SIDE, find_region
-from cpcapp.splicing.decide.verdict import Calibration, PhotoFeatures
+import numpy as np
+
+from cpcapp.splicing.decide.region import MIN_REGION_SIDE, emphasise_border, find_region
+from cpcapp.splicing.decide.verdict import Calibration, Rank, cut_features, photo_features
 from cpcapp.splicing.measure.measure import Measured
-from cpcapp.splicing.measure.mosaic import mosaic_levels
-from cpcapp.splicing.photo.pixels import FloatArray, FloatMap
+from cpcapp.splicing.photo.pixels import FloatMap
 
 
 class Judge(Protocol):
@@ -27,47 +28,22 @@ class Decision:
     region: FloatMap | None = field(default=None, repr=False)
     side_rule: str | None = None
     score: float | None = None
-    p_value: float | None = None
-    patch_p_values: FloatArray | None = field(default=None, repr=False)
+    rank: Rank | None = None
     calibrated: bool = False
 
 
 def decide(measured: Measured, judge: Judge) -> Decision:
     """Find the region, and judge the photo."""
-    calibration, preset = judge.calibration, judge.preset
+    calibration, preset, seam = judge.calibration, judge.preset, measured.boundary.map
     if calibration is None:
-        return Decision(measured.boundary.map)
-    region = find_region(
-        measured.image,
-        measured.boundary,
-        measured.mosaic,
-        calibration.evidence,
-        preset.regions,
-        learned=measured.learned,
-        contrast=calibration.sides,
-    )
-    if min(measured.image.shape[:2]) < MIN_REGION_SIDE:
-        return Decision(measured.boundary.map, region.map, calibrated=calibration.can_judge)
-    judgement = calibration.judge(*measure_features(measured, preset))
-    return Decision(
-        region.boundary if preset.mosaic_contrast else measured.boundary.map,
-        region.map,
-        region.side_rule,
-        judgement.score,
-        judgement.p_value,
-        judgement.patch_p_values,
-        calibration.can_judge,
-    )
-
-
-def measure_features(measured: Measured, preset: Any) -> tuple[PhotoFeatures, FloatMap]:
-    """Return what a photo is judged by, and the strengths of its squares."""
-    levels = mosaic_levels(measured.mosaic, preset.mosaic)
-    return PhotoFeatures.measure(
-        measured.image,
-        measured.boundary,
-        levels,
-        preset.verdict,
-        measured.learned,
-        measured.grid.offset,
-    )
+        return Decision(seam)
+    region = find_region(measured, calibration.table, calibration.traces, preset.regions)
+    if preset.mosaic_contrast and region.inside is not None:
+        seam = emphasise_border(seam, region.inside, preset.regions)
+    score = rank = None
+    if calibration.weights is not None and min(seam.shape) >= MIN_REGION_SIDE:
+        features = photo_features(measured, preset.verdict, preset.mosaic)
+        features += cut_features(region.cut, region.n_pixels)
+        score = float(calibration.weights @ np.array(features))
+        rank = calibration.rank(score) if calibration.genuine and np.isfinite(score) else None
+    return Decision(seam, region.map, region.side_rule, score, rank, calibration.can_judge)

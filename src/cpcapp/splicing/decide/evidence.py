@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -66,106 +65,15 @@ class LikelihoodTable:
         middle = np.concatenate([[inner[0] - 0.5], (inner[1:] + inner[:-1]) / 2, [inner[-1] + 0.5]])
         return cls(middle, np.maximum.accumulate(ratio))
 
-
-@dataclass(frozen=True)
-class SeamEvidence:
-    """Evidence for a seam at a border and for two sides, learned in training.
-
-    Attributes
-    ----------
-    tables : tuple of LikelihoodTable
-        One for each thing that is measured at a border: the logarithm of the strength of the
-        filters' map in units of `strength_unit` and, if there is a network, the logarithm of
-        the odds that it gives.
-    weights : tuple of float
-        Of the tables in the sum: what they say is not independent.
-    prior : float
-        Subtracted from the sum: most borders are no seam.
-    mosaic_weight, trace_weight : float
-        Of a pixel of the mosaic's statistics and of the learned traces; see
-        `cpcapp.splicing.decide.sides.SideStatistics`.
-    trim_per_pixel : float
-        See `cpcapp.splicing.decide.cut.best_cut`. All weights are chosen on made splices.
-    """
-
-    tables: tuple[LikelihoodTable, ...]
-    weights: tuple[float, ...] = (1.0,)
-    prior: float = 1.0
-    mosaic_weight: float = 0.02
-    trace_weight: float = 0.0
-    trim_per_pixel: float = 1.25
-
-    def __post_init__(self) -> None:
-        if not self.tables or len(self.tables) != len(self.weights):
-            raise ValueError(
-                f"{len(self.tables)} tables and {len(self.weights)} weights must be as many, at "
-                "least one"
-            )
-        for name in (entry.name for entry in fields(self)[1:]):
-            value = getattr(self, name)
-            if not np.isfinite(value).all():
-                raise ValueError(f"{name}={value} must be finite")
-            if name != "prior" and np.min(value) < 0.0:
-                raise ValueError(f"{name}={value} must be at least 0")
-            if np.abs(value).max() > _MAX_WEIGHT:
-                raise ValueError(f"{name}={value} must lie within ±{_MAX_WEIGHT:g}")
-
-    def __call__(self, measured: NDArray[Any]) -> FloatArray:
-        """Return the evidence for a seam at some places."""
-        found = -self.prior * np.ones(measured.shape[1:])
-        for table, weight, values in zip(self.tables, self.weights, measured, strict=True):
-            found += weight * table(values)
-        return found
-
-    @classmethod
-    def learn(cls, seam: FloatArray, other: FloatArray, **settings: Any) -> SeamEvidence:
-        """Learn from what is measured at seams and at other borders.
-
-        The weights of the tables are those of a logistic regression; of one table alone it is 1.
-        """
-        tables = tuple(LikelihoodTable.learn(*pair) for pair in zip(seam, other, strict=True))
-        weights = (1.0,) if len(tables) == 1 else _regress(tables, seam, other)
-        return cls(tables, weights, **settings)
-
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, list[float]]:
         """Return it in types that JSON knows."""
-        return {
-            "tables": [
-                # Values are not rounded: two of them must not become one.
-                {"value": table.value.tolist(), "ratio": table.ratio.round(4).tolist()}
-                for table in self.tables
-            ],
-            "weights": list(self.weights),
-            **{entry.name: getattr(self, entry.name) for entry in fields(self)[2:]},
-        }
+        # Values are not rounded: two of them must not become one.
+        return {"value": self.value.tolist(), "ratio": self.ratio.round(4).tolist()}
 
     @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> SeamEvidence:
+    def from_dict(cls, content: dict[str, Any]) -> LikelihoodTable:
         """Return what `to_dict` wrote."""
-        tables = tuple(
-            LikelihoodTable(*(np.asarray(table[n], np.float64) for n in ("value", "ratio")))
-            for table in content["tables"]
-        )
-        return cls(
-            tables,
-            tuple(float(weight) for weight in content["weights"]),
-            **{entry.name: float(content[entry.name]) for entry in fields(cls)[2:]},
-        )
-
-
-def _regress(
-    tables: Sequence[LikelihoodTable], seam: FloatArray, other: FloatArray
-) -> tuple[float, ...]:
-    from sklearn.linear_model import LogisticRegression
-
-    said = [
-        np.stack([table(values) for table, values in zip(tables, kind, strict=True)], axis=1)
-        for kind in (seam, other)
-    ]
-    truth = np.repeat([1, 0], [len(part) for part in said])
-    # Both kinds weigh the same: the sum is a likelihood ratio.
-    fit = LogisticRegression(class_weight="balanced").fit(np.concatenate(said), truth)
-    return tuple(float(max(weight, 0.0)) for weight in fit.coef_[0])
+        return cls(*(np.asarray(content[n], np.float64) for n in ("value", "ratio")))
 
 
 def log_strength(strength: NDArray[Any]) -> FloatArray:

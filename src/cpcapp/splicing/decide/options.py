@@ -34,6 +34,14 @@ class RegionOptions:
         How many main directions of the mosaic's statistics are kept.
     max_deviation : float
         Statistics are clipped at so many robust standard deviations.
+    prior : float
+        Subtracted from the evidence of each border pixel: most borders are no seam.
+    trim_per_pixel : float
+        See `cpcapp.splicing.decide.cut.best_cut`.
+    mosaic_weight, trace_weight : float
+        Of a pixel of the mosaic's statistics and of the learned traces, against one of the seam;
+        see `cpcapp.splicing.decide.sides.SideStatistics`. That of the traces finds most of made
+        splices and least of genuine photos: benchmarks/results/trace_background.json.
     seam_length_factor : float
         Seams of made splices are 1 to 2.3 times as long as the square root of the photo's pixels.
         Some other borders are as strong: this many times that root was best on made splices, of
@@ -55,16 +63,15 @@ class RegionOptions:
         What the border adds there by itself.
     far_weight : float
         What is left of the boundary map far from the border.
-    odds_sigma, odds_emphasis : float
-        With a network: pixels to either side of the border in which the odds of a seam are raised,
-        and by how much their logarithm is raised there and lowered far away. Best on made splices,
-        of 5 and 8 pixels and of 1, 2 and 3.
     odds_share : float
         With a network: its share in how certain the region is of each pixel. Made splices gain by
         it (best F1 .912 to .926), and can't tell .25, .5 and .75 apart.
-    odds_offset : float
-        Subtracted from the logarithm of the odds: with it, a half is about the best threshold on
-        made splices. Seams weigh three times as much in the network's training.
+    n_trace_filters : int
+        How many directions of the learned traces tell two sides apart.
+    own_pixels : int
+        Size of a photo that is itself half of the background that its traces are contrasted with.
+        Of made splices the region is the same from a million to this one, and genuine photos are
+        told from them best: benchmarks/results/trace_background.json.
     """
 
     max_pixels: int = ranged(1_200_000, 4096, 1 << 28)
@@ -76,6 +83,10 @@ class RegionOptions:
     statistics_step: int = ranged(4, 1, 64)
     n_statistics: int = ranged(6, 1, 12)
     max_deviation: float = ranged(6.0, 0.1, 1e3)
+    prior: float = ranged(1.0, -100.0, 100.0)
+    trim_per_pixel: float = ranged(1.25, 0.0, 100.0)
+    mosaic_weight: float = ranged(0.02, 0.0, 100.0)
+    trace_weight: float = ranged(0.01, 0.0, 100.0)
     seam_length_factor: float = ranged(4.0, 0.01, 1e3)
     min_strength_unit: float = ranged(0.01, 1e-6, 1.0)
     certainty_evidence: float = ranged(40.0, 1e-3, 1e6)
@@ -84,10 +95,9 @@ class RegionOptions:
     border_sigma: float = ranged(3.0, 0.1, 100.0)
     border_offset: float = ranged(0.05, 1e-6, 1.0)
     far_weight: float = ranged(0.15, 0.0, 1.0)
-    odds_sigma: float = ranged(5.0, 0.1, 100.0)
-    odds_emphasis: float = ranged(2.0, 0.0, 100.0)
     odds_share: float = ranged(0.5, 0.0, 1.0)
-    odds_offset: float = ranged(0.3, -100.0, 100.0)
+    n_trace_filters: int = ranged(6, 1, 64)
+    own_pixels: int = ranged(100_000, 1, 1 << 30)
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -102,7 +112,7 @@ class VerdictOptions:
     Attributes
     ----------
     patch_size : int
-        Side of the squares that hot spots are made of, in pixels.
+        Side of the squares whose strengths are compared, in pixels.
     peak_quantile : float
         The peak of a photo is this quantile of its squares: a maximum would rise with the photo's
         size.
@@ -114,18 +124,6 @@ class VerdictOptions:
         to 24, 12 told made splices from untouched photos best, by little.
     min_mosaic_level : float
         Added to the mosaic's level before its logarithm is taken; below, it is noise.
-    mean_width, mosaic_width, compression_width : float
-        Photos are compared with similar ones: how much those may differ in the mean of the
-        boundary map, in the mosaic's level and in compression, as standard deviations of a
-        Gaussian weight.
-    min_similar : float
-        With less total weight of similar photos there is no p-value.
-    collection_spread : float
-        How much more the scores of another collection of photos vary than those of the photos that
-        a model was calibrated by: z-scores are divided by it before the p-value is taken. That of
-        the default model is the smallest with which at most 5 % of genuine photos raise an alarm
-        when their whole collection is left out of the calibration, at 80 % confidence:
-        benchmarks/results/collection_spread.json.
     min_quality : int
         Photos of a lower JPEG quality are called too compressed: 60 is the lowest quality of the
         photos that models are calibrated by.
@@ -135,11 +133,6 @@ class VerdictOptions:
     peak_quantile: float = ranged(0.999, 0.0, 1.0)
     outline_length: float = ranged(12.0, 0.0, 1e3)
     min_mosaic_level: float = ranged(0.02, 1e-6, 10.0)
-    mean_width: float = ranged(1.0, 1e-3, 1e3)
-    mosaic_width: float = ranged(0.7, 1e-3, 1e3)
-    compression_width: float = ranged(0.25, 1e-3, 1e3)
-    min_similar: float = ranged(4.0, 1.5, 1e6)
-    collection_spread: float = ranged(1.0, 1.0, 100.0)
     min_quality: int = ranged(60, 1, 100)
 
     def __post_init__(self) -> None:
@@ -155,8 +148,3 @@ class VerdictOptions:
         0.85
         """
         return 1.0 - min(0.5, self.outline_length / math.sqrt(n_squares))
-
-    @property
-    def widths(self) -> tuple[float, float, float]:
-        """In the order of `cpcapp.splicing.decide.verdict.PhotoFeatures.similarity_features`."""
-        return self.mean_width, self.mosaic_width, self.compression_width

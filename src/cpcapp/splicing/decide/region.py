@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cpcapp.splicing.decide.cut import Cut, best_cut
-from cpcapp.splicing.decide.evidence import SeamEvidence, log_strength, strength_unit
+from cpcapp.splicing.decide.evidence import LikelihoodTable, log_strength, strength_unit
 from cpcapp.splicing.decide.options import RegionOptions
 from cpcapp.splicing.decide.sides import (
     PASTED_COLUMN,
-    SideContrast,
     Sides,
     SideStatistics,
+    TraceContrast,
     side_statistics,
     superpixel_vectors,
 )
@@ -27,9 +27,7 @@ from cpcapp.splicing.decide.superpixels import (
     collect_borders,
     superpixels,
 )
-from cpcapp.splicing.measure.filters import BoundaryMap
-from cpcapp.splicing.measure.mosaic import MosaicTrace
-from cpcapp.splicing.measure.network import LearnedTraces
+from cpcapp.splicing.measure.measure import Measured
 from cpcapp.splicing.photo.pixels import BoolArray, FloatArray, FloatMap
 
 #: Photos with a shorter side have too few superpixels: no region is sought in them.
@@ -45,17 +43,12 @@ class ExtractedBorders:
     ----------
     labels : ndarray of shape (height, width), int32
         Superpixel of each pixel; of a large photo, made smaller.
-    count : int
-        Superpixels.
     pixels : ndarray of shape (n,)
         Flat indices into the labels of the pixels along borders.
     one, two : ndarray of shape (n,), int32
         The superpixels on either side of each of them.
-    measured : ndarray of shape (n_measures, n), float32
-        What is measured there: the logarithm of the relative strength of the boundary map and, if
-        there is a network, the logarithm of the odds it gives for a seam.
-    strength_unit : float
-        What the boundary map was divided by.
+    measured : ndarray of shape (n,), float32
+        What is measured there: see `cpcapp.splicing.decide.evidence.LikelihoodTable`.
     statistics : SideStatistics
         Of the mosaic.
     vectors : ndarray of shape (count, n_features), or None
@@ -65,73 +58,59 @@ class ExtractedBorders:
     """
 
     labels: Labels = field(repr=False)
-    count: int
     pixels: NDArray[np.intp] = field(repr=False)
     one: NDArray[np.int32] = field(repr=False)
     two: NDArray[np.int32] = field(repr=False)
     measured: NDArray[np.float32] = field(repr=False)
-    strength_unit: float
     statistics: SideStatistics = field(repr=False)
     vectors: FloatArray | None = field(repr=False)
     area: FloatArray = field(repr=False)
 
     def find_cut(
-        self,
-        evidence: SeamEvidence,
-        contrast: SideContrast | None = None,
-        options: RegionOptions | None = None,
+        self, table: LikelihoodTable, traces: TraceContrast | None, options: RegionOptions
     ) -> tuple[Cut, Borders, Sides]:
         """Return the best cut, the penalised borders that trimmed it, and what tells the sides."""
-        options = options or RegionOptions()
-        borders = collect_borders(self.count, self.one, self.two, evidence(self.measured))
-        kinds = [replace(self.statistics, weight=evidence.mosaic_weight)]
-        if contrast is not None and self.vectors is not None:
+        borders = collect_borders(
+            len(self.area), self.one, self.two, table(self.measured) - options.prior
+        )
+        kinds = [replace(self.statistics, weight=options.mosaic_weight)]
+        if traces is not None and self.vectors is not None:
             # Neighbouring blocks see much of the same: twice the side is twice as much that is new,
             # as it is for a seam.
-            weight = evidence.trace_weight * (options.reference_pixels / self.area.sum()) ** 0.5
-            kinds.append(
-                contrast.statistics(self.vectors, self.area, weight, options.max_deviation)
-            )
+            weight = options.trace_weight * (options.reference_pixels / self.area.sum()) ** 0.5
+            kinds.append(traces.statistics(self.vectors, self.area, weight, options))
         sides = Sides(tuple(kinds))
-        cut = best_cut(borders, sides, evidence.trim_per_pixel)
-        return cut, borders.penalise(evidence.trim_per_pixel), sides
+        cut = best_cut(borders, sides, options.trim_per_pixel)
+        return cut, borders.penalise(options.trim_per_pixel), sides
 
 
-def extract_borders(
-    image: FloatMap,
-    boundary: BoundaryMap,
-    trace: MosaicTrace | None,
-    options: RegionOptions | None = None,
-    learned: LearnedTraces | None = None,
-) -> ExtractedBorders:
+def extract_borders(measured: Measured, options: RegionOptions) -> ExtractedBorders:
     """Divide a photo into superpixels and measure along their borders."""
-    options = options or RegionOptions()
+    image, learned = measured.image, measured.learned
     shape = image.shape[:2]
-    maps = [boundary.map] if learned is None else [boundary.map, learned.seam]
+    seam = measured.boundary.map if learned is None else learned.seam
     factor = max(1.0, (image[..., 0].size / options.max_pixels) ** 0.5)
     if factor > 1.0:
         height, width = (max(1, round(side / factor)) for side in shape)
-        maps = [_shrink(found, (width, height), factor) for found in maps]
+        seam = _shrink(seam, (width, height), factor)
         image = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
     labels, count = superpixels(image, options)
     here, there = border_pixels(labels)
-    numbers = labels.ravel()
-    seen = [np.maximum(flat[here], flat[there]) for flat in (found.ravel() for found in maps)]
-    unit = strength_unit(seen[0], labels.size, options)
-    seen[0] = log_strength(seen[0] / unit).astype(np.float32)
+    numbers, flat = labels.ravel(), seam.ravel()
+    seen = np.maximum(flat[here], flat[there])
+    vectors, area = None, np.bincount(numbers, minlength=count).astype(np.float64)
     if learned is None:
-        vectors, area = None, np.bincount(numbers, minlength=count).astype(np.float64)
+        unit = strength_unit(seen, labels.size, options)
+        seen = log_strength(seen / unit).astype(np.float32)
     else:
-        vectors, area = superpixel_vectors(learned, labels, count, shape)
+        vectors = superpixel_vectors(learned, labels, count, shape)
     return ExtractedBorders(
         labels,
-        count,
         here,
         numbers[here],
         numbers[there],
-        np.stack(seen),
-        unit,
-        side_statistics(trace, labels, count, options),
+        seen,
+        side_statistics(measured.mosaic, labels, count, options),
         vectors,
         area,
     )
@@ -151,52 +130,42 @@ class Region:
     ----------
     map : ndarray of shape (height, width), float32 in [0, 1]
         Above a half inside; the more certain, the farther from a half.
-    boundary : ndarray of shape (height, width), float32 in [0, 1]
-        The boundary map, emphasised near the border of the region.
     cut : Cut
+    n_pixels : float
+        In which the cut was found: of a large photo, made smaller.
     side_rule : {"network", "smaller"} or None
         What told which of the two sides was pasted: the network's traces, or that it is the
         smaller one. None if there is no region.
+    inside : ndarray of bool, or None
+        Those of them that lie inside the cut. None if there is no region.
     """
 
     map: FloatMap = field(repr=False)
-    boundary: FloatMap = field(repr=False)
     cut: Cut = field(repr=False)
+    n_pixels: float
     side_rule: str | None = None
+    inside: BoolArray | None = field(default=None, repr=False)
 
 
 def find_region(
-    image: FloatMap,
-    boundary: BoundaryMap,
-    trace: MosaicTrace | None,
-    evidence: SeamEvidence,
-    options: RegionOptions | None = None,
-    *,
-    learned: LearnedTraces | None = None,
-    contrast: SideContrast | None = None,
+    measured: Measured,
+    table: LikelihoodTable,
+    traces: TraceContrast | None,
+    options: RegionOptions,
 ) -> Region:
-    """Find the pasted part of a photo.
-
-    ``learned``: if the model has a network; ``evidence`` must have a table for it then.
-    """
-    options = options or RegionOptions()
-    shape = image.shape[:2]
+    """Find the pasted part of a photo."""
+    shape = measured.image.shape[:2]
     if min(shape) < MIN_REGION_SIDE:
-        nothing = Cut(np.zeros(1, dtype=bool), 0.0, 0.0, 0.0)
-        return Region(np.zeros(shape, np.float32), boundary.map, nothing)
-    extracted = extract_borders(image, boundary, trace, options, learned)
-    cut, borders, sides = extracted.find_cut(evidence, contrast, options)
-    inside = cut.side[extracted.labels]
-    if learned is not None:
-        seam = emphasise_odds(learned.seam, inside, options)
-    else:
-        seam = emphasise_border(boundary.map, inside, options) if inside.any() else boundary.map
+        return Region(np.zeros(shape, np.float32), Cut.nothing(1), 1.0)
+    extracted = extract_borders(measured, options)
+    cut, borders, sides = extracted.find_cut(table, traces, options)
+    said, n_pixels = None, float(extracted.labels.size)
+    if measured.learned is not None:
+        said = measured.learned.pasted_map(shape)
     if not cut.side.any():
         # Nothing is above a half, but what the network says is there to look at.
-        nothing_certain = np.zeros(shape, np.float32)
-        if learned is not None:
-            nothing_certain = np.float32(0.5) * learned.pasted_map(shape)
-        return Region(nothing_certain, seam, cut)
+        nothing_certain = np.zeros(shape, np.float32) if said is None else np.float32(0.5) * said
+        return Region(nothing_certain, cut, n_pixels)
     losses = _evidence_lost_by_moving(borders, sides, cut.side)
     certainty = 1.0 - np.exp(-np.maximum(losses, 0.0) / options.certainty_evidence)
     inside_pasted, rule = which_side(cut.side, extracted, options)
@@ -208,7 +177,6 @@ def find_region(
         part = (
             cv2.resize(part.astype(np.float32), shape[::-1], interpolation=cv2.INTER_LINEAR) > 0.5
         )
-    said = None if learned is None else learned.pasted_map(shape)
     for rows in _strips(shape):
         strip = sure[rows]
         if said is not None:
@@ -216,7 +184,7 @@ def find_region(
             strip += np.float32(options.odds_share) * (fits - strip)
         strip *= np.float32(0.5)
         strip[...] = np.where(part[rows], 0.5 + strip, 0.5 - strip)
-    return Region(sure, seam, cut, rule)
+    return Region(sure, cut, n_pixels, rule, cut.side[extracted.labels])
 
 
 def _strips(shape: tuple[int, ...]) -> list[slice]:
@@ -224,36 +192,11 @@ def _strips(shape: tuple[int, ...]) -> list[slice]:
     return [slice(top, top + _ROWS_PER_STRIP) for top in range(0, shape[0], _ROWS_PER_STRIP)]
 
 
-def emphasise_odds(
-    odds: FloatMap, side: BoolArray, options: RegionOptions | None = None
-) -> FloatMap:
-    """Return the network's probability of a seam, raised near the border of a region.
-
-    ``side``: whether each pixel lies inside. If none does, nothing is raised or lowered.
-
-    >>> import numpy as np
-    >>> side = np.arange(40)[None] < np.full((8, 1), 20)
-    >>> emphasise_odds(np.zeros((8, 40), np.float32), side)[4, [0, 20]].round(2)
-    array([0.09, 0.85], dtype=float32)
-    """
-    options = options or RegionOptions()
-    near = None
-    if side.any() and not side.all():
-        near = _nearness(side, odds.shape, options.odds_sigma)
-    found = np.empty(odds.shape, np.float32)
-    for rows in _strips(odds.shape):
-        raised = np.asarray(odds[rows], np.float32) - np.float32(options.odds_offset)
-        if near is not None:
-            raised += np.float32(options.odds_emphasis) * (2.0 * near[rows] - 1.0)
-        found[rows] = 1.0 / (1.0 + np.exp(-raised))
-    return found
-
-
-def _nearness(side: BoolArray, shape: tuple[int, ...], sigma: float) -> FloatMap:
+def _nearness(inside: BoolArray, shape: tuple[int, ...], sigma: float) -> FloatMap:
     """Return how near each pixel is to the border of a region, from 0 to 1."""
-    border = np.zeros(side.shape, dtype=np.uint8)
-    border[:, 1:] |= side[:, 1:] != side[:, :-1]
-    border[1:] |= side[1:] != side[:-1]
+    border = np.zeros(inside.shape, dtype=np.uint8)
+    border[:, 1:] |= inside[:, 1:] != inside[:, :-1]
+    border[1:] |= inside[1:] != inside[:-1]
     distance = cv2.distanceTransform(1 - border, cv2.DIST_L2, 5)
     near = np.exp(distance**2 * np.float32(-0.5 / sigma**2))
     if near.shape != shape:
@@ -261,16 +204,13 @@ def _nearness(side: BoolArray, shape: tuple[int, ...], sigma: float) -> FloatMap
     return np.asarray(near, np.float32)
 
 
-def which_side(
-    side: Side, extracted: ExtractedBorders, options: RegionOptions | None = None
-) -> tuple[bool, str]:
+def which_side(side: Side, extracted: ExtractedBorders, options: RegionOptions) -> tuple[bool, str]:
     """Return whether the inside of a cut was pasted, and what tells so.
 
     The network was trained to tell the pasted side: hosts were mostly saved as they are, and pasted
     parts moved, resized and surrounded. Where it does not tell the sides apart, the smaller one is
     taken.
     """
-    options = options or RegionOptions()
     area, vectors = extracted.area, extracted.vectors
     if vectors is not None and side.any() and not side.all():
         odds = vectors[:, PASTED_COLUMN]
@@ -280,15 +220,12 @@ def which_side(
     return bool(2.0 * area[side].sum() <= area.sum()), "smaller"
 
 
-def emphasise_border(
-    boundary: FloatMap, side: BoolArray, options: RegionOptions | None = None
-) -> FloatMap:
+def emphasise_border(boundary: FloatMap, inside: BoolArray, options: RegionOptions) -> FloatMap:
     """Return the boundary map with what lies near the border of a region emphasised.
 
     The border adds a little of its own, for the parts of a seam that no filter sees.
     """
-    options = options or RegionOptions()
-    near = _nearness(side, boundary.shape, options.border_sigma)
+    near = _nearness(inside, boundary.shape, options.border_sigma)
     out = (boundary + np.float32(options.border_offset)) * near
     out += np.float32(options.far_weight) * boundary
     return np.asarray(out / out.max(), dtype=np.float32)

@@ -179,107 +179,123 @@ PASTED_COLUMN = -1
 
 # Of a side: less is no side to speak of.
 _MIN_SUPERPIXELS = 3
+# Added to backgrounds: this share of each variance, and what no trace comes near.
+_LOADING, _TINY = 1e-3, 1e-6
+# Of the largest eigenvalue: below, it is rounding.
+_LEAST_SHARE = 1e-9
 # No model comes near; products of such numbers are finite.
 _MAX_NUMBER = 1e9
-_MAX_FEATURES = 4096
+_MAX_FEATURES = 512
 
 
 @dataclass(frozen=True)
-class SideContrast:
-    """Filters for the vectors of superpixels.
+class TraceContrast:
+    """What tells two sides of a seam apart in learned traces, and what varies within one side.
+
+    In a photo the filters are cPCA++'s, ``across v = λ background v``. The background is a mixture:
+    what was learned of sides of made splices, which vary little, and how the photo itself varies,
+    which a larger photo tells better. Where its traces drift, they are no evidence.
 
     Attributes
     ----------
-    filters : ndarray of shape (n_features, n_filters), float64
-        Scaled so that superpixels of one side have variance 1.
-    eigenvalues : ndarray of shape (n_filters,), float64
-        Power across seams over power within a side, descending.
+    across, within : ndarray of shape (n_features, n_features), float64
+        Second moments of the difference of two sides, and of superpixels about the mean of their
+        side, of learned photos.
     """
 
-    filters: FloatArray = field(repr=False)
-    eigenvalues: FloatArray
+    across: FloatArray = field(repr=False)
+    within: FloatArray = field(repr=False)
 
     def __post_init__(self) -> None:
-        if self.filters.ndim != 2 or self.eigenvalues.shape != self.filters.shape[1:]:
-            raise ValueError(
-                f"filters of shape {self.filters.shape} do not fit eigenvalues of shape "
-                f"{self.eigenvalues.shape}"
-            )
-        if not (np.isfinite(self.filters).all() and np.isfinite(self.eigenvalues).all()):
-            raise ValueError("filters and eigenvalues must be finite")
-        if self.filters.shape[0] > _MAX_FEATURES or self.filters.shape[1] > _MAX_FEATURES:
-            raise ValueError(f"filters of shape {self.filters.shape} are more than {_MAX_FEATURES}")
-        for name, array in (("filters", self.filters), ("eigenvalues", self.eigenvalues)):
-            if array.size and np.abs(array).max() > _MAX_NUMBER:
-                raise ValueError(f"{name} must lie within ±{_MAX_NUMBER:g}")
+        for name, moment in (("across", self.across), ("within", self.within)):
+            n = len(moment)
+            if moment.shape != (n, n) or not 0 < n <= _MAX_FEATURES:
+                raise ValueError(
+                    f"{name} of shape {moment.shape} must be square, of at most {_MAX_FEATURES}"
+                )
+            if not (np.abs(moment) <= _MAX_NUMBER).all():
+                raise ValueError(f"{name} must be finite, within ±{_MAX_NUMBER:g}")
+            if not np.array_equal(moment, moment.T):
+                raise ValueError(f"{name} must be symmetric")
+        if self.across.shape != self.within.shape:
+            raise ValueError("across and within must be of one shape")
+        if np.linalg.eigvalsh(_loaded(self.within))[0] <= 0.0:
+            raise ValueError("within must be positive")
 
     @classmethod
-    def learn(
-        cls,
-        photos: Sequence[tuple[FloatArray, FloatArray]],
-        n_filters: int,
-    ) -> SideContrast | None:
-        """Learn from spliced photos.
+    def learn(cls, photos: Sequence[tuple[FloatArray, FloatArray]]) -> TraceContrast | None:
+        """Learn from spliced photos; each counts as much as another.
 
         ``photos``: for each photo the difference of the means of its two sides, (n_features,), and
         the differences of superpixels from the mean of their side, (n, n_features).
         """
-        # Here: a photo is localized without SciPy, which takes long to import.
-        from cpcapp.contrast.solve import InsufficientRankError, solve_contrast
-        from cpcapp.moments.moments import Moments
-
         if not photos:
             return None
-        # Which of the sides is subtracted is arbitrary: both ways, so that the mean is 0.
-        across = np.array([sign * photo[0] for photo in photos for sign in (1.0, -1.0)])
-        target, background = Moments(), Moments()
-        target.update(across)
-        background.update(np.concatenate([photo[1] for photo in photos]))
-        k = min(n_filters, across.shape[1], len(photos))
-        try:
-            found = solve_contrast(target, background, k, loading="oas")
-        except InsufficientRankError as error:
-            if not error.rank:
-                return None
-            found = solve_contrast(target, background, error.rank, loading="oas")
-        return cls(np.asarray(found.filters, np.float64), np.asarray(found.eigenvalues))
+        across = np.mean([np.outer(apart, apart) for apart, _ in photos], axis=0)
+        within = np.mean([rows.T @ rows / len(rows) for _, rows in photos], axis=0)
+        return cls(across, within) if across.any() else None
+
+    def filters(self, background: FloatArray, n_filters: int) -> FloatArray:
+        """Return the filters that contrast sides with a background of moments, (features, filters).
+
+        They are those of `cpcapp.contrast.solve.solve_contrast`, which needs SciPy; that takes
+        longer to import than a small photo to localize.
+        """
+        inverse = np.linalg.inv(np.linalg.cholesky(_loaded(background)))
+        values, found = np.linalg.eigh(inverse @ self.across @ inverse.T)
+        # Of few photos: no more than what differs across their seams.
+        n_filters = min(n_filters, int((values > _LEAST_SHARE * values[-1]).sum()))
+        return np.asarray(inverse.T @ found[:, ::-1][:, :n_filters])
 
     def statistics(
-        self, vectors: FloatArray, pixels: FloatArray, weight: float, max_deviation: float
+        self, vectors: FloatArray, pixels: FloatArray, weight: float, options: RegionOptions
     ) -> SideStatistics:
-        """Return the statistics of superpixels for the search of a cut.
-
-        ``max_deviation``: statistics are clipped at so many standard deviations from the photo's
-        median.
-        """
-        if vectors.shape[1] != len(self.filters):
+        """Return the statistics of a photo's superpixels for the search of a cut."""
+        if vectors.shape[1] != len(self.within):
             raise ValueError(
-                f"the model tells sides apart by {len(self.filters)} traces, and a photo has "
+                f"the model tells sides apart by {len(self.within)} traces, and a photo has "
                 f"{vectors.shape[1]}: train it with this version"
             )
-        values = vectors @ self.filters
+        size = pixels.sum()
+        own_share = size / (size + options.own_pixels)
+        own = _moment_within(vectors, pixels, options.max_deviation)
+        mixture = (1.0 - own_share) * self.within + own_share * own
+        values = vectors @ self.filters(mixture, options.n_trace_filters)
         values = values - np.median(values, axis=0)
-        values = np.clip(values, -max_deviation, max_deviation)
+        values = np.clip(values, -options.max_deviation, options.max_deviation)
         values -= np.average(values, axis=0, weights=np.maximum(pixels, 1e-9))
         return SideStatistics(values * pixels[:, None], pixels, weight, scaled_within=True)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in types that JSON knows."""
-        return {
-            "filters": self.filters.round(6).tolist(),
-            "eigenvalues": self.eigenvalues.round(4).tolist(),
-        }
+        return {"across": self.across.tolist(), "within": self.within.tolist()}
 
     @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> SideContrast:
+    def from_dict(cls, content: dict[str, Any]) -> TraceContrast:
         """Return what `to_dict` wrote."""
-        return cls(*(np.asarray(content[n], np.float64) for n in ("filters", "eigenvalues")))
+        return cls(*(np.asarray(content[n], np.float64) for n in ("across", "within")))
+
+
+def _loaded(moment: FloatArray) -> FloatArray:
+    """Return a moment with a thousandth of its diagonal added: traces may be copies of others."""
+    return np.asarray(moment + np.diag(_LOADING * np.diag(moment) + _TINY))
+
+
+def _moment_within(vectors: FloatArray, pixels: FloatArray, max_deviation: float) -> FloatArray:
+    """Return how the superpixels of a photo vary, those far from most drawn in."""
+    values = vectors - np.median(vectors, axis=0)
+    # 1.48 times the median deviation is the standard deviation of normal values.
+    most = max_deviation * (1.48 * np.median(np.abs(values), axis=0) + _TINY)
+    values = np.clip(values, -most, most)
+    shares = pixels / max(pixels.sum(), 1.0)
+    values -= shares @ values
+    return np.asarray((values * shares[:, None]).T @ values)
 
 
 def superpixel_vectors(
     learned: LearnedTraces, labels: Labels, count: int, shape: tuple[int, ...]
-) -> tuple[FloatArray, FloatArray]:
-    """Return the mean vector of each superpixel, and its size.
+) -> FloatArray:
+    """Return the mean vector of each superpixel, (count, n_features).
 
     A vector is what was measured in a block: the network's traces, those of JPEG (which `measure`
     appends), and the evidence for one of two sides and for the pasted one.
@@ -303,13 +319,13 @@ def superpixel_vectors(
         [np.bincount(where, flat[block, i] * pixels, count) for i in range(flat.shape[1])], axis=1
     )
     area = np.bincount(where, pixels, count).astype(np.float64)
-    return sums / np.maximum(area, 1.0)[:, None], area
+    return np.asarray(sums / np.maximum(area, 1.0)[:, None])
 
 
 def across_and_within(
     vectors: FloatArray, pasted: NDArray[Any], certain: BoolArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return what `SideContrast.learn` needs of a photo; None if it has no two sides."""
+    """Return what `TraceContrast.learn` needs of a photo; None if it has no two sides."""
     inside, outside = vectors[pasted & certain], vectors[~pasted & certain]
     if min(len(inside), len(outside)) < _MIN_SUPERPIXELS:
         return None

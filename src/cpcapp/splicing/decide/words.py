@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple, Protocol
 
+from cpcapp.splicing.decide.part_kind import PartKind
 from cpcapp.splicing.decide.region import MIN_REGION_SIDE
+from cpcapp.splicing.decide.verdict import Rank
 
 #: Largest p-value at which signs are reported: the usual level of a test.
 ALARM_LEVEL = 0.05
@@ -28,6 +30,12 @@ FADING = (
 )
 
 VerdictCode = Literal["signs", "weak", "none", "unknown"]
+
+#: What is said of a marked part that is no usual object.
+PART_TEXTS: dict[str, str] = {
+    "graphic": "the marked part looks like a caption, a frame or a logo",
+    "collage": "the marked part ends in a straight line, as in a collage",
+}
 
 
 class Verdict(NamedTuple):
@@ -55,9 +63,13 @@ class Judged(Protocol):
     @property
     def p_value(self) -> float | None: ...  # noqa: D102
     @property
+    def rank(self) -> Rank | None: ...  # noqa: D102
+    @property
     def jpeg_quality(self) -> int | None: ...  # noqa: D102
     @property
     def calibrated(self) -> bool: ...  # noqa: D102
+    @property
+    def part_kind(self) -> PartKind | None: ...  # noqa: D102
 
 
 class Display(NamedTuple):
@@ -92,6 +104,7 @@ _SIGNS = Verdict("signs", "signs of splicing")
 _WEAK = Verdict("weak", "weak signs of splicing")
 _NONE = Verdict("none", "no signs found")
 _NO_CALIBRATION = "the model has not learned to judge"
+_NO_PHOTO = "not a photo"
 
 
 def find_verdict(
@@ -99,27 +112,26 @@ def find_verdict(
     shape: tuple[int, ...],
     *,
     calibrated: bool = True,
+    looks_like_photo: bool = True,
     too_compressed: bool = False,
 ) -> Verdict:
     """Return what there is to say of a photo.
-
-    ``p_value``: none if the photo resembles too few of those the model was calibrated on.
 
     ``too_compressed``: whether compression is stronger than the model was calibrated for. It may
     hide a splice, so signs are reported, and their absence is not.
     """
     if min(shape[:2]) < MIN_REGION_SIDE:
         return _refuse("too small")
-    if not calibrated:
+    if not looks_like_photo:
+        return _refuse(_NO_PHOTO)
+    if not calibrated or p_value is None:
         return _refuse(_NO_CALIBRATION)
-    if p_value is not None and p_value <= ALARM_LEVEL:
+    if p_value <= ALARM_LEVEL:
         return _SIGNS
-    if p_value is not None and p_value <= WEAK_LEVEL:
+    if p_value <= WEAK_LEVEL:
         return _WEAK
     if too_compressed:
         return _refuse("too compressed")
-    if p_value is None:
-        return _refuse("unlike anything it was calibrated on")
     return _NONE
 
 
@@ -202,8 +214,14 @@ def format_verdict(text: str, p_value: float | None) -> str:
 
 
 def verdict_sentence(found: Judged) -> str:
-    """Return the verdict and its false-alarm probability in one plain sentence."""
-    if found.verdict_code == "unknown" or found.p_value is None:
+    """Return the verdict and its false-alarm probability in one plain sentence.
+
+    >>> from types import SimpleNamespace
+    >>> rank = Rank(0.01, 3, 620)
+    >>> verdict_sentence(SimpleNamespace(verdict_code="signs", p_value=rank.p_value, rank=rank))
+    'There are signs of splicing: 3 of 620 genuine photos scored as high (p = 0.01).'
+    """
+    if found.verdict_code == "unknown" or found.rank is None:
         _, _, reason = found.verdict.partition("(")
         said = _REASONS.get(reason.rstrip(")"), reason.rstrip(")"))
         return f"It can't be told whether this photo was spliced: {said}."
@@ -212,8 +230,9 @@ def verdict_sentence(found: Judged) -> str:
         "weak": "There are weak signs of splicing",
         "none": "No signs of splicing were found",
     }[found.verdict_code]
-    rate = f"{_format_rate(found.p_value)} genuine photos score this high"
-    return f"{begin}: {rate} (p = {format_p(found.p_value)})."
+    p_value, as_high, total = found.rank
+    count = f"{as_high} of {total}" if as_high else f"none of {total}"
+    return f"{begin}: {count} genuine photos scored as high (p = {format_p(p_value)})."
 
 
 def explain_verdict(found: Judged) -> str:
@@ -225,7 +244,11 @@ def explain_verdict(found: Judged) -> str:
     """
     sentences = _MEANINGS[found.verdict_code]
     if found.verdict_code == "unknown":
-        sentences = (*sentences, _UNLEARNED if _NO_CALIBRATION in found.verdict else _OTHER_COPY)
+        advice = [text for reason, text in _ADVICE.items() if reason in found.verdict]
+        sentences = (*sentences, *(advice or [_OTHER_COPY]))
+    elif found.verdict_code != "none" and found.part_kind is not None:
+        text = PART_TEXTS[found.part_kind]
+        sentences = (f"{text[:1].upper()}{text[1:]}, which has a seam too.", *sentences)
     return " ".join(sentences)
 
 
@@ -252,26 +275,26 @@ def explain_limits(found: Judged | None = None) -> list[str]:
 _REASONS = {
     "too small": f"it is too small (a side is shorter than {MIN_REGION_SIDE} pixels)",
     "too compressed": "it was compressed so strongly that a splice may be hidden",
-    "unlike anything it was calibrated on": "too few of the genuine photos that the model was "
-    "calibrated on are similar to it",
     _NO_CALIBRATION: "the model has not learned to judge photos",
+    _NO_PHOTO: "it looks like a screenshot or a drawing, not a photo",
 }
 
 _NO_PROOF = (
     "p is not the probability that the photo is spliced, and 1 − p is not the probability that it "
     "is genuine.",
-    "It says how rare such a score is among the genuine photos that the model was calibrated on.",
+    "It is the share of genuine photos that scored as high, of several collections that count "
+    "the same.",
 )
 _MEANINGS: dict[str, tuple[str, ...]] = {
     "signs": (
-        "Few genuine photos score this high, which is a reason to investigate: look whether the "
+        "Few genuine photos score as high, which is a reason to investigate: look whether the "
         "marked part is one object that somebody would paste, get the original file, and ask "
         "where the photo comes from.",
         "It is no proof: up to one genuine photo in twenty gets this verdict.",
         *_NO_PROOF,
     ),
     "weak": (
-        "Some genuine photos score this high: a reason to take a second look, and no more.",
+        "Some genuine photos score as high: a reason to take a second look, and no more.",
         "Up to about one genuine photo in seven gets this verdict or a stronger one.",
         *_NO_PROOF,
     ),
@@ -286,7 +309,11 @@ _MEANINGS: dict[str, tuple[str, ...]] = {
     ),
 }
 _OTHER_COPY = "Look for a larger or less compressed copy."
-_UNLEARNED = "Use a model that was calibrated, such as the default one."
+_ADVICE = {
+    _NO_CALIBRATION: "Use a model that was calibrated, such as the default one.",
+    _NO_PHOTO: "Only photos have the traces that are looked for. If a photo is part of it, look "
+    "for the photo itself.",
+}
 
 # docs/verdicts.md has the same with the reasons.
 _LIMITS = (
@@ -299,17 +326,6 @@ _LIMITS = (
     "Everything else that can be wrong with a photo: a false caption, a staged scene, a "
     "misleading crop, changed colours, a removed person.",
 )
-
-
-def _format_rate(p_value: float) -> str:
-    """Return a p-value as so many in a hundred, or in a thousand, ..."""
-    if p_value >= 0.995:
-        return "nearly all"
-    total = 100
-    # So that rounding to whole photos changes little.
-    while p_value * total < 2.5 and total < 1_000_000:
-        total *= 10
-    return f"about {max(1, round(p_value * total))} in {total}"
 
 
 def _refuse(reason: str) -> Verdict:

@@ -1,16 +1,14 @@
-"""What is seen in a photo, before anything is decided; `decide.measure_features` adds facts."""
+"""What is seen in a photo, before anything is decided."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
-from cpcapp._io.threads import give_back_memory, shared_cores, spare_threads
+from cpcapp._io.threads import give_back_memory
 from cpcapp.splicing.measure.edges import detect_edges
 from cpcapp.splicing.measure.filters import BoundaryMap, combine_banks
 from cpcapp.splicing.measure.jpeg_traces import jpeg_block_traces
@@ -36,35 +34,43 @@ class Measured:
     Attributes
     ----------
     image : ndarray of shape (height, width, 3), float32 in [0, 1]
-    edges : ndarray of shape (height, width), float32 in [0, 1]
+    boundary : BoundaryMap
+        Where a seam is likely: the network's map or, without one, that of filters and mosaic.
     mosaic : MosaicTrace or None
         None for a photo of a single row or column.
+    grid : JpegGrid
     learned : LearnedTraces or None
         Its vectors are followed by the traces of JPEG blocks. None without a network.
-    boundary : BoundaryMap
-        Of filters and mosaic.
-    grid : JpegGrid
+    edges : ndarray of shape (height, width), float32 in [0, 1], or None
+        A network needs none.
     """
 
     image: FloatMap = field(repr=False)
-    edges: FloatMap = field(repr=False)
-    mosaic: MosaicTrace | None = field(repr=False)
-    learned: LearnedTraces | None = field(repr=False)
     boundary: BoundaryMap = field(repr=False)
+    mosaic: MosaicTrace | None = field(repr=False)
     grid: JpegGrid = field(repr=False)
+    learned: LearnedTraces | None = field(default=None, repr=False)
+    edges: FloatMap | None = field(default=None, repr=False)
 
 
 def measure(
     photo: ReadImage, meters: Meters, progress: Callable[[float], None] | None = None
 ) -> Measured:
     """Measure a photo; ``progress`` gets the share that the network has done."""
-    edges, learned = _measure_edges_and_network(photo, meters, progress)
+    # First what needs most memory.
+    learned = None
+    if meters.network is not None:
+        learned = measure_traces(photo, meters.network, progress)
     give_back_memory()
     image, options = as_unit_float(photo.pixels), meters.preset.mosaic
     mosaic = mosaic_trace(image, options) if min(image.shape[:2]) >= 2 else None
     give_back_memory()
+    if learned is not None:
+        boundary = BoundaryMap(learned.seam_map(), 1.0)
+        return Measured(image, boundary, mosaic, photo.grid, learned)
+    edges = detect_edges(photo.pixels)
     boundary = filter_boundary(image, edges, meters, mosaic)
-    return Measured(image, edges, mosaic, learned, boundary, photo.grid)
+    return Measured(image, boundary, mosaic, photo.grid, edges=edges)
 
 
 def filter_boundary(
@@ -80,34 +86,11 @@ def filter_boundary(
     )
 
 
-def _measure_edges_and_network(
-    photo: ReadImage, meters: Meters, progress: Callable[[float], None] | None
-) -> tuple[FloatMap, LearnedTraces | None]:
-    if meters.network is None:
-        return detect_edges(photo.pixels), None
+def measure_traces(
+    photo: ReadImage, network: TraceMeter, progress: Callable[[float], None] | None
+) -> LearnedTraces:
+    """Return the traces of network and JPEG."""
     table, offset, _ = photo.grid
-    network = partial(meters.network.measure, photo.pixels, table, offset, progress=progress)
-
-    def others() -> tuple[FloatMap, FloatMap]:
-        blocks = jpeg_block_traces(photo.pixels, table, offset)
-        return blocks, detect_edges(photo.pixels)
-
-    if spare_threads() == 1:
-        # The network first: it needs most memory, and none of what the others make.
-        learned = network()
-        give_back_memory()
-        blocks, edges = others()
-    else:
-        # Neither fills two cores on its own. Blocks are compared when edges need no memory any
-        # more.
-        with shared_cores(2), ThreadPoolExecutor(1) as pool:
-            under_way = pool.submit(others)
-
-            def wait() -> None:
-                under_way.result()
-                give_back_memory()
-
-            learned = network(after_pixels=wait)
-            blocks, edges = under_way.result()
-    vectors = np.concatenate([learned.vectors, blocks], axis=2)
-    return edges, replace(learned, vectors=vectors)
+    learned = network.measure(photo.pixels, table, offset, progress=progress)
+    blocks = jpeg_block_traces(photo.pixels, table, offset)
+    return replace(learned, vectors=np.concatenate([learned.vectors, blocks], axis=2))

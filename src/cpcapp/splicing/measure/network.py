@@ -47,6 +47,8 @@ _SHARES = {"pixels": 0.66, "near": 0.15, "far": 0.16, "seam": 0.03}
 # No network sees farther or compares with more; a hostile file can't fill the memory.
 _MAX_BLOCKS = 256
 
+_MAX_ODDS = np.float32(80.0)
+
 _Box = tuple[slice, slice]
 
 
@@ -82,6 +84,10 @@ class LearnedTraces:
     vectors: FloatMap = field(repr=False)
     offset: tuple[int, int] = (0, 0)
 
+    def seam_map(self) -> FloatMap:
+        """Return the probability of a seam for each pixel."""
+        return _probability(self.seam.copy())
+
     def pasted_map(self, shape: tuple[int, ...]) -> FloatMap:
         """Return the probability of the pasted side for each pixel of a photo of a shape."""
         height, width = shape[:2]
@@ -90,11 +96,7 @@ class LearnedTraces:
         odds = cv2.resize(
             self.pasted, (columns * BLOCK, rows * BLOCK), interpolation=cv2.INTER_LINEAR
         )[top : top + height, left : left + width]
-        # 1 / (1 + exp(-odds)) in place.
-        np.negative(odds, out=odds)
-        np.exp(odds, out=odds)
-        odds += np.float32(1.0)
-        return np.asarray(np.divide(np.float32(1.0), odds, out=odds))
+        return _probability(odds)
 
     def block_of(self, rows: NDArray[Any], columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
         """Return the row and column of the blocks that hold some pixels."""
@@ -102,6 +104,16 @@ class LearnedTraces:
             (at + (-start) % BLOCK) // BLOCK
             for at, start in zip((rows, columns), self.offset, strict=True)
         )
+
+
+def _probability(odds: FloatMap) -> FloatMap:
+    """Return 1 / (1 + exp(-odds)), computed in place."""
+    # Beyond, the exponential is more than float32 holds.
+    np.clip(odds, -_MAX_ODDS, _MAX_ODDS, out=odds)
+    np.negative(odds, out=odds)
+    np.exp(odds, out=odds)
+    odds += np.float32(1.0)
+    return np.asarray(np.divide(np.float32(1.0), odds, out=odds))
 
 
 class TraceMeter:
@@ -140,14 +152,10 @@ class TraceMeter:
         offset: tuple[int, int] = (0, 0),
         *,
         progress: Callable[[float], None] | None = None,
-        after_pixels: Callable[[], object] | None = None,
     ) -> LearnedTraces:
         """Measure a photo.
 
         ``offset``: row and column of the corner of the first whole block of JPEG.
-
-        ``after_pixels``: called once, when the network has seen all pixels, which takes most of the
-        time. It may wait for other work on the photo: comparing blocks takes most of the memory.
         """
         height, width = image.shape[:2]
         top, left = ((-start) % BLOCK for start in offset)
@@ -171,8 +179,6 @@ class TraceMeter:
         maps["blocks"], maps["detail"] = run(
             "pixels", lambda box: [_cut_pixels(image, (top, left), box), steps]
         )
-        if after_pixels is not None:
-            after_pixels()
         (maps["blocks"],) = run("near", lambda box: [_cut(maps["blocks"], box)])
         parts = _pool(maps["blocks"], self._grid)[None]
         region, pasted, vectors, coarse = run("far", lambda box: [_cut(maps["blocks"], box), parts])

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from cpcapp import __version__
 from cpcapp._io.tensor_file import Tensors, parse_tensors, read_tensor_file, write_tensors
 from cpcapp.splicing.localizer import SpliceLocalizer
-from cpcapp.splicing.measure.edges import detect_edges
 from cpcapp.splicing.networks.mfcn import MFCN, MFCNOptions, measure_coarse
 from cpcapp.splicing.photo.jpeg import estimate_quality
 from cpcapp.splicing.photo.pixels import BoolArray, FloatMap, as_bytes, as_unit_float
@@ -82,7 +81,6 @@ class MFCNLocalizer(SpliceLocalizer):
         quality = read.jpeg_quality
         return Localization(
             maps.boundary,
-            detect_edges(pixels),
             region=maps.region,
             jpeg_quality=quality or estimate_quality(pixels, read.grid.offset),
             notes=read.notes,

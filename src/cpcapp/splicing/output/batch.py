@@ -67,9 +67,9 @@ def localize_files(
     """Show where photos were spliced, and write the results to a folder.
 
     The folder gets, for each photo, ``NAME.overlay.png``, ``NAME.boundary.png``, ``NAME.json``,
-    ``NAME.thumbnail.jpg`` and, of a calibrated model, ``NAME.region.png`` and
-    ``NAME.hot_spots.png``; and ``summary.csv`` and ``index.html`` of all results in it. If it is
-    stopped (Ctrl-C), the photos at hand are finished and everything that is done is kept.
+    ``NAME.thumbnail.jpg`` and, of a calibrated model, ``NAME.region.png``; and ``summary.csv`` and
+    ``index.html`` of all results in it. If it is stopped (Ctrl-C), the photos at hand are finished
+    and everything that is done is kept.
 
     Parameters
     ----------

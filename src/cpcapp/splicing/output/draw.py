@@ -152,9 +152,10 @@ def draw_localization(
     --------
     >>> import numpy as np
     >>> from cpcapp.splicing import Localization
+    >>> from cpcapp.splicing.decide.verdict import Rank
     >>> photo = np.full((80, 90, 3), 200, dtype=np.uint8)
     >>> boundary = np.eye(80, 90, dtype=np.float32)
-    >>> found = Localization(boundary, boundary, p_value=0.5, calibrated=True)
+    >>> found = Localization(boundary, rank=Rank(0.5, 1, 3), calibrated=True)
     >>> found.verdict, bool((draw_localization(photo, found, 0.5) == photo).all())
     ('no signs found', True)
     """
@@ -174,9 +175,8 @@ def draw_pictures(image: NDArray[Any], result: Localization) -> Iterator[tuple[s
     yield "overlay", draw_localization(image, result, result.threshold)
     white = choose_boundary_white(result.boundary, result.threshold)
     yield "boundary", draw_boundary(result.boundary, white=white)
-    for kind, mask in (("region", result.mask), ("hot_spots", result.hot_spots)):
-        if mask is not None:
-            yield kind, np.where(mask, np.uint8(255), np.uint8(0))
+    if result.mask is not None:
+        yield "region", np.where(result.mask, np.uint8(255), np.uint8(0))
 
 
 def draw_boundary(boundary: NDArray[np.float32], *, white: float = 1.0) -> Picture:

@@ -28,7 +28,7 @@ from cpcapp._io.messages import Message, MessageError
 from cpcapp._io.text import natural_order, number, printable, spreadsheet_text
 from cpcapp.reports import render
 from cpcapp.reports.pictures import encode_jpeg
-from cpcapp.splicing.decide.words import FADING, format_p, format_verdict
+from cpcapp.splicing.decide.words import FADING, PART_TEXTS, format_p, format_verdict
 from cpcapp.splicing.output.draw import choose_boundary_white, draw_pictures, encode_png
 from cpcapp.splicing.output.report import PhotoReport
 from cpcapp.splicing.output.views import draw_views
@@ -42,13 +42,12 @@ _SUFFIXES: Final = {
     "overlay": ".overlay.png",
     "boundary": ".boundary.png",
     "region": ".region.png",
-    "hot_spots": ".hot_spots.png",
     "thumbnail": ".thumbnail.jpg",
     "report": ".report.html",
     "report_pdf": ".report.pdf",
     "entry": ".json",
 }
-_PICTURES: Final = ("overlay", "boundary", "region", "hot_spots", "thumbnail")
+_PICTURES: Final = ("overlay", "boundary", "region", "thumbnail")
 #: The two forms of a report.
 REPORTS: Final = ("report", "report_pdf")
 # Bytes. Most file systems allow 255, and up to 16 more are added to a name here.
@@ -60,7 +59,7 @@ _THUMBNAIL_SIDE, _THUMBNAIL_QUALITY = 240, 75
 _TYPES: Final[dict[str, Any]] = {
     **dict.fromkeys(("file", "sha256", "overlay", "boundary"), str),
     "model": dict,
-    **dict.fromkeys(("verdict", "verdict_code", *_PICTURES[2:], *REPORTS), str | None),
+    **dict.fromkeys(("verdict", "verdict_code", "part_kind", *_PICTURES[2:], *REPORTS), str | None),
     **dict.fromkeys(("score", "p_value", "seconds"), int | float | None),
     **dict.fromkeys(("width", "height"), int | None),
     "notes": list | None,
@@ -69,9 +68,9 @@ _TYPES: Final[dict[str, Any]] = {
 
 _COLUMNS: Final = (
     *("file", "width", "height", "verdict", "verdict_code", "score", "p_value"),
-    *("region_share", "hot_spots_share", "share_above_threshold", "row", "column", "strength"),
+    *("region_share", "share_above_threshold", "row", "column", "strength"),
     *("box_top", "box_left", "box_height", "box_width", "seconds", "notes"),
-    *("overlay", "boundary", "region", "hot_spots", "report", "report_pdf", "error"),
+    *("overlay", "boundary", "region", "report", "report_pdf", "error"),
 )
 
 _GENERATOR: Final = "cpcapp localize"
@@ -92,7 +91,6 @@ _LINKS: Final = {
     "report_pdf": "PDF",
     "boundary": "boundary map",
     "region": "region",
-    "hot_spots": "hot spots",
     "entry": "JSON",
 }
 
@@ -130,7 +128,6 @@ class ResultFiles:
     overlay = _file("overlay", "The photo with the boundary map on it.")
     boundary = _file("boundary", "The boundary map alone.")
     region = _file("region", "White: what may come from elsewhere; of calibrated models only.")
-    hot_spots = _file("hot_spots", "White: the significant spots; of calibrated models only.")
     thumbnail = _file("thumbnail", "The overlay, small, for the page of the folder.")
     report = _file("report", "The report as a page; only if it was asked for.")
     report_pdf = _file("report_pdf", "The report as PDF; only if it was asked for.")
@@ -174,9 +171,11 @@ class PhotoResult:
 
     @property
     def verdict(self) -> str:
-        """The verdict and its p-value in words; empty if there is an error."""
+        """The verdict, its p-value and a remark on the part; empty if there is an error."""
         entry = self.entry or {}
-        return format_verdict(entry.get("verdict") or "", entry.get("p_value"))
+        words = format_verdict(entry.get("verdict") or "", entry.get("p_value"))
+        part = PART_TEXTS.get(entry.get("part_kind") or "")
+        return f"{words}; {part}" if part else words
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry, with paths of the files that can be opened from here."""
@@ -291,7 +290,7 @@ def describe_result(
 ) -> dict[str, Any]:
     """Return what the JSON file of a photo says, but for the names of the other files."""
     height, width = image.pixels.shape[:2]
-    region, hot_spots = result.mask, result.hot_spots
+    region, rank = result.mask, result.rank
     return {
         "file": str(photo),
         **origin,
@@ -306,6 +305,8 @@ def describe_result(
         "calibrated": result.calibrated,
         "score": number(result.score),
         "p_value": number(result.p_value),
+        "genuine_photos": rank and rank.n_photos,
+        "genuine_as_high": rank and rank.n_as_high,
         "threshold": number(result.threshold),
         "share_above_threshold": number((result.boundary >= result.threshold).mean()),
         "seam": find_strongest_seam(result.boundary, result.threshold),
@@ -313,7 +314,7 @@ def describe_result(
         "boundary_white": number(choose_boundary_white(result.boundary, result.threshold)),
         "region_share": None if region is None else number(region.mean()),
         "pasted_side_by": result.side_rule if region is not None and region.any() else None,
-        "hot_spots_share": None if hot_spots is None else number(hot_spots.mean()),
+        "part_kind": result.part_kind,
     }
 
 

@@ -33,12 +33,11 @@ _PHOTO_SIDE: Final = 1400
 _TRACE_SIDE: Final = 900
 
 _METHOD: Final = (
-    "Filters that respond to what varies more at the seams of pasted parts than at other edges "
-    "(cPCA++) give a boundary map of the photo; traces of the camera's colour mosaic, of JPEG "
-    "and, with the default model, those that a small network measures are added to it. "
-    "The photo is cut in two where this evidence is strongest, and one side is called pasted. "
-    "The score of the photo is compared with those of genuine photos like it: p is how often one "
-    "of them scores this high."
+    "A small network measures where a seam is likely, and traces of how each part was processed; "
+    "the models without a network use filters that respond to what varies more at the seams of "
+    "pasted parts than at other edges (cPCA++). The photo is cut in two where the seam is "
+    "strongest and the traces of the two sides differ most, and one side is called pasted. "
+    "p is the share of genuine photos that scored as high as this one."
 )
 _SCALED: Final = (
     "The pictures here were saved again, and made smaller if they were large: for evidence, use "

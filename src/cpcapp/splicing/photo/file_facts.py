@@ -21,7 +21,6 @@ from typing import Any
 import cv2
 from numpy.typing import NDArray
 
-from cpcapp.splicing.photo.content_kind import judge_content
 from cpcapp.splicing.photo.contents import Exif, Metadata, clean_text
 from cpcapp.splicing.photo.jpeg_file import JpegFacts
 from cpcapp.splicing.photo.read import ReadImage
@@ -189,7 +188,6 @@ def read_file_facts(data: bytes, image: ReadImage) -> FileFacts:
     # The orientation of a HEIC or AVIF file stands in its container, and EXIF's does not count.
     orientation = exif.orientation if image.format not in ("HEIC", "AVIF") else 1
     small = read_thumbnail(exif.thumbnail, image.pixels, orientation) if exif.thumbnail else None
-    kind = judge_content(image.pixels)
     height, width = image.pixels.shape[:2]
     facts = FileFacts(
         format=image.format,
@@ -208,8 +206,8 @@ def read_file_facts(data: bytes, image: ReadImage) -> FileFacts:
         profile=_profile_name(metadata.icc) or None,
         jpeg=JpegFacts.of_file(image.jpeg) if image.jpeg else None,
         thumbnail=small,
-        looks_like_photo=kind.looks_like_photo,
-        reason=kind.reason,
+        looks_like_photo=image.content_kind.looks_like_photo,
+        reason=image.content_kind.reason,
     )
     warnings = dict.fromkeys(_warnings(facts, origin))
     remarks = warnings | dict.fromkeys(_remarks(facts, origin, exif))
@@ -231,7 +229,7 @@ def _warnings(facts: FileFacts, origin: Origin) -> Iterator[str]:
     if not facts.looks_like_photo:
         yield (
             "It looks like a screenshot or a drawing, not a photo: verdicts are made for photos, "
-            "and this one says little."
+            "and it gets none."
         )
 
 

@@ -30,11 +30,8 @@ _COSINES = (
 ).astype(np.float32)
 # JPEG shifts the levels, so that mid-grey is 0.
 _MID_GREY = np.float32(128.0)
-# Added to mean amplitudes, in grey levels: smaller ones are rounding.
-_ROUNDING = 0.05
 # Enough for a stable median.
 _MAX_PIXELS = 1_000_000
-_FINE = np.add.outer(_FREQUENCIES, _FREQUENCIES) >= BLOCK - 1
 # Low frequencies, which have coefficients of all sizes in most photos.
 _LOW = [(u, v) for u in range(5) for v in range(5) if 1 <= u + v <= 4]
 # In grey levels: smaller coefficients may be rounding of pixels, with a standard deviation of 0.3.
@@ -191,20 +188,6 @@ class JpegGrid(NamedTuple):
     certain: bool  # whether the file says so, or a grid stands out in the pixels
 
 
-def grid_strength(image: FloatMap, offset: tuple[int, int] = (0, 0)) -> float:
-    """Return how much less fine detail a photo has on JPEG's grid than off it.
-
-    The median over blocks of the mean amplitude of the high frequencies, in logarithms: its value
-    half a block off the grid minus that on it. About 0 for a photo that was never compressed, or
-    was resized afterwards; about 1 after JPEG at quality 85.
-    """
-    image = image[offset[0] :, offset[1] :]
-    if min(image.shape[:2]) < 2 * BLOCK:
-        return 0.0
-    on, off = (_fine_detail(image[start:, start:]) for start in (0, BLOCK // 2))
-    return float(np.log((off + _ROUNDING) / (on + _ROUNDING)))
-
-
 def estimate_quality(image: FloatMap, offset: tuple[int, int] = (0, 0)) -> int | None:
     """Estimate the JPEG quality of a photo from its pixels alone.
 
@@ -324,11 +307,6 @@ def _relative_steps(image: FloatMap) -> float | None:
         if len(known) >= _MIN_COUNT:
             steps.append(float(np.quantile(known, 0.05)) / STANDARD_TABLE[u, v])
     return float(np.median(steps)) if steps else None
-
-
-def _fine_detail(image: FloatMap) -> float:
-    fine = np.abs(_cosine_transform(image)[..., _FINE])
-    return float(np.median(fine.mean(axis=-1)))
 
 
 def _cosine_transform(image: FloatMap) -> FloatMap:

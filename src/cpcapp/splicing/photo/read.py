@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 
+from cpcapp.splicing.photo.content_kind import ContentKind, judge_content
 from cpcapp.splicing.photo.contents import DAMAGED, Contents, Metadata
 from cpcapp.splicing.photo.contents import ImageError as ImageError
 from cpcapp.splicing.photo.formats import inspect_container
@@ -109,6 +110,11 @@ class ReadImage:
         """Of a JPEG file; see `cpcapp.splicing.photo.jpeg.file_quality`."""
         table = self.jpeg_table
         return None if table is None else file_quality(table.ravel().astype(int).tolist())
+
+    @cached_property
+    def content_kind(self) -> ContentKind:
+        """Whether it looks like a photo, and why."""
+        return judge_content(self.pixels)
 
     @cached_property
     def grid(self) -> JpegGrid:

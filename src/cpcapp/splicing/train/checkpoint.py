@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from cpcapp.moments.moments import Moments
 from cpcapp.splicing.photo.samples import Problem
 from cpcapp.splicing.presets import Preset
 
-_KIND, _VERSION = "cpcapp-calibration-part", 1
+_KIND, _VERSION = "cpcapp-calibration-part", 2
 
 #: Target and background patches of a photo for each bank.
 Rows = list[tuple[Any, Any]]
@@ -46,7 +47,8 @@ class TrainingState:
                 if blocks:
                     moments.update(_rows_for(moments, np.concatenate(blocks)))
         self.problems += [photo for photo in photos if isinstance(photo, Problem)]
-        self.n_used += sum(any(len(side) for pair in rows for side in pair) for rows in read)
+        # A photo without patches is of no use, unless none are looked for.
+        self.n_used += sum(not rows or any(map(len, chain(*rows))) for rows in read)
         self.next_photo += len(photos)
 
     def __add__(self, other: TrainingState) -> TrainingState:

@@ -83,15 +83,6 @@ def open_training_set(
     )
 
 
-def for_own_photos(preset: Preset) -> Preset:
-    """Return a preset for a model that judges photos of the collection it is trained on.
-
-    The package's models judge photos of collections they don't know, whose scores vary more
-    (`cpcapp.splicing.decide.options.VerdictOptions.collection_spread`). Here they need not.
-    """
-    return replace(preset, verdict=replace(preset.verdict, collection_spread=1.0))
-
-
 def train_from_folders(
     folders: Sequence[str | os.PathLike[str]],
     preset: str | Preset = "default",
@@ -109,8 +100,6 @@ def train_from_folders(
     folders, n_splices
         As for `open_training_set`.
     preset : {"default", "filters", "paper"} or Preset, default="default"
-        A name stands for a preset whose p-values are for photos of the collection that is trained
-        on; see `for_own_photos`.
     seed : int, default=0
         Decides which splices are made and which patches are taken.
     client : distributed.Client, optional
@@ -141,7 +130,7 @@ def train_from_folders(
     SpliceLocalizer(preset='small', banks=1)
     """
     if isinstance(preset, str) and preset in PRESETS:
-        preset = for_own_photos(PRESETS[preset])
+        preset = PRESETS[preset]
     if client is not None:
         # Workers have another working folder.
         folders = [Path(folder).absolute() for folder in folders]

@@ -83,7 +83,7 @@ def train_localizer(
     preset : {"default", "filters", "paper"} or Preset, default="default"
     network : TraceMeter, optional
         For a preset with a network; by default that of the package's default model. It is used as
-        it is: what is learned are the filters, the contrast over its traces, and all weights.
+        it is: what is learned are the contrast over its traces and the score.
     seed : int, default=0
         Decides which patches are taken.
     jobs : int, default=2
@@ -266,6 +266,8 @@ def _collect(preset: Preset, seed: int, numbered: tuple[int, Sample]) -> Rows | 
             raise ValueError(f"its mask has shape {mask.shape}, the photo {image.shape[:2]}")
     except (OSError, ValueError) as error:
         return Problem(sample.name, str(error))
+    if not preset.banks:
+        return []
     pixels = as_unit_float(image)
     edges = detect_edges(pixels)
     rows = []

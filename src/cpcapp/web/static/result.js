@@ -3,7 +3,7 @@
 import { byId, element, fill, listItems } from "/static/page.js";
 import { Viewer } from "/static/viewer.js";
 
-const LAYERS = ["evidence", "region", "hot_spots", "edges"];
+const LAYERS = ["evidence", "region", "edges"];
 
 export class ResultPanel {
   constructor(settings) {
@@ -64,8 +64,8 @@ export class ResultPanel {
       dots.push(dot);
     }
     byId("dots").replaceChildren(...dots);
-    const often = count >= 1 ? `About ${count} of 100` : "Fewer than 1 of 100";
-    fill("odds-text", `Each dot is a genuine photo. ${often} score this high: ${result.p_text}.`);
+    const share = count >= 1 ? `About ${count} %` : "Fewer than 1 %";
+    fill("odds-text", `Each dot is 1 % of the genuine photos; every collection counts the same. ${share} scored as high: ${result.p_text}.`);
   }
 
   #showFacts(result) {
@@ -106,7 +106,7 @@ export class ResultPanel {
   // At first the page shows what the verdict says; all of it can be turned up or down.
   #setControls(result) {
     const { display } = result;
-    const has = { evidence: true, region: display.has_region, hot_spots: display.has_hot_spots, edges: "edges" in result.previews };
+    const has = { evidence: true, region: display.has_region, edges: "edges" in result.previews };
     for (const name of LAYERS) {
       const box = byId(`layer-${name}`);
       box.disabled = !has[name];

@@ -84,7 +84,7 @@ export class Viewer {
     for (const view of photo.views) {
       if (view.url) this.pictures[`view-${view.name}`] = new Picture(view.url, view.url, redraw);
     }
-    this.layers = { evidence: true, region: false, hot_spots: false, edges: false };
+    this.layers = { evidence: true, region: false, edges: false };
     this.trace = null;
     this.opacity = 1;
     this.threshold = 0;
@@ -201,7 +201,6 @@ export class Viewer {
     this.top.clearRect(0, 0, this.top.canvas.width, this.top.canvas.height);
     if (this.layers.edges) this.#drawLayer("edges", this.#flatTable([210, 235, 255], 0.9));
     if (this.layers.region) this.#drawLayer("region", this.#flatTable(this.settings.part, 0.5));
-    if (this.layers.hot_spots) this.#drawLayer("hot_spots", this.#flatTable(this.settings.line, 0.75));
     if (this.layers.evidence) this.#drawLayer("boundary", this.#evidenceTable());
     this.stage.setAttribute("aria-busy", String(this.pending));
   }
