@@ -173,10 +173,11 @@ def test_p_is_the_rank_among_genuine_photos():
     assert known.rank(-1.0) == Rank(1.0, 19, 19)
 
 
-def test_collections_weigh_the_same():
-    """Of 9 phones all score as high, of 90 from the web none: that is a half."""
-    found = calibration_of(phones=np.full(9, 5.0), web=np.zeros(90)).rank(3.0)
-    assert found == (pytest.approx((99 / 2 + 1) / 100), 9, 99)
+def test_the_third_of_the_collections_counts_where_most_score_as_high():
+    """However many photos they have: all of 9, and half of 10, of six collections."""
+    others = {name: np.zeros(20) for name in "abcd"}
+    known = calibration_of(phones=np.full(9, 5.0), web=np.repeat([0.0, 5.0], 5), **others)
+    assert known.rank(3.0) == (pytest.approx((99 * (1.0 + 0.5) / 2 + 1) / 100), 14, 99)
 
 
 def test_p_values_of_genuine_photos_are_uniform(rng):
@@ -218,7 +219,7 @@ def test_calibrations_survive_json(rng, n_features):
     assert again.to_dict() == known.to_dict()
     assert (again.n_spliced, again.n_authentic) == (3, 2)
     assert again.can_judge == known.can_judge == bool(n_features)
-    assert again.rank(2.0) == known.rank(2.0) == (pytest.approx((3 / 2 + 1) / 4), 1, 3)
+    assert again.rank(2.0) == known.rank(2.0) == (1.0, 1, 3)
     assert (again.traces is None) == (known.traces is None)
 
 

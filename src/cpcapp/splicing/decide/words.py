@@ -282,8 +282,8 @@ _REASONS = {
 _NO_PROOF = (
     "p is not the probability that the photo is spliced, and 1 − p is not the probability that it "
     "is genuine.",
-    "It is the share of genuine photos that scored as high, of several collections that count "
-    "the same.",
+    "It is the share of genuine photos that scored as high, in the third of their collections "
+    "where most did.",
 )
 _MEANINGS: dict[str, tuple[str, ...]] = {
     "signs": (

@@ -65,7 +65,7 @@ export class ResultPanel {
     }
     byId("dots").replaceChildren(...dots);
     const share = count >= 1 ? `About ${count} %` : "Fewer than 1 %";
-    fill("odds-text", `Each dot is 1 % of the genuine photos; every collection counts the same. ${share} scored as high: ${result.p_text}.`);
+    fill("odds-text", `Each dot is 1 % of the genuine photos, in the third of their collections where most scored as high. ${share} did: ${result.p_text}.`);
   }
 
   #showFacts(result) {
