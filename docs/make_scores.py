@@ -43,6 +43,8 @@ SETS = {
     "casia1": "CASIA 1.0",
     "imd2020": "IMD2020, from the web",
     "dst": "DST",
+    "cameras": "Photos of 22 cameras",
+    "bsds-test": "BSDS500, test photos",
 }
 MODELS = ("paper", "filters", "default")
 MFCN_METHODS = {

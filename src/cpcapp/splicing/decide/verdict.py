@@ -27,8 +27,8 @@ _PASTED_BLOCKS = 3
 _MAX_NUMBER = 1e9
 _MAX_PHOTOS = 1_000_000
 
-# Share of the collections that count for p: the largest with which no collection that is left out
-# has alarms in more than .08 of its photos, or at least weak signs in more than .20.
+# Share of the collections that count for p: the largest with which the default model finds signs in
+# at most .08 of the photos of a collection that is left out, and at least weak ones in .20.
 _COUNTED = 1 / 3
 
 _OF_CUT = ("seam", "sides")
