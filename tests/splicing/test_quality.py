@@ -34,20 +34,20 @@ class Quality(NamedTuple):
 
 
 SPLICED = {
-    "canong3_canonxt_sub_12": Quality(0.6388, 0.9901, 0.9893, 0.0130),
-    "canong3_kodakdcs330_sub_12": Quality(0.6560, 0.9888, 0.9886, 0.0075),
-    "canong3_nikond70_sub_12": Quality(0.6229, 0.9735, 0.9735, 0.0034),
-    "canonxt_kodakdcs330_sub_12": Quality(0.7096, 0.9894, 0.9887, 0.0714),
-    "nikond70_canonxt_sub_12": Quality(0.1464, 0.3784, 0.0000, 0.5591),  # missed
-    "nikond70_kodakdcs330_sub_12": Quality(0.6961, 0.9910, 0.9910, 0.0936),
-    "Tp_D_CRN_M_N_ani00069_ani00041_10035": Quality(0.3235, 0.3488, 0.0585, 0.6600),  # missed
-    "Tp_D_CRN_M_N_ani10112_ani00100_11648": Quality(0.7633, 0.9561, 0.9561, 0.2716),
+    "canong3_canonxt_sub_12": Quality(0.6388, 0.9901, 0.9893, 0.0009),
+    "canong3_kodakdcs330_sub_12": Quality(0.6560, 0.9888, 0.9886, 0.0009),
+    "canong3_nikond70_sub_12": Quality(0.6229, 0.9735, 0.9735, 0.0009),
+    "canonxt_kodakdcs330_sub_12": Quality(0.7096, 0.9894, 0.9887, 0.0073),
+    "nikond70_canonxt_sub_12": Quality(0.1464, 0.3784, 0.0000, 0.5245),  # missed
+    "nikond70_kodakdcs330_sub_12": Quality(0.6961, 0.9910, 0.9910, 0.0073),
+    "Tp_D_CRN_M_N_ani00069_ani00041_10035": Quality(0.3235, 0.3488, 0.0585, 0.8981),  # missed
+    "Tp_D_CRN_M_N_ani10112_ani00100_11648": Quality(0.7633, 0.9561, 0.9561, 0.3844),
 }
 AUTHENTIC = {
-    "canong3_02_sub_03": 0.5535,
-    "canonxt_23_sub_03": 0.0343,  # a false alarm
-    "Au_ani_00069": 0.5860,
-    "Au_ani_10112": 0.4930,
+    "canong3_02_sub_03": 0.2425,
+    "canonxt_23_sub_03": 0.0073,  # a false alarm
+    "Au_ani_00069": 0.8295,
+    "Au_ani_10112": 0.6547,
 }
 CASIA_PHOTOS = (
     "Tp/Tp_D_CRN_M_N_ani00069_ani00041_10035.tif",

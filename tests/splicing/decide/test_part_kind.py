@@ -84,8 +84,8 @@ def test_where_they_are_marked_the_explanation_says_so(model, draw):
         assert found.part_kind == "graphic"
         sentence = "The marked part looks like a caption, a frame or a logo, which has a seam too."
         assert explain_verdict(found).startswith(sentence)
-    else:
-        assert found.verdict_code == "none"
+    else:  # not found, or too little of it to say what it is
+        assert found.verdict_code in ("none", "weak")
 
 
 def test_half_of_a_collage():
