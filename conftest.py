@@ -19,6 +19,7 @@ if find_spec("torch") is None:
         "src/cpcapp/splicing/make/stream.py",
         "src/cpcapp/splicing/devices.py",
         "docs/gpu.md",
+        "docs/make_mfcn_pictures.py",
     ]
 elif find_spec("onnx") is None:
     collect_ignore_glob = ["src/cpcapp/splicing/networks/export.py"]
