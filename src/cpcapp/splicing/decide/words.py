@@ -290,12 +290,14 @@ _MEANINGS: dict[str, tuple[str, ...]] = {
         "Few genuine photos score as high, which is a reason to investigate: look whether the "
         "marked part is one object that somebody would paste, get the original file, and ask "
         "where the photo comes from.",
-        "It is no proof: up to one genuine photo in twenty gets this verdict.",
+        "It is no proof: about one genuine photo in twenty gets this verdict, and more of some "
+        "cameras.",
         *_NO_PROOF,
     ),
     "weak": (
         "Some genuine photos score as high: a reason to take a second look, and no more.",
-        "Up to about one genuine photo in seven gets this verdict or a stronger one.",
+        "About one genuine photo in seven gets this verdict or a stronger one, and more of some "
+        "cameras.",
         *_NO_PROOF,
     ),
     "none": (
